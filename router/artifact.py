@@ -1,0 +1,136 @@
+"""The artifact: a contract frozen as one JSON file. Its format, its digest, how it is read and where ours are found."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from router.contract.fields import SAMPLING_FIELDS
+from router.contract.model import Contract, Frozen, Rule, rules_of
+
+FORMAT_VERSION: Final = 1
+"""The version of the artifact format that this release writes, and the only one it reads."""
+
+MAX_ARTIFACT_BYTES: Final = 1024 * 1024
+"""Largest artifact in bytes that a router reads."""
+
+REBUILD: Final = "build it anew: profilec build SOURCE -o FILE"
+
+
+class ArtifactError(Exception):
+    """An artifact cannot be used; the message is one line that says why and what to run."""
+
+
+class Source(Frozen, frozen=True):
+    """One file, preset or flag that went into the contract, and the SHA-256 of its bytes."""
+
+    kind: str
+    name: str
+    sha256: str
+
+
+class Artifact(Frozen, frozen=True):
+    """A contract with its name and where it came from, as it stands in the file."""
+
+    format_version: int
+    name: str
+    contract: Contract
+    rules: tuple[Rule, ...]
+    sources: tuple[Source, ...]
+    digest: str
+
+
+def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifact:
+    """Make the artifact of a contract: add its rules and its digest."""
+    return Artifact(FORMAT_VERSION, name, contract, rules_of(contract), sources, digest_of(contract))
+
+
+def digest_of(contract: Contract) -> str:
+    """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as it stands in the file."""
+    return "sha256:" + hashlib.sha256(_serialise(msgspec.to_builtins(contract))).hexdigest()
+
+
+def serialise(artifact: Artifact) -> bytes:
+    """Return the bytes of the artifact file: UTF-8, sorted keys, two-space indent, a newline at the end."""
+    return _serialise(msgspec.to_builtins(artifact))
+
+
+def load(data: bytes, where: str) -> Artifact:
+    """Read an artifact from its bytes; `where` names it in errors.
+
+    Raises ArtifactError on anything that `profilec build` would not have written.
+    """
+    if len(data) > MAX_ARTIFACT_BYTES:
+        raise ArtifactError(f"{where}: larger than {MAX_ARTIFACT_BYTES} bytes; this is not an artifact")
+    try:
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{where}: not a JSON artifact ({error}); {REBUILD}") from error
+    _check_version(value, where)
+    try:
+        artifact = msgspec.convert(value, Artifact)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"{where}: not an artifact of format {FORMAT_VERSION}: {error}; {REBUILD}") from error
+    unknown = sorted(set(artifact.contract.sampling.params) - set(SAMPLING_FIELDS))
+    if unknown:
+        raise ArtifactError(f"{where}: unknown sampling parameter {unknown[0]!r}; {REBUILD}")
+    _check_unedited(artifact, where)
+    return artifact
+
+
+def read(path: Path) -> Artifact:
+    """Read an artifact file. Raises ArtifactError, also when the file cannot be read."""
+    return load(read_bytes(path), str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's bytes, at most one more than an artifact may have. Raises ArtifactError if it is unreadable."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_ARTIFACT_BYTES + 1)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def shipped_folder(name: str) -> Path:
+    """Return the shipped folder `profiles` or `build`: inside its package, or beside the packages in a checkout."""
+    router = Path(__file__).resolve().parent
+    checkout = router.parent
+    packaged = {"profiles": checkout / "compiler" / "profiles", "build": router / "build"}[name]
+    return packaged if packaged.is_dir() else checkout / name
+
+
+def _serialise(value: object) -> bytes:
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key is repeated")
+    return members
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _check_version(value: object, where: str) -> None:
+    version = value.get("format_version") if isinstance(value, dict) else None
+    if type(version) is not int:
+        raise ArtifactError(f"{where}: not an artifact: it has no format_version; {REBUILD}")
+    if version != FORMAT_VERSION:
+        raise ArtifactError(
+            f"{where}: format_version {version} is unknown here (this release reads {FORMAT_VERSION}); "
+            f"{REBUILD} with the profilec of the router's release"
+        )
+
+
+def _check_unedited(artifact: Artifact, where: str) -> None:
+    if artifact.digest != digest_of(artifact.contract) or artifact.rules != rules_of(artifact.contract):
+        raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")

@@ -1,0 +1,44 @@
+"""The request fields that a contract can govern, and the other names engines know them by.
+
+Sources: OpenAI's chat completions reference for the standard names; what vLLM, SGLang and llama.cpp read was measured
+on running engines (vLLM 0.32, llama.cpp b10434) or read from their source (SGLang 0.5.23).
+"""
+
+from typing import Final
+
+SAMPLING_FIELDS: Final = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "n",
+)
+"""The sampling parameters in the order in which they are checked, injected and reported."""
+
+WHOLE_NUMBER_FIELDS: Final = frozenset({"top_k", "n"})
+"""Sampling parameters that engines declare as integers."""
+
+BUDGET_FIELDS: Final = ("max_completion_tokens", "max_tokens")
+"""Spellings of the output-token budget, in the precedence of vLLM and SGLang."""
+
+OTHER_SPELLINGS: Final = {
+    "n_predict": "max_tokens",  # llama.cpp: overrides both budget fields
+    "n_cmpl": "n",  # llama.cpp
+    "best_of": "n",  # the OpenAI completions API and older vLLM: multiplies the output like n
+    "repeat_penalty": "repetition_penalty",  # llama.cpp
+}
+"""Other spelling → the standard field by whose rule it is judged."""
+
+IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image"})
+"""Values of `type` that make a message part an image."""
+
+ONCE_ONLY_FIELDS: Final = frozenset({"model", "stream", "messages"})
+"""Fields that may stand in a request only once, whatever the contract."""
+
+
+def spellings_of(field: str) -> tuple[str, ...]:
+    """Return the other names by which some engine knows a standard field."""
+    return tuple(other for other, standard in OTHER_SPELLINGS.items() if standard == field)

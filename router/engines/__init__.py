@@ -1,0 +1,1 @@
+"""Everything that talks to engines, and the stand-in that plays one."""
