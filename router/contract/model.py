@@ -1,5 +1,6 @@
 """The contract as immutable values: the sections a reviewer reads and the ordered rules the router runs."""
 
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -108,7 +109,7 @@ class Budget(Frozen, frozen=True, tag_field="kind", tag="budget"):
 Rule = BodyLimit | Pin | Band | ImageLimit | Budget
 
 
-class Contract(Frozen, frozen=True):
+class Contract(Frozen, frozen=True, dict=True):
     """What a profile means once `extends` is resolved: every section, with every default spelled out."""
 
     errors: Errors = Errors()
@@ -117,17 +118,27 @@ class Contract(Frozen, frozen=True):
     output: Output = Output()
     sampling: Sampling = Sampling()
 
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules in the order in which a request meets them; the first violated one answers."""
+        return rules_of(self)
+
+    @cached_property
+    def sampling_rules(self) -> tuple[Pin | Band, ...]:
+        """Those of the rules that judge sampling parameters."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
+
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""
         return bool(
             self.errors.bad_request_type is not None
             or self.models.aliases
-            or [rule for rule in rules_of(self) if not isinstance(rule, BodyLimit)]
+            or [rule for rule in self.rules if not isinstance(rule, BodyLimit)]
         )
 
 
 def rules_of(contract: Contract) -> tuple[Rule, ...]:
-    """Return the contract's rules in the order in which a request meets them; the first violated one answers."""
+    """Derive the ordered rules from the sections of a contract."""
     rules: list[Rule] = [BodyLimit(contract.limits.max_body_bytes)]
     rules.extend(_sampling_rules(contract.sampling))
     if contract.limits.max_images is not None:

@@ -1,0 +1,61 @@
+"""The output-token budget held to its cap, whatever spelling carries it."""
+
+import re
+
+from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
+from router.contract.errors import ApiError
+from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, spellings_of
+from router.contract.model import Budget
+from router.contract.numbers import read_whole
+from router.contract.parsing import Request
+
+_POSITIVE_INTEGER = re.compile(rb"[1-9][0-9]*")
+_SPELLINGS = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+
+
+def judge(request: Request, rule: Budget) -> list[Edit]:
+    """Return the edits that hold a request's budget to the cap.
+
+    Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
+    one over the cap under `reject`.
+    """
+    for field in _SPELLINGS:
+        request.refuse_repeated(field)
+    asked = {field: _read(request, field, rule) for field in _SPELLINGS if request.value(field) is not None}
+    over = [field for field, tokens in asked.items() if tokens > rule.cap]
+    if over and rule.on_exceed == "reject":
+        raise _exceeded(request, over[0], rule)
+    granted = {field: min(tokens, rule.cap) for field, tokens in asked.items()}
+    edits = [replace(request.members[field][0], rule.rule, to_json(rule.cap)) for field in over]
+    if not any(field in granted for field in BUDGET_FIELDS):
+        tokens = next(iter(granted.values()), rule.default)
+        edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
+    if over:
+        edits += _lower_min_tokens(request, rule, next(iter(granted.values())))
+    return edits
+
+
+def _read(request: Request, field: str, rule: Budget) -> int:
+    """Return the tokens a field asks for; beyond the digits of the cap, any number above it."""
+    raw = request.members[field][0].raw(request.body)
+    if not _POSITIVE_INTEGER.fullmatch(raw):
+        message = f"{field} is {request.shown(field)}: expected a positive integer, or omit the field"
+        raise ApiError("bad_request", message, _standard(field))
+    return int(raw) if len(raw) <= len(str(rule.cap)) else rule.cap + 1
+
+
+def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
+    message = f"{field} is {request.shown(field)}: at most {rule.cap} output tokens are allowed"
+    return ApiError("max_tokens_exceeded", message, _standard(field))
+
+
+def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
+    least = read_whole(request.value("min_tokens"))
+    if least is None or least <= budget:
+        return []
+    lowered = replace(request.members["min_tokens"][-1], rule.rule, to_json(budget))
+    return [*drop_repetitions(request, rule.rule, "min_tokens"), lowered]
+
+
+def _standard(field: str) -> str:
+    return OTHER_SPELLINGS.get(field, field)

@@ -1,0 +1,75 @@
+"""A request body read strictly, so that what is judged here is what an engine reads."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from router.contract.errors import ApiError
+from router.contract.members import STRING, Member, find_members
+from router.contract.numbers import show
+
+MAX_NUMBER_DIGITS: Final = 1000
+"""Longest run of digits in one number."""
+
+_SHOWN_CHARACTERS: Final = 80
+_STRING_OR_LONG_NUMBER = re.compile(STRING + rb"|[0-9]{%d}" % (MAX_NUMBER_DIGITS + 1), re.DOTALL)
+
+
+class Request(NamedTuple):
+    """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand."""
+
+    body: bytes
+    fields: dict[str, Any]
+    members: dict[str, list[Member]]
+
+    def value(self, field: str) -> Any:  # noqa: ANN401 - a JSON value may be anything
+        """Return a field's value; None when it is absent or null."""
+        return self.fields.get(field)
+
+    def shown(self, field: str) -> str:
+        """Return a field's value as the client wrote it, cut to what fits a message."""
+        text = self.members[field][-1].raw(self.body).decode()
+        if len(text) > _SHOWN_CHARACTERS:
+            return text[:_SHOWN_CHARACTERS] + "…"
+        value = self.fields[field]
+        return show(value) if isinstance(value, float) else text
+
+    def refuse_repeated(self, field: str) -> None:
+        """Raise ApiError when a field that may stand only once stands there again."""
+        if len(self.members.get(field, ())) > 1:
+            raise ApiError("bad_request", f"{field} occurs more than once in the request; send it once", field)
+
+
+def parse(body: bytes) -> Request:
+    """Parse a request body strictly (RFC 8259: UTF-8, no BOM, one object, nothing behind it).
+
+    Raises ApiError `bad_request` for anything else.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        message = f"The request body is not valid JSON: {error.msg} (at character {error.pos})"
+        raise ApiError("bad_request", message) from None
+    if not isinstance(value, dict):
+        raise ApiError("bad_request", "The request body must be a JSON object")
+    if _may_hold_long_number(body) and _holds_long_number(body):
+        message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
+        raise ApiError("bad_request", message)
+    members: dict[str, list[Member]] = {}
+    for member in find_members(body):
+        members.setdefault(member.key, []).append(member)
+    return Request(body, value, members)
+
+
+def _may_hold_long_number(body: bytes) -> bool:
+    # A run of more than MAX_NUMBER_DIGITS digits covers one of these places, and at least half of it lies on one side.
+    half = MAX_NUMBER_DIGITS // 2
+    return any(
+        body[at : at + 1].isdigit() and (body[at : at + half].isdigit() or body[at - half : at].isdigit())
+        for at in range(MAX_NUMBER_DIGITS - 1, len(body), MAX_NUMBER_DIGITS)
+    )
+
+
+def _holds_long_number(body: bytes) -> bool:
+    return any(not token[0].startswith(b'"') for token in _STRING_OR_LONG_NUMBER.finditer(body))
