@@ -1,0 +1,184 @@
+"""The Flask app: routes, probes, model list, and one shape for every error."""
+
+import logging
+import re
+from typing import Any, Final
+from urllib.parse import unquote
+
+import flask
+from flask.json.provider import DefaultJSONProvider
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+
+from router import headers, intake, lifecycle, line, routes
+from router.artifact import Artifact
+from router.contract.errors import ApiError, answer
+from router.engines.connection import Connections
+from router.engines.fleet import Card, Fleet
+from router.engines.probing import Prober
+from router.line import Gateway
+from router.settings import Settings
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
+_UNMATCHED: Final = "router.unmatched"
+_LOG = logging.getLogger("router")
+
+
+class _MembersInOrder(DefaultJSONProvider):
+    """JSON with its members in the order in which they are written here."""
+
+    sort_keys = False
+
+
+def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
+    """Put together what requests are answered with. Opens nothing and starts nothing yet."""
+    fleet = Fleet(settings.engines, settings.model_id, has_aliases=bool(artifact.contract.models.aliases))
+    return Gateway(settings, artifact, fleet, Connections(settings), Prober(settings, fleet))
+
+
+def create_app(gateway: Gateway) -> flask.Flask:
+    """Return the WSGI app that serves a gateway."""
+    app = flask.Flask("router", static_folder=None)
+    app.url_map.merge_slashes = False
+    app.json = _MembersInOrder(app)
+    open_routes = gateway.settings.routes
+    _add_inference(app, gateway, open_routes)
+    if routes.MODELS in open_routes:
+        _add_models(app, gateway)
+    _add_probes(app, gateway)
+    _add_edges(app, gateway)
+    return app
+
+
+def _add_inference(app: flask.Flask, gateway: Gateway, open_routes: tuple[str, ...]) -> None:
+    def serve() -> flask.Response:
+        environ = flask.request.environ
+        route = environ["PATH_INFO"]
+        step = line.chat if route == routes.CHAT else line.pass_through
+        return step(gateway, environ, route, flask.g.request_id)
+
+    for route in open_routes:
+        if route != routes.MODELS:
+            _add(app, route, serve, "POST")
+
+
+def _add_models(app: flask.Flask, gateway: Gateway) -> None:
+    def list_models() -> flask.Response:
+        return _json({"object": "list", "data": _cards(gateway)})
+
+    def show_model(model_id: str) -> flask.Response:  # noqa: ARG001 - the raw target decides, see below
+        asked = unquote(_raw_path().removeprefix(f"{routes.MODELS}/"))
+        for card in _cards(gateway):
+            if card["id"] == asked:
+                return _json(card)
+        raise ApiError("model_not_found", f"The model {asked[:200]!r} does not exist here", "model")
+
+    _add(app, routes.MODELS, list_models, "GET")
+    _add(app, f"{routes.MODELS}/<path:model_id>", show_model, "GET")
+
+
+def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
+    def healthz() -> flask.Response:
+        return _json({"status": "ok"})
+
+    def readyz() -> flask.Response:
+        obstacle = "draining" if lifecycle.is_draining() else gateway.fleet.obstacle()
+        state: dict[str, Any] = {
+            "status": "ready" if obstacle is None else "not ready",
+            "profile": gateway.artifact.name,
+            "digest": gateway.artifact.digest,
+            "models": list(gateway.fleet.served_ids().ids),
+            "engines": {"healthy": len(gateway.fleet.healthy()), "configured": len(gateway.fleet.engines)},
+        }
+        if obstacle is not None:
+            state["reason"] = obstacle
+        if lifecycle.reload_error() is not None:
+            state["reload_error"] = "the newest artifact could not be loaded; see the log"
+        return _json(state, 200 if obstacle is None else 503)
+
+    _add(app, routes.HEALTHZ, healthz, "GET")
+    _add(app, routes.READYZ, readyz, "GET")
+
+
+def _add_edges(app: flask.Flask, gateway: Gateway) -> None:
+    """Add what surrounds every request: its id, the exact match of its target, its errors, its unread body."""
+
+    @app.before_request
+    def enter() -> None:
+        flask.g.request_id = headers.request_id(flask.request.environ)
+        gateway.prober.start()
+        _refuse_bad_host()
+        _refuse_other_spelling_of_route()
+
+    @app.after_request
+    def leave(response: flask.Response) -> flask.Response:
+        environ = flask.request.environ
+        response.headers["x-request-id"] = flask.g.request_id
+        response.call_on_close(lambda: intake.drain(environ))
+        return response
+
+    @app.errorhandler(ApiError)
+    def refuse(error: ApiError) -> flask.Response:
+        on_chat = flask.request.environ["PATH_INFO"] == routes.CHAT
+        retype = gateway.artifact.contract.errors.bad_request_type if on_chat else None
+        status, own_headers, body = answer(error, retype)
+        return flask.Response(body, status, own_headers)
+
+    @app.errorhandler(HTTPException)
+    def refuse_route(error: HTTPException) -> flask.Response:
+        if isinstance(error, MethodNotAllowed):
+            response = refuse(ApiError("method_not_allowed", "This route does not answer that method"))
+            response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
+            return response
+        if isinstance(error, NotFound):
+            return refuse(ApiError("not_found", "There is no such route here"))
+        return refuse(ApiError("bad_request", "The request could not be understood"))
+
+    @app.errorhandler(Exception)
+    def fail(error: Exception) -> flask.Response:
+        _LOG.error("request %s failed", flask.g.get("request_id"), exc_info=error)
+        return refuse(ApiError("internal_error", "The router failed to handle this request"))
+
+
+def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa: ANN401 - Flask's views vary
+    app.add_url_rule(route, route, view, methods=[method], provide_automatic_options=False)
+
+
+def _cards(gateway: Gateway) -> list[Card]:
+    """Return the cards of the served ids, and of each alias a copy that names its id as `root`."""
+    served = gateway.fleet.served_ids()
+    if not served.ids:
+        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+    cards = [gateway.fleet.card(model) for model in served.ids]
+    aliases = [alias for alias in gateway.artifact.contract.models.aliases if alias not in served.ids]
+    if not served.routes_aliases:
+        return cards
+    return cards + [{**cards[0], "id": alias, "root": served.ids[0]} for alias in aliases]
+
+
+def _raw_path() -> str:
+    environ = flask.request.environ
+    return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]
+
+
+def _refuse_other_spelling_of_route() -> None:
+    # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
+    rule = flask.request.url_rule
+    if rule is None:
+        return
+    raw = _raw_path()
+    if raw != rule.rule and not (rule.arguments and raw.startswith(f"{routes.MODELS}/")):
+        raise ApiError("not_found", "There is no such route here")
+
+
+def _refuse_bad_host() -> None:
+    environ = flask.request.environ
+    host = environ.get("HTTP_HOST")
+    missing = host is None and environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
+    if missing or (host and not _HOST.fullmatch(host)):
+        raise ApiError("bad_request", "The Host header is missing or invalid")
+
+
+def _json(value: object, status: int = 200) -> flask.Response:
+    response = flask.jsonify(value)
+    response.status_code = status
+    return response

@@ -1,0 +1,105 @@
+"""Engines looked at in the background: are they healthy, and which models do they list."""
+
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+
+from router.contract.errors import ApiError
+from router.engines.connection import Connections, failures_as_api_errors
+from router.engines.fleet import Card, Fleet, Report
+from router.settings import Settings
+
+PROBE_TIMEOUT_SECONDS: Final = 5.0
+UNHEALTHY_PROBE_SECONDS: Final = 1.0
+"""Time between two looks while an engine is not healthy."""
+MAX_PROBED_AT_ONCE: Final = 8
+MAX_CARDS_BYTES: Final = 1024 * 1024
+
+_LOG = logging.getLogger("router")
+
+
+class Prober:
+    """One background thread per process that keeps a fleet's reports fresh."""
+
+    def __init__(self, settings: Settings, fleet: Fleet) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._connections = Connections(settings)
+        self._process = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+
+    def start(self) -> None:
+        """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
+        if self._process == os.getpid():
+            return
+        with self._lock:
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
+
+    def look_now(self) -> None:
+        """Look at all engines now rather than at the next turn."""
+        self._wake.set()
+
+    def probe(self, engine: str) -> Report:
+        """Ask an engine for its health (`/health`, or `/v1/models` where that does not exist) and its models."""
+        status, _ = self._get(engine, "/health")
+        healthy = _is_success(status)
+        if not healthy and status != HTTPStatus.NOT_FOUND:
+            return Report(healthy=False)
+        status, body = self._get(engine, "/v1/models")
+        listed = _is_success(status)
+        return Report(healthy=healthy or listed, cards=_read_cards(body) if listed else None)
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(min(MAX_PROBED_AT_ONCE, len(self._fleet.engines)), "engine-probe") as pool:
+            while True:
+                self._wake.clear()
+                list(pool.map(self._look, self._fleet.engines))
+                all_healthy = len(self._fleet.healthy()) == len(self._fleet.engines)
+                seconds = self._settings.probe_seconds if all_healthy else UNHEALTHY_PROBE_SECONDS
+                self._wake.wait(min(seconds, self._settings.probe_seconds))
+
+    def _look(self, engine: str) -> None:
+        was_healthy = engine in self._fleet.healthy()
+        try:
+            report = self.probe(engine)
+        except ApiError:
+            report = Report(healthy=False)
+        except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
+            _LOG.exception("probing %s failed", engine)
+            report = Report(healthy=False)
+        if report.healthy != was_healthy:
+            level, state = (logging.INFO, "healthy") if report.healthy else (logging.WARNING, "not healthy")
+            _LOG.log(level, "engine %s is %s", engine, state)
+        self._fleet.learn(engine, report)
+
+    def _get(self, engine: str, path: str) -> tuple[int, bytes]:
+        key = self._settings.engine_api_key
+        headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+        answer = self._connections.get(engine + path, headers, PROBE_TIMEOUT_SECONDS)
+        try:
+            with failures_as_api_errors():
+                return answer.status, answer.read(MAX_CARDS_BYTES)
+        finally:
+            answer.close()
+
+
+def _is_success(status: int) -> bool:
+    return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def _read_cards(body: bytes) -> tuple[Card, ...] | None:
+    """Return the cards of an OpenAI model list, None when it is not one."""
+    try:
+        listing: Any = orjson.loads(body)
+        cards = listing["data"]
+        return tuple(card for card in cards if isinstance(card["id"], str))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None

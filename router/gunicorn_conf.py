@@ -1,0 +1,72 @@
+"""gunicorn's configuration for the router: `gunicorn -c python:router.gunicorn_conf router.wsgi`.
+
+PORT and WEB_CONCURRENCY are gunicorn's own and honoured by it; flags on its command line win over what stands here.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+from router import lifecycle, settings, startup
+from router.artifact import ArtifactError
+from router.settings import SettingError, Settings
+
+
+def _settings() -> Settings:
+    try:
+        return settings.load(os.environ)
+    except SettingError as error:
+        sys.exit(f"router: {error}")
+
+
+_own = _settings()
+
+wsgi_app = "router.wsgi"
+worker_class = "gthread"
+threads = _own.threads
+worker_connections = max(1000, 4 * _own.threads)
+# A worker of this class is alive while its main loop is; a long stream does not count.
+timeout = 60
+graceful_timeout = int(_own.graceful_seconds)
+# Longer than the idle time of the usual load balancers (60 s), so that they never write to a connection closing here.
+keepalive = 75
+control_socket_disable = True
+# No header of a client may say where it comes from or rename a path.
+forwarded_allow_ips = ""
+forwarder_headers = ""
+header_map = "refuse"
+
+
+def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
+    """Read and check the artifact before anything listens; workers inherit it over fork."""
+    startup.configure_logging()
+    try:
+        artifact = lifecycle.load_in_master(_own)
+        startup.say_in_master(_own, artifact)
+    except ArtifactError as error:
+        sys.exit(f"router: {error}")
+
+
+def on_reload(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
+    """Read the artifact anew at SIGHUP; a broken one changes nothing."""
+    lifecycle.reload_in_master(_own)
+
+
+def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
+    """Put the drain before gunicorn's own stop, which closes the listening socket at once."""
+
+    def stop(_signal: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        server.signal(signal.SIGTERM, frame)
+
+    def drain(signal_number: int, frame: FrameType | None) -> None:
+        if lifecycle.is_draining() or _own.drain_seconds == 0:
+            stop(signal_number, frame)
+            return
+        lifecycle.begin_draining()
+        signal.setitimer(signal.ITIMER_REAL, _own.drain_seconds)
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.signal(signal.SIGTERM, drain)

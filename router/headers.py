@@ -1,0 +1,94 @@
+"""Which headers travel: to the engine by a whitelist, to the client all but those that end here."""
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from router.contract.errors import ApiError
+
+TO_ENGINE: Final = (
+    "Accept",
+    "Accept-Encoding",
+    "Anthropic-Beta",
+    "Anthropic-Version",
+    "Authorization",
+    "Content-Type",
+    "OpenAI-Beta",
+    "OpenAI-Organization",
+    "OpenAI-Project",
+    "Traceparent",
+    "Tracestate",
+    "User-Agent",
+    "X-API-Key",
+)
+"""Request headers that are passed on. From others engines take orders: SGLang from `x-override-*`, for example."""
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of one connection (RFC 9110, section 7.6.1)."""
+
+STAY_BEHIND: Final = HOP_BY_HOP | {
+    "content-length",  # set anew from the bytes that are sent
+    "date",  # gunicorn's
+    "server",  # gunicorn's
+    "set-cookie",  # an engine's session is not the client's
+    "x-request-id",  # ours
+    "x-router-error-code",  # only ours
+}
+"""Response headers of an engine that are not passed on."""
+
+_CORS: Final = "access-control-"
+_SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
+_VARIABLES: Final = tuple(
+    (name, "HTTP_" + name.upper().replace("-", "_")) for name in TO_ENGINE if name != "Content-Type"
+)
+
+
+def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str | None) -> dict[str, str]:
+    """Return the headers that an engine gets with a request; the engines' own key replaces the client's.
+
+    Raises ApiError `bad_request` when the client sent Authorization more than once, which servers join with a comma.
+    """
+    if _SECOND_CREDENTIALS.search(environ.get("HTTP_AUTHORIZATION", "")):
+        raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
+    headers = {name: environ[variable] for name, variable in _VARIABLES if variable in environ}
+    content_type = environ.get("CONTENT_TYPE")
+    if content_type:
+        headers["Content-Type"] = content_type
+    if engine_api_key is not None:
+        headers.pop("X-API-Key", None)
+        headers["Authorization"] = f"Bearer {engine_api_key}"
+    headers["X-Request-Id"] = request_id
+    return headers
+
+
+def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those of an engine's headers that its client gets."""
+    headers = list(headers)
+    named = {
+        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
+    }
+    return [(name, value) for name, value in headers if _travels(name.lower(), named)]
+
+
+def request_id(environ: Mapping[str, str]) -> str:
+    """Return the client's X-Request-Id if it is a plain token, else a new one."""
+    given = environ.get("HTTP_X_REQUEST_ID", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _travels(name: str, named_by_connection: set[str]) -> bool:
+    return name not in STAY_BEHIND and name not in named_by_connection and not name.startswith(_CORS)

@@ -1,0 +1,75 @@
+"""What gunicorn's master knows and its workers inherit over fork: the artifact in force, and whether it is stopping."""
+
+import logging
+import mmap
+from pathlib import Path
+from typing import Final
+
+from router import artifact
+from router.artifact import Artifact, ArtifactError
+from router.settings import Settings
+
+SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
+BUILT_IN_PROFILE: Final = "openai-compatible"
+
+_LOG = logging.getLogger("router")
+_SHARED = mmap.mmap(-1, 1)
+_DRAINING: Final = 1
+
+
+class _Inherited:
+    """The artifact that the master read last and found good, and why its newest try failed."""
+
+    artifact: Artifact | None = None
+    reload_error: str | None = None
+
+
+def read_artifact(settings: Settings) -> Artifact:
+    """Read the artifact that the settings name, else the system's, else the built-in one. Raises ArtifactError."""
+    if settings.profile is not None:
+        return artifact.read(settings.profile)
+    if SYSTEM_ARTIFACT.exists():
+        return artifact.read(SYSTEM_ARTIFACT)
+    return artifact.read(artifact.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
+
+
+def load_in_master(settings: Settings) -> Artifact:
+    """Read the artifact for all workers that are forked from here on. Raises ArtifactError."""
+    _Inherited.artifact = read_artifact(settings)
+    return _Inherited.artifact
+
+
+def reload_in_master(settings: Settings) -> None:
+    """Read the artifact anew; a broken one is logged and shown in `/readyz`, and the one in force stays."""
+    try:
+        load_in_master(settings)
+    except ArtifactError as error:
+        _Inherited.reload_error = str(error)
+        _LOG.error("the artifact in force stays: %s", error)
+    else:
+        _Inherited.reload_error = None
+
+
+def artifact_in_force(settings: Settings) -> Artifact:
+    """Return the artifact that the master read; without our gunicorn conf, read it here. Raises ArtifactError."""
+    return _Inherited.artifact or read_artifact(settings)
+
+
+def loaded_by_master() -> bool:
+    """Tell whether the master has read the artifact, and said all that there is to say at start."""
+    return _Inherited.artifact is not None
+
+
+def reload_error() -> str | None:
+    """Return why the newest reload failed, None when it did not."""
+    return _Inherited.reload_error
+
+
+def begin_draining() -> None:
+    """Mark all workers as draining, those that run and those still to come."""
+    _SHARED[0] = _DRAINING
+
+
+def is_draining() -> bool:
+    """Tell whether the master has begun to stop."""
+    return _SHARED[0] == _DRAINING

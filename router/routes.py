@@ -1,0 +1,37 @@
+"""The routes that exist. Everything else is 404."""
+
+from typing import Final
+
+CHAT: Final = "/v1/chat/completions"
+"""The route that is under the whole contract."""
+
+PASSED_THROUGH: Final = (
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/rerank",
+    "/rerank",
+    "/v1/score",
+    "/v1/classify",
+    "/generate",
+    "/tokenize",
+    "/detokenize",
+)
+"""Inference routes on which only the body limit holds."""
+
+INFERENCE: Final = (CHAT, *PASSED_THROUGH)
+MODELS: Final = "/v1/models"
+HEALTHZ: Final = "/healthz"
+READYZ: Final = "/readyz"
+
+NARROWABLE: Final = (*INFERENCE, MODELS)
+"""Routes that ROUTER_ROUTES chooses from; the probes always exist."""
+
+
+def narrowed(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the chosen routes in their usual order. Raises ValueError, saying what is expected, if one is unknown."""
+    if not set(chosen) <= set(NARROWABLE):
+        raise ValueError(f"paths out of {', '.join(NARROWABLE)}")
+    return tuple(route for route in NARROWABLE if route in chosen)

@@ -1,0 +1,162 @@
+"""Every setting of the router, declared once: its environment variable, type, default and help text."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from router.routes import NARROWABLE, narrowed
+
+PREFIX: Final = "ROUTER_"
+
+
+class SettingError(Exception):
+    """A setting cannot be used; the message is one line that names it, says what was found and what is expected."""
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _path(value: str) -> Path:
+    return Path(value)
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
+
+
+def _count(value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+        raise ValueError("a whole number of at least 1")
+    return int(value)
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ValueError("a number of seconds of at least 0")
+    return seconds
+
+
+def _routes(value: str) -> tuple[str, ...]:
+    return narrowed(_list(value))
+
+
+def _engines(value: str) -> tuple[str, ...]:
+    engines = tuple(_engine_root(item) for item in _list(value))
+    if not engines:
+        raise ValueError("at least one base URL such as http://127.0.0.1:30000")
+    if len(set(engines)) != len(engines):
+        raise ValueError("each engine only once")
+    return engines
+
+
+def _engine_root(url: str) -> str:
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("URLs without credentials; give the engines' key in ROUTER_ENGINE_API_KEY")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("base URLs such as http://127.0.0.1:30000 or http://127.0.0.1:30000/v1")
+    _ = parts.port  # raises ValueError when it is not a port
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
+    return field(default=default, metadata={"parse": parse, "help": text})
+
+
+def _required(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
+    return field(metadata={"parse": parse, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
+
+    engines: tuple[str, ...] = _required(_engines, "Base URLs of the engines, comma-separated, with or without `/v1`.")
+    profile: Path | None = _setting(
+        _path,
+        None,
+        "The artifact to enforce. Else `/etc/sgl-router/profile.json` if it exists, else `openai-compatible`.",
+    )
+    model_id: tuple[str, ...] = _setting(
+        _list,
+        (),
+        "Model ids that are answered, comma-separated; aliases are routed as the first. Else what the engines list.",
+    )
+    routes: tuple[str, ...] = _setting(
+        _routes, NARROWABLE, "Paths that exist, comma-separated, out of the routes below."
+    )
+    engine_api_key: str | None = _setting(
+        _text, None, "Key sent to the engines in place of the client's `Authorization`."
+    )
+    engine_ca: Path | None = _setting(
+        _path, None, "PEM file of the authorities that engines' certificates are checked against."
+    )
+    connect_seconds: float = _setting(_seconds, 5.0, "Longest wait for a connection to an engine.")
+    read_seconds: float = _setting(_seconds, 600.0, "Longest silence of an engine, before its answer or within it.")
+    body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
+    probe_seconds: float = _setting(_seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
+    drain_seconds: float = _setting(
+        _seconds, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
+    )
+    graceful_seconds: float = _setting(_seconds, 300.0, "How long running requests may take to finish after that.")
+    threads: int = _setting(_count, 128, "Requests that one worker process handles at the same time.")
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Read the settings from an environment. Raises SettingError for the first that cannot be used."""
+    return Settings(**{item.name: value for item in fields(Settings) if (value := _read(item, environ)) is not None})
+
+
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """Return a warning for each `ROUTER_*` name that is no setting, with the nearest that is."""
+    known = [name_of(item) for item in fields(Settings)]
+    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    return [f"{name} is not a setting and has no effect{_nearest(name, known)}" for name in unknown]
+
+
+def name_of(item: Field[Any]) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + item.name.upper()
+
+
+def reference() -> str:
+    """Return the settings as a Markdown table."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    rows += [f"| `{name_of(item)}` | {_default(item)} | {item.metadata['help']} |" for item in fields(Settings)]
+    return "\n".join(rows) + "\n"
+
+
+def _read(item: Field[Any], environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - the settings have many types
+    text = environ.get(name_of(item), "").strip()
+    if not text:
+        if item.default is MISSING:
+            raise SettingError(f"{name_of(item)} is not set: {item.metadata['help']}")
+        return None
+    try:
+        return item.metadata["parse"](text)
+    except ValueError as error:
+        # The value itself may hold a password.
+        raise SettingError(f"{name_of(item)} cannot be used: expected {error}") from None
+
+
+def _default(item: Field[Any]) -> str:
+    if item.default is MISSING:
+        return "required"
+    if item.default in (None, ()):
+        return "none"
+    if item.default == NARROWABLE:
+        return "all"
+    return f"`{item.default:g}`"
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,77 @@
+"""What is checked and said once at start."""
+
+import inspect
+import logging
+import os
+import sys
+from typing import Any, Final
+
+from router import lifecycle, routes, settings
+from router.artifact import Artifact
+from router.settings import Settings
+
+_LOG = logging.getLogger("router")
+_FORMAT: Final = "[%(asctime)s] [%(process)d] [%(levelname)s] router: %(message)s"
+_FIRST_WORKER: Final = 1
+
+
+def configure_logging() -> None:
+    """Send the router's own log lines to stderr, once."""
+    if not _LOG.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S %z"))
+        _LOG.addHandler(handler)
+        _LOG.setLevel(logging.INFO)
+        _LOG.propagate = False
+
+
+def warnings(own: Settings, artifact: Artifact) -> list[str]:
+    """Return what an operator should know before the first request: unknown settings, routes without a contract."""
+    found = settings.unknown_names(os.environ)
+    ungoverned = [route for route in own.routes if route in routes.PASSED_THROUGH]
+    if artifact.contract.governs_beyond_body_size() and ungoverned:
+        found.append(
+            f"the contract {artifact.name} governs {routes.CHAT} alone, and these routes are open beside it: "
+            f"{', '.join(ungoverned)}; narrow them with ROUTER_ROUTES, for example "
+            f"ROUTER_ROUTES={routes.CHAT},{routes.MODELS}"
+        )
+    return found
+
+
+def say_in_master(own: Settings, artifact: Artifact) -> None:
+    """Log what the router enforces, and the warnings."""
+    _LOG.info("enforcing %s (%s) in front of %d engine(s)", artifact.name, artifact.digest, len(own.engines))
+    for warning in warnings(own, artifact):
+        _LOG.warning("%s", warning)
+
+
+def warn_in_worker(own: Settings, artifact: Artifact) -> None:
+    """Log what the master would have said where our gunicorn conf is not in use, in the first worker alone."""
+    server = _gunicorn()
+    if lifecycle.loaded_by_master() or getattr(server, "age", _FIRST_WORKER) > _FIRST_WORKER:
+        return
+    say_in_master(own, artifact)
+    cfg = getattr(server, "cfg", None)
+    if cfg is not None and cfg.worker_class_str == "sync":
+        _LOG.warning(
+            "!!! gunicorn runs its sync worker: streams longer than %d s will be CUT, and each worker serves one "
+            "request at a time. Start it with our conf instead: gunicorn -c python:router.gunicorn_conf router.wsgi",
+            cfg.timeout,
+        )
+
+
+def is_preloading() -> bool:
+    """Tell whether gunicorn imports the app in its master, before it forks workers."""
+    cfg = getattr(_gunicorn(), "cfg", None)
+    return cfg is not None and bool(cfg.preload_app)
+
+
+def _gunicorn() -> Any:  # noqa: ANN401 - gunicorn's worker or arbiter, or None
+    """Return the gunicorn worker or master that is importing the app; gunicorn tells an app in no other way."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if hasattr(owner, "cfg") and type(owner).__module__.startswith("gunicorn.") and hasattr(owner, "log"):
+            return owner
+        frame = frame.f_back
+    return None

@@ -1,0 +1,30 @@
+"""The WSGI entry point: `gunicorn router.wsgi`."""
+
+import os
+from typing import Any
+
+from gunicorn.errors import AppImportError
+
+from router import lifecycle, settings, startup
+from router.app import create_app, open_gateway
+from router.artifact import ArtifactError
+from router.settings import SettingError
+
+
+def _application() -> Any:  # noqa: ANN401 - a WSGI callable
+    startup.configure_logging()
+    try:
+        own = settings.load(os.environ)
+        artifact = lifecycle.artifact_in_force(own)
+        gateway = open_gateway(own, artifact)
+        app = create_app(gateway)
+    except (SettingError, ArtifactError) as error:
+        # Anything else than this error would make gunicorn fork workers for ever.
+        raise AppImportError(f"router: {error}") from None
+    startup.warn_in_worker(own, artifact)
+    if not startup.is_preloading():
+        gateway.prober.start()
+    return app
+
+
+application = _application()
