@@ -12,10 +12,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m router.engines.standin", description="The stand-in engine.")
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one (default)")
     parser.add_argument("--model", action="append", help="a served name, repeatable; the first is answered as")
+    parser.add_argument("--no-record", action="store_true", help="keep nothing of what comes (for load)")
     options = parser.parse_args(arguments)
     stopping = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)  # before any thread starts, so that all of them inherit it
-    with StandIn(options.model or ("served",), port=options.port) as engine:
+    engine = StandIn(options.model or ("served",), port=options.port)
+    engine.recording = not options.no_record
+    with engine:
         sys.stdout.write(f"{engine.url}\n")
         sys.stdout.flush()
         signal.sigwait(stopping)

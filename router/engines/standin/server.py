@@ -48,6 +48,8 @@ class StandIn:
         self.max_model_len = max_model_len
         self.healthy = True
         """False lets GET /health answer 503."""
+        self.recording = True
+        """False keeps nothing of what comes, for load that would fill the memory."""
         self._port = port
         self._changed = Condition()
         self._received: list[Received] = []
@@ -257,7 +259,7 @@ class StandIn:
             connection.peer_port,
             complete,
         )
-        if received.path == CONTROL_PATH:
+        if received.path == CONTROL_PATH or not self.recording:
             return received
         with self._changed:
             (self._probes if behaviour.is_probe(received) else self._received).append(received)
