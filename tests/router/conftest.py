@@ -1,0 +1,43 @@
+"""Fixtures of the router's tests: a stand-in engine and routers in front of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from router.contract.model import Contract
+from router.engines.standin import StandIn
+from tests.router.serving import RunningRouter, artifact_file, running_router
+
+RouterOf = Callable[..., RunningRouter]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[StandIn]:
+    """A stand-in engine that serves the model `served`, shared by the tests of one file."""
+    with StandIn(models=("served",)) as standin:
+        yield standin
+
+
+@pytest.fixture(autouse=True)
+def _forget_earlier_requests(request: pytest.FixtureRequest) -> None:
+    if "engine" in request.fixturenames:
+        request.getfixturevalue("engine").clear()
+
+
+@pytest.fixture(scope="module")
+def router_of(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterOf]:
+    """Return the running router of a contract in front of the shared engine; equal ones are started once a file."""
+    running: dict[str, RunningRouter] = {}
+    with ExitStack() as stack:
+
+        def start(contract: Contract | None = None, **settings: str) -> RunningRouter:
+            key = f"{contract} {settings}"
+            if key not in running:
+                folder: Path = tmp_path_factory.mktemp("artifact")
+                artifact = artifact_file(folder, contract or Contract())
+                running[key] = stack.enter_context(running_router(artifact, [engine.url], settings))
+            return running[key]
+
+        yield start

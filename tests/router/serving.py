@@ -1,0 +1,140 @@
+"""A real router under real gunicorn, for tests: started on a free port, watched, stopped."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from router.artifact import Source, freeze, serialise
+from router.contract.model import Contract
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+START_SECONDS = 30.0
+_LISTENING = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
+
+
+class RunningRouter:
+    """One gunicorn master with its workers."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.port = int(self.wait_for_line(_LISTENING)[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def wait_for_line(self, pattern: str | re.Pattern[str], seconds: float = START_SECONDS) -> re.Match[str]:
+        """Wait until a line of the log matches and return the match."""
+        pattern = re.compile(pattern)
+
+        def find() -> re.Match[str] | None:
+            return next((match for line in self.lines if (match := pattern.search(line))), None)
+
+        with self._changed:
+            if not self._changed.wait_for(lambda: find() or not self._reader.is_alive(), seconds) or not find():
+                raise AssertionError(f"no line matches {pattern.pattern!r} in:\n" + "".join(self.lines))
+            return find()  # type: ignore[return-value]
+
+    def log(self) -> str:
+        return "".join(self.lines)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Stop at once and return the exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGQUIT)
+        code = self.process.wait(20)
+        self._reader.join(20)
+        self.process.stderr.close()  # type: ignore[union-attr]
+        return code
+
+    def _read(self) -> None:
+        for line in self.process.stderr:  # type: ignore[union-attr]
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def launch(
+    environment: Mapping[str, str],
+    arguments: Sequence[str] = ("-c", "python:router.gunicorn_conf"),
+    app: str = "router.wsgi",
+    folder: Path | None = None,
+) -> subprocess.Popen[str]:
+    """Start gunicorn with only the given ROUTER_* settings; its log comes on stderr."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", *arguments, app],
+        env={**plain, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1", **environment},
+        cwd=folder or "/",
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def artifact_file(folder: Path, contract: Contract, name: str = "under-test") -> Path:
+    """Write the artifact of a contract into a folder and return its path."""
+    path = folder / f"{name}.json"
+    path.write_bytes(serialise(freeze(name, contract, (Source("file", f"{name}.yaml", "0" * 64),))))
+    return path
+
+
+@contextmanager
+def running_router(
+    artifact: Path | None,
+    engines: Sequence[str],
+    settings: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = ("-c", "python:router.gunicorn_conf"),
+    *,
+    until_ready: bool = True,
+) -> Iterator[RunningRouter]:
+    """Run a router in front of engines, by default until it is ready; `settings` are environment variables."""
+    environment = {"ROUTER_ENGINES": ",".join(engines), **(settings or {})}
+    if artifact is not None:
+        environment["ROUTER_PROFILE"] = str(artifact)
+    with RunningRouter(launch(environment, arguments)) as router:
+        if until_ready:
+            wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+        yield router
+
+
+def status_of(url: str) -> int:
+    """Return the status of a GET."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def wait_until(
+    condition: Callable[[], object], explain: Callable[[], str] = str, seconds: float = START_SECONDS
+) -> None:
+    """Wait until a condition holds; looks often, fails late and says why."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not so after {seconds} s: {explain()}")
+        time.sleep(0.005)
