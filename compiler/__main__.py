@@ -1,0 +1,7 @@
+"""Lets `python -m compiler` stand for `profilec`."""
+
+import sys
+
+from compiler.cli import main
+
+sys.exit(main())

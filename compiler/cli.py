@@ -1,0 +1,165 @@
+"""The command line `profilec`: results go to standard output, words to standard error, and exit codes mean something.
+
+0 done, 1 the profile is wrong or the result cannot be written, 2 the command line is wrong, 3 a bug of ours,
+130 interrupted, 141 the reader of standard output has gone.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+WRONG: Final = 1
+USAGE: Final = 2
+BUG: Final = 3
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+
+TRACEBACK_NAME: Final = "PROFILEC_TRACEBACK"
+"""The environment variable that, when not empty, lets a bug of ours show its traceback."""
+
+MAX_REPORTED: Final = 50
+"""Most diagnostics that are printed in full."""
+
+_EXAMPLES = """\
+examples:
+  profilec presets                               which presets there are
+  profilec build moonshot-kimi -o profile.json   compile a preset
+  profilec build ./profile.yaml -o profile.json  compile a file of yours
+  profilec print ./profile.yaml                  show what it says once `extends` is resolved
+"""
+
+_SELECTION = """\
+SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
+When no profile is named, the first of these that is set is taken: the environment variable
+SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, the preset
+openai-compatible, which enforces nothing.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `profilec` with these arguments, by default those of the process, and return its exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said what there was to say
+        return stop.code if isinstance(stop.code, int) else 0
+    module, function = arguments.run
+    try:
+        # Imported only now, so that `--help` need not wait for it.
+        code: int = getattr(import_module(module), function)(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the one place where every error becomes words and a code
+        return _told(error)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="profilec",
+        description="Compile an API profile, one YAML file, into the artifact that the router enforces.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and the artifact format")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    build = _command(commands, "build", "compile a profile into an artifact", ("compiler.commands", "build"))
+    _add_profile_options(build)
+    build.add_argument(
+        "--print-profile", action="store_true", help="write the merged profile as YAML instead, like `profilec print`"
+    )
+    printing = _command(commands, "print", "show the merged profile as YAML", ("compiler.commands", "print_profile"))
+    _add_profile_options(printing)
+    _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
+    return parser
+
+
+def _command(
+    commands: Any,  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    name: str,
+    summary: str,
+    run: tuple[str, str],
+    epilog: str | None = _SELECTION,
+) -> argparse.ArgumentParser:
+    """Add a command; `run` names the module and the function that takes its arguments and returns its exit code."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_profile_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="the profile: a preset or a path")
+    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
+    parser.add_argument("--api-profile-file", metavar="PATH", help="the profile, always a path")
+    parser.add_argument("--api-profile", metavar="NAME", help="the profile, always a preset")
+    parser.add_argument(
+        "--override-sampling-params",
+        metavar="JSON",
+        help="replace the whole `sampling` section by these parameters, as in '{\"top_p\": 0.95}'",
+    )
+    parser.add_argument(
+        "--sampling-param-conflict",
+        choices=("reject", "allow"),
+        help="what happens to a request that sends another value (default: reject)",
+    )
+
+
+class _Version(argparse.Action):
+    """Shows the version; it is looked up only when it is asked for, since that takes its time."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"{import_module('compiler.version').describe()}\n")
+        parser.exit()
+
+
+def _told(error: Exception) -> int:
+    """Tell people about an error and return the exit code that it means."""
+    failures = import_module("compiler.commands")
+    if isinstance(error, failures.ProfileError):
+        _say(failures.rendered(error, MAX_REPORTED))
+        return WRONG
+    if isinstance(error, failures.ArtifactError | failures.OutputError):
+        _say(f"profilec: error: {error}\n")
+        return WRONG
+    if isinstance(error, failures.UsageError):
+        _say(f"profilec: error: {error}; see profilec --help\n")
+        return USAGE
+    if isinstance(error, BrokenPipeError):
+        _forget_standard_output()
+        return READER_GONE
+    return _bug(error)
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get(TRACEBACK_NAME):
+        import_module("traceback").print_exception(error)
+    _say(
+        f"profilec: internal error: {type(error).__name__}: {error}\n"
+        "  This is a bug of profilec, not of your profile. Please report it with the profile, the command\n"
+        f"  and the output of `profilec --version`; {TRACEBACK_NAME}=1 shows the traceback.\n"
+    )
+    return BUG
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _forget_standard_output() -> None:
+    """Point standard output nowhere, so that Python's own flush at exit does not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,62 @@
+"""All phases in a row: from the profile that is selected to its artifact."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.freezing import contract_of
+from compiler.inheritance import Link, load_chain, merge_chain
+from compiler.overrides import FLAG, Override, overridden
+from compiler.schema import MAX_TEXT
+from compiler.selection import Selected
+from compiler.tree import Mapping, plain
+from compiler.validation import validate
+from router.artifact import MAX_ARTIFACT_BYTES, Artifact, Source, freeze, serialise
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled profile: the chain it came from, the merged tree, and the artifact."""
+
+    chain: tuple[Link, ...]
+    profile: Mapping
+    artifact: Artifact
+
+    def values(self) -> dict[str, Any]:
+        """Return the bare values of the merged profile, with the name that holds where none is written."""
+        return {**plain(self.profile), "name": self.artifact.name}
+
+    def data(self) -> bytes:
+        """Return the bytes of the artifact. Raises ProfileError if no router would read it for its size."""
+        data = serialise(self.artifact)
+        if len(data) > MAX_ARTIFACT_BYTES:
+            message = f"the artifact would have {len(data)} bytes; a router reads at most {MAX_ARTIFACT_BYTES}"
+            raise ProfileError(Diagnostic("artifact-too-large", message, hint="list fewer or shorter aliases"))
+        return data
+
+
+def compile_profile(selected: Selected, override: Override | None = None) -> Compiled:
+    """Compile a profile. Raises ProfileError with everything that is wrong with it."""
+    chain = load_chain(selected)
+    profile = merge_chain(chain)
+    if override is not None:
+        profile = overridden(profile, override)
+    validate(profile)
+    values = plain(profile)
+    name = values.get("name", _default_name(chain[0]))
+    artifact = freeze(name, contract_of(values), _sources(chain, override))
+    return Compiled(chain, profile, artifact)
+
+
+def _sources(chain: tuple[Link, ...], override: Override | None) -> tuple[Source, ...]:
+    files = tuple(Source(link.kind, link.name, link.sha256) for link in chain)
+    return files if override is None else (*files, Source("flag", FLAG, override.sha256()))
+
+
+def _default_name(root: Link) -> str:
+    name = root.name if root.kind == "preset" else Path(root.name).stem
+    if len(name) > MAX_TEXT:
+        message = f"the file name {shown(root.name)} is too long to be the profile's name"
+        raise ProfileError(Diagnostic("unusable-name", message, hint="set `name` in the profile, or rename the file"))
+    return name

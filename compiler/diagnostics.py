@@ -1,0 +1,165 @@
+"""What is wrong with a profile, where, and how that is told to people: the one renderer of every profile error."""
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+MAX_EXCERPT: Final = 120
+"""Longest piece of a source line, in characters, that is shown."""
+
+MAX_SHOWN_VALUE: Final = 60
+"""Longest piece of a value, in characters, that is shown in a message."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A text that diagnostics point into: its name for people, and the `extends` value through which it was reached."""
+
+    name: str
+    text: str
+    extended_at: "Location | None" = None
+
+    def line(self, number: int) -> str:
+        """Return a line of the text by its number, counted from 1; an empty string when there is none."""
+        lines = self.text.split("\n")
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A stretch of a document; lines and columns are counted from 1, in characters, and the end is exclusive."""
+
+    document: Document
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return visible(f"{self.document.name}:{self.line}:{self.column}")
+
+    def hops(self) -> "Iterator[Location]":
+        """Yield the `extends` values through which this place was reached, the nearest first."""
+        hop = self.document.extended_at
+        while hop is not None:
+            yield hop
+            hop = hop.document.extended_at
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Another place that a diagnostic speaks of, and what is there."""
+
+    at: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that is wrong: a stable code for machines; what was found, what was expected, what to do for people."""
+
+    code: str
+    message: str
+    at: Location | None = None
+    expected: str | None = None
+    hint: str | None = None
+    notes: tuple[Note, ...] = ()
+    shows_hops: bool = True
+
+
+class ProfileError(Exception):
+    """A profile cannot be compiled; carries every diagnostic that was found."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*(diagnostic.message for diagnostic in diagnostics))
+        self.diagnostics = tuple(sorted(diagnostics, key=_reading_order))
+
+
+def render(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as text: place and message, source line and caret, hops, what was expected, what to do."""
+    lines = list(_head(diagnostic))
+    lines += [f"  {note.at}: {visible(note.text)}" for note in diagnostic.notes]
+    if diagnostic.at is not None and diagnostic.shows_hops:
+        lines += [f"  via {hop}: extends {_written(hop)}" for hop in diagnostic.at.hops()]
+    if diagnostic.expected is not None:
+        lines.append(f"  expected: {visible(diagnostic.expected)}")
+    if diagnostic.hint is not None:
+        lines.append(f"  hint: {visible(diagnostic.hint)}")
+    return "\n".join(lines) + "\n"
+
+
+def shown(text: str) -> str:
+    """Return a string in double quotes for a message, shortened and without characters that a terminal would obey."""
+    shortened = text if len(text) <= MAX_SHOWN_VALUE else text[: MAX_SHOWN_VALUE - 3] + "..."
+    escaped = shortened.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{visible(escaped)}"'
+
+
+def visible(text: str) -> str:
+    """Return a text with every unprintable character written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
+
+
+def nearest(word: str, known: "tuple[str, ...] | list[str]") -> str | None:
+    """Return the known word that looks most like this one, or None where none comes near."""
+    import difflib  # noqa: PLC0415 - wanted only once something is wrong
+
+    lowered = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[matches[0]] if matches else None
+
+
+def _reading_order(diagnostic: Diagnostic) -> tuple[int, int, int]:
+    at = diagnostic.at
+    if at is None:
+        return (0, 0, 0)
+    return (sum(1 for _ in at.hops()), at.line, at.column)
+
+
+def _head(diagnostic: Diagnostic) -> Iterator[str]:
+    at = diagnostic.at
+    if at is None:
+        yield f"error: {visible(diagnostic.message)}"
+        return
+    yield f"{at}: error: {visible(diagnostic.message)}"
+    line, start = _excerpt(at.document.line(at.line), at.column)
+    before = line[: at.column - 1 - start]
+    margin = " " * len(str(at.line))
+    yield f"  {at.line} | {_flat(line)}".rstrip()
+    yield f"  {margin} | {_blank(before)}{'^' * _caret_width(at, len(line) + start)}"
+
+
+def _excerpt(line: str, column: int) -> tuple[str, int]:
+    """Return the part of a long line that holds the column, and how many characters were cut before it."""
+    start = 0 if column <= MAX_EXCERPT - 20 else column - MAX_EXCERPT // 2
+    return line[start : start + MAX_EXCERPT], start
+
+
+def _caret_width(at: Location, line_end: int) -> int:
+    end = at.end_column - 1 if at.end_line == at.line else line_end
+    return max(1, min(end, line_end) - (at.column - 1))
+
+
+def _flat(line: str) -> str:
+    return "".join(ch if ch == "\t" else visible(ch) for ch in line)
+
+
+def _blank(before: str) -> str:
+    """Return blanks that are as wide on a terminal as the given text, tabs kept."""
+    return "".join("\t" if ch == "\t" else " " * _cells(ch) for ch in before)
+
+
+def _cells(character: str) -> int:
+    if not character.isprintable():
+        return len(visible(character))
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _written(at: Location) -> str:
+    end = at.end_column - 1 if at.end_line == at.line else None
+    return visible(at.document.line(at.line)[at.column - 1 : end].strip())

@@ -1,0 +1,173 @@
+"""`extends`: loads the chain of parents as one immutable value, and folds it from its root down."""
+
+import hashlib
+import os
+import posixpath
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, shown
+from compiler.presets import preset_path
+from compiler.reading import MAX_FILE_BYTES, read_yaml
+from compiler.schema import SCHEMA
+from compiler.selection import Selected, is_path
+from compiler.tree import Entry, Mapping, Node, Scalar, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One profile of a chain: its own tree without `extends`, and what the artifact says of it."""
+
+    kind: Literal["file", "preset"]
+    name: str
+    sha256: str
+    path: Path
+    tree: Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """What an `extends` value names."""
+
+    kind: Literal["file", "preset"]
+    name: str
+    path: Path
+    display: str
+    at: Location | None
+
+
+def load_chain(selected: Selected) -> tuple[Link, ...]:
+    """Return the chain of profiles from the one selected up to its last parent.
+
+    Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself.
+    """
+    links: tuple[Link, ...] = ()
+    visited: dict[str, _Parent] = {}
+    parent: _Parent | None = _start(selected)
+    while parent is not None:
+        identity = os.path.realpath(parent.path)
+        if identity in visited:
+            raise ProfileError(_cycle(list(visited.values()), parent))
+        visited[identity] = parent
+        data = _read(parent, selected)
+        tree = read_yaml(data, parent.display, parent.at)
+        digest = hashlib.sha256(data).hexdigest()
+        links = (*links, Link(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
+        parent = _next(tree.get("extends"), parent.path)
+    return links
+
+
+def merge_chain(links: tuple[Link, ...]) -> Mapping:
+    """Fold a chain from its root down into one tree."""
+    root = links[0].tree.at
+    return reduce(merge, (link.tree for link in reversed(links)), Mapping((), root))
+
+
+def merge(parent: Mapping, child: Mapping) -> Mapping:
+    """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
+
+    The result holds no null as a mapping's value; it remembers which null deleted what.
+    """
+    entries = {entry.key: entry for entry in parent.entries}
+    deleted = {entry.key: entry for entry in parent.deleted}
+    for entry in child.entries:
+        if _deletes(entry.value):
+            deleted[entry.key] = entry
+            entries.pop(entry.key, None)
+            continue
+        deleted.pop(entry.key, None)
+        inherited = entries.get(entry.key)
+        entries[entry.key] = Entry(entry.key, entry.key_at, _laid_over(inherited, entry.value))
+    return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
+
+
+def _laid_over(inherited: Entry | None, value: Node) -> Node:
+    if not isinstance(value, Mapping):
+        return value
+    if inherited is not None and isinstance(inherited.value, Mapping):
+        return merge(inherited.value, value)
+    return merge(Mapping((), value.at), value)
+
+
+def _deletes(value: Node) -> bool:
+    return isinstance(value, Scalar) and value.value is None
+
+
+def _start(selected: Selected) -> _Parent:
+    if selected.kind == "preset":
+        named_by = selected.chosen_by
+        return _Parent(
+            "preset", selected.name, preset_path(selected.name, None, named_by), _preset(selected.name), None
+        )
+    path = Path(selected.name)
+    if not path.name.isprintable():
+        message = f"the file name {shown(path.name)} cannot stand in an artifact"
+        raise ProfileError(Diagnostic("unusable-name", message, hint="rename the file"))
+    return _Parent("file", path.name, path, selected.name, None)
+
+
+def _next(extends: Entry | None, path: Path) -> _Parent | None:
+    if extends is None or _deletes(extends.value):
+        return None
+    name, at = _parent_name(extends.value), extends.value.at
+    if not is_path(name):
+        return _Parent("preset", name, preset_path(name, at), _preset(name), at)
+    parent = PurePosixPath(name)
+    written = parent.name if parent.is_absolute() else posixpath.normpath(name)
+    return _Parent("file", written, path.parent / name, _display(path.parent / name), at)
+
+
+def _display(path: Path) -> str:
+    return os.path.normpath(path)
+
+
+def _preset(name: str) -> str:
+    return f"preset:{name}"
+
+
+def _parent_name(value: Node) -> str:
+    name = value.value if isinstance(value, Scalar) else None
+    if isinstance(name, str) and name and not name.endswith(".json"):
+        return name
+    message, hint = "extends: this names no profile", ""
+    if isinstance(name, str) and name:
+        message, hint = "extends: an artifact cannot be extended", "extend the profile that it was built from"
+    elif isinstance(value, Sequence):
+        hint = "a profile has one parent; that parent may extend another"
+    expected = SCHEMA["extends"]["meta"]["expected"]
+    raise ProfileError(Diagnostic("bad-extends", message, value.at, expected, hint or None))
+
+
+def _read(parent: _Parent, selected: Selected) -> bytes:
+    try:
+        with parent.path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ProfileError(_unreadable(parent, selected, error.strerror or str(error))) from error
+    except ValueError as error:  # a NUL in the path
+        raise ProfileError(_unreadable(parent, selected, str(error))) from error
+
+
+def _unreadable(parent: _Parent, selected: Selected, reason: str) -> Diagnostic:
+    message = f"cannot read {shown(parent.display)}: {reason}"
+    if parent.at is not None:
+        hint = "a path is relative to the file that it stands in"
+        return Diagnostic("unreadable-file", f"extends: {message}", parent.at, hint=hint)
+    named_by = "" if selected.chosen_by in {"SOURCE", selected.name} else f"{selected.chosen_by}: "
+    return Diagnostic("unreadable-file", f"{named_by}{message}")
+
+
+def _cycle(visited: list[_Parent], again: _Parent) -> Diagnostic:
+    """Return the error of a chain that meets one of its own profiles again: every hop on a line of its own."""
+    hops = [*visited[1:], again]
+    notes = tuple(Note(hop.at, f"extends {shown(hop.display)}") for hop in hops if hop.at is not None)
+    return Diagnostic(
+        "cycle",
+        f"extends: {shown(again.display)} extends itself",
+        again.at,
+        hint="remove one of these lines",
+        notes=notes,
+        shows_hops=False,
+    )

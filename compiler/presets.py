@@ -1,0 +1,47 @@
+"""The profiles that come with the product: their names, and where they lie."""
+
+from pathlib import Path
+
+from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, shown
+from router.artifact import shipped_folder
+
+
+def preset_names() -> tuple[str, ...]:
+    """Return the names of all presets, sorted."""
+    return tuple(sorted(path.stem for path in shipped_folder("profiles").glob("*.yaml")))
+
+
+def preset_path(name: str, named_at: Location | None = None, named_by: str = "") -> Path:
+    """Return the file of a preset; `named_at` or `named_by` is where the name was written, for the error.
+
+    Raises ProfileError if there is no such preset.
+    """
+    if name in preset_names():
+        return shipped_folder("profiles") / f"{name}.yaml"
+    said = f"{named_by}: " if named_by else "extends: " if named_at else ""
+    raise ProfileError(
+        Diagnostic(
+            "unknown-preset",
+            f"{said}there is no preset {shown(name)}",
+            named_at,
+            expected="one of " + ", ".join(preset_names()),
+            hint=_hint(name, named_at),
+        )
+    )
+
+
+def describe(name: str) -> str:
+    """Return the first comment line of a preset: what it is."""
+    first, _, _ = preset_path(name).read_text(encoding="utf-8").partition("\n")
+    return first.removeprefix("#").strip()
+
+
+def _hint(name: str, named_at: Location | None) -> str:
+    match = nearest(name, preset_names())
+    if match is not None:
+        return f"did you mean {match}?"
+    beside = Path(named_at.document.name).parent if named_at else Path()
+    for candidate in (name, f"{name}.yaml", f"{name}.yml"):
+        if "\0" not in candidate and name and (beside / candidate).is_file():
+            return f"to name the file, write ./{candidate}"
+    return "a file is named by a path that holds a / or ends in .yaml or .yml"

@@ -1,0 +1,100 @@
+"""A profile as YAML that reads back as itself."""
+
+import re
+from typing import Any
+
+import yaml
+
+from compiler.scalars import resolve
+from compiler.schema import SAMPLING_PARAMS, SCHEMA, Rules
+from router.artifact import Artifact
+from router.contract.model import Contract, Interval
+
+_TAGS = {
+    bool: "tag:yaml.org,2002:bool",
+    int: "tag:yaml.org,2002:int",
+    float: "tag:yaml.org,2002:float",
+    str: "tag:yaml.org,2002:str",
+    type(None): "tag:yaml.org,2002:null",
+}
+_BETTER_ESCAPED = re.compile("[\t\n\r\x85\u2028\u2029\ufeff]")
+
+
+def yaml_of(profile: dict[str, Any]) -> bytes:
+    """Return the YAML of a profile's bare values, its keys in the order of the profile language."""
+    text = yaml.dump(
+        _ordered(profile, SCHEMA),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=float("inf"),
+    )
+    return text.encode()
+
+
+def profile_of(artifact: Artifact) -> dict[str, Any]:
+    """Return the bare values of a profile that compiles to the contract and the name of an artifact."""
+    contract = artifact.contract
+    return {"name": artifact.name, **{section: values for section, values in _sections(contract).items() if values}}
+
+
+def _sections(contract: Contract) -> dict[str, dict[str, Any]]:
+    budget = contract.output.max_tokens
+    params = {
+        name: {"min": value.min, "max": value.max} if isinstance(value, Interval) else value
+        for name, value in contract.sampling.params.items()
+    }
+    return {
+        "models": {"aliases": list(contract.models.aliases), "answer_as": contract.models.answer_as},
+        "limits": _given(max_body_bytes=contract.limits.max_body_bytes, max_images=contract.limits.max_images),
+        "output": {}
+        if budget is None
+        else {"max_tokens": {"cap": budget.cap, "on_exceed": budget.on_exceed, "default": budget.default}},
+        "sampling": {"conflict": contract.sampling.conflict, "params": params},
+        "errors": _given(bad_request_type=contract.errors.bad_request_type),
+    }
+
+
+def _given(**values: object) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _ordered(values: dict[str, Any], schema: Rules) -> dict[str, Any]:
+    ordered: dict[str, Any] = {}
+    for key in schema:
+        if key in values:
+            value, inner = values[key], schema[key].get("schema")
+            nested = isinstance(value, dict) and inner is not None and schema is not SAMPLING_PARAMS
+            ordered[key] = _ordered(value, inner) if nested else value
+    return ordered
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's dumper, but what a plain scalar would mean is decided by YAML 1.2, as in our reader."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - PyYAML's signature
+        """Return the tag that our reader would give a plain scalar."""
+        if kind is not yaml.ScalarNode or not implicit[0]:
+            return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+        try:
+            return _TAGS[type(resolve(value))]
+        except ValueError:
+            return _TAGS[float]
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's signature
+        """Write every value out: an anchor would be noise."""
+        return True
+
+
+def _represent_float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
+    return dumper.represent_scalar(_TAGS[float], repr(value))
+
+
+def _represent_string(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    style = '"' if _BETTER_ESCAPED.search(value) else None
+    return dumper.represent_scalar(_TAGS[str], value, style=style)
+
+
+_Dumper.add_representer(float, _represent_float)
+_Dumper.add_representer(str, _represent_string)

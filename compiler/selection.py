@@ -1,0 +1,83 @@
+"""Which profile is taken: the first source that is set wins, and a set source that fails never falls through."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+ENVIRONMENT_NAME: Final = "SGLANG_ROUTER_API_PROFILE"
+"""The environment variable that names a preset or a path."""
+
+SYSTEM_PROFILE: Final = Path("/etc/sgl-router/profile.yaml")
+"""The profile that is taken, where it exists, when nobody names one."""
+
+DEFAULT_PRESET: Final = "openai-compatible"
+"""The preset that is taken when nobody names a profile; it enforces nothing."""
+
+
+class UsageError(Exception):
+    """The command line asks for something that makes no sense; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The profile to take: a file, a preset or an artifact; `chosen_by` says for people what named it."""
+
+    kind: Literal["file", "preset", "artifact"]
+    name: str
+    chosen_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the command line says about the profile to take."""
+
+    source: str | None = None
+    file: str | None = None
+    preset: str | None = None
+
+
+def select(named: Named, environment: Mapping[str, str], system_profile: Path = SYSTEM_PROFILE) -> Selected:
+    """Return the profile to take. Raises UsageError when the command line names more than one."""
+    given = [name for name in (named.source, named.file, named.preset) if name is not None]
+    if len(given) > 1:
+        raise UsageError("name the profile once: SOURCE, --api-profile-file or --api-profile")
+    if named.file is not None:
+        return _file(named.file, "--api-profile-file")
+    if named.preset is not None:
+        return Selected("preset", named.preset, "--api-profile")
+    if named.source is not None:
+        is_file = is_path(named.source) or named.source.endswith(".json")
+        return _file(named.source, "SOURCE") if is_file else Selected("preset", named.source, "SOURCE")
+    return _unnamed(environment.get(ENVIRONMENT_NAME, ""), system_profile)
+
+
+def is_path(name: str) -> bool:
+    """Tell whether a name is a path; otherwise it is a preset."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def _unnamed(from_environment: str, system_profile: Path) -> Selected:
+    if from_environment:
+        if is_path(from_environment):
+            return _file(from_environment, ENVIRONMENT_NAME)
+        return Selected("preset", from_environment, ENVIRONMENT_NAME)
+    if _is_there(system_profile):
+        return Selected("file", str(system_profile), str(system_profile))
+    return Selected("preset", DEFAULT_PRESET, "default")
+
+
+def _file(path: str, chosen_by: str) -> Selected:
+    return Selected("artifact" if path.endswith(".json") else "file", path, chosen_by)
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether something stands at a path; what is there but cannot be reached counts, so that reading it fails."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

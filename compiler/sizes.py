@@ -1,0 +1,11 @@
+"""Sizes in bytes, as profiles write them."""
+
+import re
+
+from compiler.schema import BYTE_SIZE, BYTE_UNITS
+
+
+def bytes_of(size: str) -> int | None:
+    """Return the number of bytes that a text such as `100MiB` means, or None where it means none."""
+    match = re.match(BYTE_SIZE, size)
+    return int(match[1]) * BYTE_UNITS[match[2]] if match else None
