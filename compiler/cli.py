@@ -25,6 +25,7 @@ MAX_REPORTED: Final = 50
 
 _EXAMPLES = """\
 examples:
+  profilec demo moonshot-kimi                    show a contract at work
   profilec presets                               which presets there are
   profilec build moonshot-kimi -o profile.json   compile a preset
   profilec build ./profile.yaml -o profile.json  compile a file of yours
@@ -74,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     printing = _command(commands, "print", "show the merged profile as YAML", ("compiler.commands", "print_profile"))
     _add_profile_options(printing)
+    demo = _command(commands, "demo", "show a profile at work, with a real router", ("compiler.demo", "show"))
+    _add_selection_options(demo)
+    demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
+    demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
     return parser
 
@@ -98,11 +103,15 @@ def _command(
     return parser
 
 
-def _add_profile_options(parser: argparse.ArgumentParser) -> None:
+def _add_selection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="?", metavar="SOURCE", help="the profile: a preset or a path")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
     parser.add_argument("--api-profile-file", metavar="PATH", help="the profile, always a path")
     parser.add_argument("--api-profile", metavar="NAME", help="the profile, always a preset")
+
+
+def _add_profile_options(parser: argparse.ArgumentParser) -> None:
+    _add_selection_options(parser)
+    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
     parser.add_argument(
         "--override-sampling-params",
         metavar="JSON",
@@ -129,7 +138,7 @@ def _told(error: Exception) -> int:
     if isinstance(error, failures.ProfileError):
         _say(failures.rendered(error, MAX_REPORTED))
         return WRONG
-    if isinstance(error, failures.ArtifactError | failures.OutputError):
+    if isinstance(error, failures.ArtifactError | failures.CommandError):
         _say(f"profilec: error: {error}\n")
         return WRONG
     if isinstance(error, failures.UsageError):

@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from compiler.compilation import Compiled, compile_profile
-from compiler.diagnostics import ProfileError, render, visible
-from compiler.output import OutputError, write
+from compiler.diagnostics import CommandError, ProfileError, render, visible
+from compiler.output import write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
 from compiler.printing import profile_of, yaml_of
@@ -16,13 +16,14 @@ from router.artifact import Artifact, ArtifactError, read, serialise
 
 __all__ = [
     "ArtifactError",
-    "OutputError",
+    "CommandError",
     "ProfileError",
     "UsageError",
     "build",
     "presets",
     "print_profile",
     "rendered",
+    "selected_by",
 ]
 
 
@@ -67,11 +68,17 @@ def rendered(error: ProfileError, limit: int) -> str:
     return "\n".join(blocks)
 
 
-def _load(arguments: Namespace) -> Compiled | Artifact:
-    override = _override(arguments)
+def selected_by(arguments: Namespace) -> Selected:
+    """Return the profile that the command line or the environment names. Raises UsageError when it is named twice."""
     named = Named(arguments.source, arguments.api_profile_file, arguments.api_profile)
     selected = select(named, os.environ, SYSTEM_PROFILE)
     _say_where_from(selected)
+    return selected
+
+
+def _load(arguments: Namespace) -> Compiled | Artifact:
+    override = _override(arguments)
+    selected = selected_by(arguments)
     if selected.kind != "artifact":
         return compile_profile(selected, override)
     if override is not None:

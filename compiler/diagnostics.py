@@ -3,13 +3,50 @@
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 MAX_EXCERPT: Final = 120
 """Longest piece of a source line, in characters, that is shown."""
 
 MAX_SHOWN_VALUE: Final = 60
 """Longest piece of a value, in characters, that is shown in a message."""
+
+Code = Literal[
+    "alias",
+    "artifact-too-large",
+    "bad-extends",
+    "band-under-allow",
+    "cycle",
+    "default-above-cap",
+    "empty-band",
+    "empty-override",
+    "empty-value",
+    "file-too-large",
+    "invisible-character",
+    "merge-key",
+    "missing-key",
+    "not-a-key",
+    "not-a-mapping",
+    "not-json",
+    "not-utf-8",
+    "null-in-override",
+    "repeated-alias",
+    "repeated-key",
+    "second-document",
+    "syntax",
+    "tab-in-indentation",
+    "tag",
+    "too-deep",
+    "too-many-values",
+    "unknown-key",
+    "unknown-preset",
+    "unprintable-character",
+    "unreadable-file",
+    "unreadable-value",
+    "unusable-name",
+    "wrong-value",
+]
+"""Every kind of thing that can be wrong; machines may rely on these words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,13 +96,17 @@ class Note:
 class Diagnostic:
     """One thing that is wrong: a stable code for machines; what was found, what was expected, what to do for people."""
 
-    code: str
+    code: Code
     message: str
     at: Location | None = None
     expected: str | None = None
     hint: str | None = None
     notes: tuple[Note, ...] = ()
     shows_hops: bool = True
+
+
+class CommandError(Exception):
+    """A command cannot do its work, whatever the profile says; the message is for people."""
 
 
 class ProfileError(Exception):
@@ -122,7 +163,7 @@ def _reading_order(diagnostic: Diagnostic) -> tuple[int, int, int]:
 def _head(diagnostic: Diagnostic) -> Iterator[str]:
     at = diagnostic.at
     if at is None:
-        yield f"error: {visible(diagnostic.message)}"
+        yield f"profilec: error: {visible(diagnostic.message)}"
         return
     yield f"{at}: error: {visible(diagnostic.message)}"
     line, start = _excerpt(at.document.line(at.line), at.column)

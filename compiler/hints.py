@@ -6,7 +6,8 @@ from typing import Final
 
 from compiler.diagnostics import nearest
 from compiler.scalars import number_of
-from compiler.schema import BYTE_UNITS, SCHEMA, Rules
+from compiler.schema import BYTE_UNITS, LARGEST_WHOLE, SCHEMA, Rules
+from compiler.sizes import bytes_of
 from compiler.tree import Node, Path, Scalar, spelled
 
 _WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false"})
@@ -52,6 +53,8 @@ def _places(schema: Rules, above: Path = ()) -> Iterator[Path]:
 
 
 def _number_hint(value: object) -> str | None:
+    if isinstance(value, int | float) and value > LARGEST_WHOLE:
+        return f"no number in a profile is above {LARGEST_WHOLE}"
     if isinstance(value, bool):
         return "true and false are never numbers"
     if not isinstance(value, str):
@@ -77,6 +80,12 @@ def _spells_number(text: str) -> bool:
 
 
 def _size_hint(size: str) -> str:
+    if bytes_of(size) is not None:
+        return f"a size is from 1 to {LARGEST_WHOLE} bytes"
+    if bytes_of(size.strip()) is not None:
+        return f"write {size.strip()}"
+    if "_" in size:
+        return f"write {size.replace('_', '')}"
     units = f"the units are {', '.join(BYTE_UNITS)}, spelled like this"
     if _FRACTIONAL_SIZE.fullmatch(size):
         return "write whole digits in a smaller unit, such as 1536KiB for 1.5MiB"

@@ -47,11 +47,11 @@ def load_chain(selected: Selected) -> tuple[Link, ...]:
     visited: dict[str, _Parent] = {}
     parent: _Parent | None = _start(selected)
     while parent is not None:
+        data = _read(parent, selected)
         identity = os.path.realpath(parent.path)
         if identity in visited:
             raise ProfileError(_cycle(list(visited.values()), parent))
         visited[identity] = parent
-        data = _read(parent, selected)
         tree = read_yaml(data, parent.display, parent.at)
         digest = hashlib.sha256(data).hexdigest()
         links = (*links, Link(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
@@ -101,6 +101,8 @@ def _start(selected: Selected) -> _Parent:
         return _Parent(
             "preset", selected.name, preset_path(selected.name, None, named_by), _preset(selected.name), None
         )
+    if not selected.name:
+        raise ProfileError(Diagnostic("unreadable-file", f"{selected.chosen_by}: the path is empty"))
     path = Path(selected.name)
     if not path.name.isprintable():
         message = f"the file name {shown(path.name)} cannot stand in an artifact"
@@ -120,7 +122,10 @@ def _next(extends: Entry | None, path: Path) -> _Parent | None:
 
 
 def _display(path: Path) -> str:
-    return os.path.normpath(path)
+    """Return a path for people: without `..` where that names the same file, which a symbolic link may prevent."""
+    folded = os.path.normpath(path)
+    same = os.path.exists(path) and os.path.exists(folded) and os.path.samefile(path, folded)  # noqa: PTH110, PTH121
+    return folded if same else str(path)
 
 
 def _preset(name: str) -> str:

@@ -6,8 +6,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from compiler.diagnostics import CommandError
 
-class OutputError(Exception):
+
+class OutputError(CommandError):
     """A result cannot be written; the message is one line."""
 
 

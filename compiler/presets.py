@@ -25,7 +25,7 @@ def preset_path(name: str, named_at: Location | None = None, named_by: str = "")
             f"{said}there is no preset {shown(name)}",
             named_at,
             expected="one of " + ", ".join(preset_names()),
-            hint=_hint(name, named_at),
+            hint=_hint(name, named_at, named_by),
         )
     )
 
@@ -36,12 +36,16 @@ def describe(name: str) -> str:
     return first.removeprefix("#").strip()
 
 
-def _hint(name: str, named_at: Location | None) -> str:
+def _hint(name: str, named_at: Location | None, named_by: str) -> str:
     match = nearest(name, preset_names())
     if match is not None:
         return f"did you mean {match}?"
     beside = Path(named_at.document.name).parent if named_at else Path()
     for candidate in (name, f"{name}.yaml", f"{name}.yml"):
         if "\0" not in candidate and name and (beside / candidate).is_file():
+            if named_by == "--api-profile":
+                return f"to name the file, write --api-profile-file {candidate}"
             return f"to name the file, write ./{candidate}"
+    if named_by == "--api-profile":
+        return "a file is named by --api-profile-file"
     return "a file is named by a path that holds a / or ends in .yaml or .yml"

@@ -82,6 +82,11 @@ class _Dumper(yaml.SafeDumper):
         except ValueError:
             return _TAGS[float]
 
+    def is_more_in_yaml_1_1(self, text: str) -> bool:
+        """Tell whether readers of YAML 1.1 take a plain scalar for more than a string, as they do `yes` or `12:30`."""
+        tag: str = super().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        return tag != _TAGS[str]
+
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's signature
         """Write every value out: an anchor would be noise."""
         return True
@@ -92,7 +97,7 @@ def _represent_float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
 
 
 def _represent_string(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    style = '"' if _BETTER_ESCAPED.search(value) else None
+    style = '"' if _BETTER_ESCAPED.search(value) else "'" if dumper.is_more_in_yaml_1_1(value) else None
     return dumper.represent_scalar(_TAGS[str], value, style=style)
 
 

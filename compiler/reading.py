@@ -1,7 +1,7 @@
 """Bytes → a tree: strict YAML 1.2, every value with its place, every hazard an error and never a silent guess."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 from yaml.parser import Parser
@@ -9,7 +9,7 @@ from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner, ScannerError
 from yaml.tokens import DirectiveToken
 
-from compiler.diagnostics import Diagnostic, Document, Location, Note, ProfileError
+from compiler.diagnostics import Code, Diagnostic, Document, Location, Note, ProfileError
 from compiler.scalars import resolve
 from compiler.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
 
@@ -21,15 +21,45 @@ _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _INVISIBLE = re.compile("[\x85\u2028\u2029\ufeff]")
 _INDENTING_TAB = re.compile(r"^ *(\t)[ \t]*(?=[^ \t\n])", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_HINTS: Final = (
-    ("could not find expected ':'", "a key is followed by a colon and a space, as in `top_p: 0.95`"),
-    ("expected <block end>", "keys of one mapping start in the same column: check the indentation"),
-    ("mapping values are not allowed", "check the indentation, or put a value that holds `: ` in quotes"),
-    ("'\\t' that cannot start any token", "use spaces instead of the tab"),
-    ("cannot start any token", "put the value in quotes"),
-    ("unexpected end of stream", "the closing quote is missing"),
-    ("expected ',' or", "a closing bracket or a comma is missing"),
-    ("unknown escape character", "put the value in single quotes, where a backslash is just a backslash"),
+
+
+class _Retold(NamedTuple):
+    """What PyYAML says, told to people; some things are wrong where they began, not where PyYAML noticed."""
+
+    part: str
+    message: str
+    hint: str
+    where_it_began: bool = False
+
+
+_RETOLD: Final = (
+    _Retold(
+        "could not find expected ':'",
+        "a key without its colon",
+        "a key is followed by a colon and a space, as in `top_p: 0.95`",
+        where_it_began=True,
+    ),
+    _Retold("but found ':'", "a colon without its key", "write the key before the colon"),
+    _Retold(
+        "expected <block end>",
+        "this does not fit the lines above",
+        "keys of one mapping start in the same column: check the indentation",
+    ),
+    _Retold(
+        "mapping values are not allowed",
+        "a second key within a value",
+        "check the indentation, or put a value that holds `: ` in quotes",
+    ),
+    _Retold("'\\t' that cannot start any token", "a tab between key and value", "use spaces instead of the tab"),
+    _Retold("cannot start any token", "a value cannot start like this", "put the value in quotes"),
+    _Retold("unexpected end of stream", "a quote that is never closed", "close the quote", where_it_began=True),
+    _Retold("expected the node content", "a value is missing", "give the value, or close the bracket"),
+    _Retold("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
+    _Retold(
+        "unknown escape character",
+        "an unknown escape",
+        "put the value in single quotes, where a backslash is just a backslash",
+    ),
 )
 
 
@@ -99,7 +129,7 @@ def _with_plain_breaks(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _at_start(name: str, extended_at: Location | None, code: str, message: str, hint: str | None = None) -> Diagnostic:
+def _at_start(name: str, extended_at: Location | None, code: Code, message: str, hint: str | None = None) -> Diagnostic:
     return Diagnostic(code, message, Location(Document(name, "", extended_at), 1, 1, 1, 1), hint=hint)
 
 
@@ -170,7 +200,8 @@ class _Composer:
         except (ValueError, OverflowError) as error:
             # PyYAML lets Python's own errors through for an escape beyond Unicode and for a huge version number.
             at = self._location(self._events.get_mark())
-            raise ProfileError(Diagnostic("syntax", "this is not YAML", at, hint="check the escape")) from error
+            message, hint = "an escape that is no character", "characters end at U+10FFFF"
+            raise ProfileError(Diagnostic("syntax", message, at, hint=hint)) from error
 
     def _compose_stream(self) -> Mapping:
         self._events.get_event()
@@ -296,10 +327,10 @@ class _Composer:
             message = f"more than {MAX_NODES} keys and values, aliases counted as what they repeat"
             raise ProfileError(self._diagnostic("too-many-values", message, event))
 
-    def _report(self, code: str, message: str, event: Any, hint: str | None = None) -> None:  # noqa: ANN401
+    def _report(self, code: Code, message: str, event: Any, hint: str | None = None) -> None:  # noqa: ANN401
         self.problems.append(self._diagnostic(code, message, event, hint))
 
-    def _diagnostic(self, code: str, message: str, event: Any, hint: str | None = None) -> Diagnostic:  # noqa: ANN401
+    def _diagnostic(self, code: Code, message: str, event: Any, hint: str | None = None) -> Diagnostic:  # noqa: ANN401
         return Diagnostic(code, message, self._location(event.start_mark, event.end_mark), hint=hint)
 
     def _location(self, start: Any, end: Any = None) -> Location:  # noqa: ANN401 - PyYAML has two kinds of marks
@@ -309,11 +340,14 @@ class _Composer:
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> Diagnostic:
         problem = error.problem or error.context or "this is not YAML"
         mark = error.problem_mark or error.context_mark or self._events.get_mark()
-        hint = next((hint for part, hint in _HINTS if part in problem), None)
+        retold = next((retold for retold in _RETOLD if retold.part in problem), _Retold("", problem, ""))
+        began = error.context_mark
+        if retold.where_it_began and began is not None:
+            return Diagnostic("syntax", retold.message, self._location(began), hint=retold.hint)
         notes: tuple[Note, ...] = ()
-        if error.context and error.context_mark and error.context_mark.line != mark.line:
-            notes = (Note(self._location(error.context_mark), error.context),)
-        return Diagnostic("syntax", problem, self._location(mark), hint=hint, notes=notes)
+        if error.context and began is not None and began.line != mark.line:
+            notes = (Note(self._location(began), error.context),)
+        return Diagnostic("syntax", retold.message, self._location(mark), hint=retold.hint or None, notes=notes)
 
     def _unprintable(self, error: ReaderError) -> Diagnostic:
         message = f"the unprintable character U+{error.character:04X} stands here"

@@ -64,7 +64,7 @@ def _parameter(name: str, domain: str, pin: Rules, edge: Rules | None = None, ed
         **common,
         **(edge or pin),
         "required": True,
-        "meta": {"expected": f"{kind}, {edge_domain or domain}"},
+        "meta": {"expected": f"{kind}, {edge_domain or domain}", "when_missing": "a band needs both min and max"},
     }
     band = {
         "type": "dict",

@@ -116,13 +116,17 @@ def _unknown_key(path: Path, profile: Mapping, rules: Rules) -> Diagnostic:
 
 
 def _missing_key(path: Path, profile: Mapping, rules: Rules) -> Diagnostic:
-    expected = _rules_at(rules, path)["meta"]["expected"]
+    meta = _rules_at(rules, path)["meta"]
     parent = node_at(profile, path[:-1])
     deletion = parent.deletion_of(str(path[-1])) if isinstance(parent, Mapping) else None
     if deletion is None:
-        return Diagnostic("missing-key", f"{spelled(path)} is missing", key_location(profile, path[:-1]), expected)
+        hint = meta.get("when_missing")
+        return Diagnostic(
+            "missing-key", f"{spelled(path)} is missing", key_location(profile, path[:-1]), meta["expected"], hint
+        )
     message = f"{spelled(path)} is missing: this null deletes it"
-    return Diagnostic("missing-key", message, deletion.value.at, expected, "delete the whole mapping, or give a value")
+    hint = f"give a value, or write null for the whole of {spelled(path[:-1])}"
+    return Diagnostic("missing-key", message, deletion.value.at, meta["expected"], hint)
 
 
 def _of(path: Path) -> str:
