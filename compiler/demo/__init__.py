@@ -1,0 +1,68 @@
+"""`profilec demo`: a contract shown at work, with a real router under gunicorn and an engine behind it."""
+
+import signal
+import sys
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from compiler.commands import selected_by
+from compiler.compilation import compile_profile
+from compiler.demo.report import Report
+from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
+from compiler.demo.stage import Stage
+from compiler.printing import profile_of, yaml_of
+from compiler.selection import Selected
+from router.artifact import read
+
+
+def show(arguments: Namespace) -> int:
+    """Show a profile at work.
+
+    Returns 0 if every request went as its contract says, else 1. Raises ProfileError if the profile does not compile,
+    StageError if the engine or a router does not come up.
+    """
+    with TemporaryDirectory(prefix="profilec-demo-") as folder:
+        selected = _as_profile(selected_by(arguments), Path(folder))
+        return _play(selected, arguments.engine, Path(folder), keep=arguments.keep)
+
+
+def _as_profile(selected: Selected, folder: Path) -> Selected:
+    """Return the selected profile; of an artifact, a file that means the same and can be extended."""
+    if selected.kind != "artifact":
+        return selected
+    artifact = read(Path(selected.name))
+    path = folder / f"{Path(selected.name).stem}.yaml"
+    path.write_bytes(yaml_of(profile_of(artifact)))
+    return Selected("file", str(path), selected.chosen_by)
+
+
+def _play(selected: Selected, engine_url: str | None, folder: Path, *, keep: bool) -> int:
+    report = Report(sys.stdout)
+    artifact = compile_profile(selected).artifact
+    with Stage(engine_url) as stage:
+        stage.open_engine()
+        rejecting, clamping = (Overlay(selected, on_exceed) for on_exceed in ("reject", "clamp"))
+        plain, reject, clamp = stage.open_routers(
+            [artifact, rejecting.compile_in(folder), clamping.compile_in(folder)], folder
+        )
+        report.introduce(artifact, stage.engine)
+        rows = [scene.play(stage.engine, plain) for scene in profile_scenes(artifact.contract)]
+        report.show(rows)
+        report.introduce_overlay(rejecting)
+        clamped = clamp_scene().play(stage.engine, clamp)
+        overlaid = [scene.play(stage.engine, reject) for scene in overlay_scenes()]
+        report.show([overlaid[0], clamped, *overlaid[1:]])
+        as_expected = all(row.as_expected for row in (*rows, clamped, *overlaid))
+        report.conclude(as_expected=as_expected)
+        if keep:
+            report.invite(plain)
+            _wait_for_interrupt()
+    return 0 if as_expected else 1
+
+
+def _wait_for_interrupt() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        signal.pause()

@@ -1,0 +1,215 @@
+"""The requests of the demo: derived from the contract, each with what it is meant to show."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import requests
+
+from compiler.compilation import compile_profile
+from compiler.demo.stage import Engine, Router
+from compiler.selection import Selected
+from router.artifact import Artifact
+from router.contract.decision import Refusal, ServedIds, decide
+from router.contract.model import Band, Contract, Pin
+from router.contract.numbers import show
+
+ALIAS: Final = "demo-latest"
+VENDOR_TYPE: Final = "vendor_error"
+MAX_IMAGES: Final = 2
+MAX_TOKENS: Final = 256
+MAX_BODY_BYTES: Final = 4096
+_PIXEL: Final = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+_QUESTION: Final = [{"role": "user", "content": "Say hello."}]
+
+Body = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One line of the table: what it shows, what was sent, what the engine got, what came back, which rule decided."""
+
+    shows: str
+    sent: str
+    engine_got: str
+    came_back: str
+    rule: str
+    as_expected: bool
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A deployment file on top of the profile that is shown, so that every section has something to do."""
+
+    base: Selected
+    on_exceed: Literal["reject", "clamp"]
+
+    def yaml(self) -> str:
+        """Return the text of the file."""
+        return (
+            f"extends: {self._base()}\n"
+            f"models: {{aliases: [{ALIAS}]}}\n"
+            f"limits: {{max_body_bytes: {MAX_BODY_BYTES // 1024}KiB, max_images: {MAX_IMAGES}}}\n"
+            f"output: {{max_tokens: {{cap: {MAX_TOKENS}, on_exceed: {self.on_exceed}}}}}\n"
+            f"errors: {{bad_request_type: {VENDOR_TYPE}}}\n"
+        )
+
+    def compile_in(self, folder: Path) -> Artifact:
+        """Write the file into a folder and compile it."""
+        path = folder / f"deployment-{self.on_exceed}.yaml"
+        path.write_text(self.yaml(), encoding="utf-8")
+        return compile_profile(Selected("file", str(path), "demo")).artifact
+
+    def _base(self) -> str:
+        name = self.base.name
+        return name if self.base.kind == "preset" else json.dumps(str(Path(name).resolve()))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One request and the status it must be answered with (None: what the engine says)."""
+
+    shows: str
+    fields: Body
+    status: int | None = 200
+    padding: int = 0
+    rule: str = ""
+    sent: str = ""
+    names_pins: bool = False
+    check: Callable[[requests.Response], bool] = field(default=lambda _: True)
+
+    def play(self, engine: Engine, router: Router) -> Row:
+        """Send the request and tell what happened."""
+        body = {"model": engine.model, "messages": _QUESTION, **self.fields}
+        if self.padding:
+            body["padding"] = "x" * self.padding
+        data = json.dumps(body).encode()
+        decision = decide(data, router.artifact.contract, ServedIds((engine.model,)))
+        answer = router.post(data)
+        received = engine.last_received()
+        reached = not isinstance(decision, Refusal)
+        pins = () if self.names_pins else _pins(router.artifact.contract)
+        got = "nothing" if isinstance(decision, Refusal) else _changes(body, json.loads(decision.body), pins)
+        as_expected = (self.status in (None, answer.status_code)) and self.check(answer)
+        if engine.standin is not None:
+            as_expected &= (received is not None) == reached
+            if received is not None:
+                got = _changes(body, json.loads(received.body), pins)
+        rule = self.rule or _rule_of(decision)
+        return Row(self.shows, self.sent or _fields(self.fields), got, _answer(answer), rule, as_expected)
+
+
+def profile_scenes(contract: Contract) -> Iterator[Scene]:
+    """Yield the requests that show the profile itself at work: its pins and its bands."""
+    pins = _pins(contract)
+    if pins:
+        yield Scene("a pin is injected", {}, sent="no sampling fields", rule=_rules(pins), names_pins=True)
+        yield _with_another_value(pins[0])
+    for band in [rule for rule in contract.rules if isinstance(rule, Band)][:1]:
+        middle = band.max if isinstance(band.max, int) else round((band.min + band.max) / 2, 3)
+        yield Scene("a band lets a value through", {band.field: middle}, rule=band.rule)
+        outside = band.max + 1 if isinstance(band.max, int) else round(band.max + 0.5, 3)
+        yield Scene("a band refuses", {band.field: outside}, 400)
+    if not contract.sampling_rules:
+        yield Scene("nothing is enforced", {"temperature": 0.7, "top_p": 0.9}, rule="none: the bytes pass as they are")
+
+
+def clamp_scene() -> Scene:
+    """Return the request that shows a cap that clamps."""
+    return Scene("with on_exceed: clamp it lowers", {"max_tokens": MAX_TOKENS + 1}, rule="output.max_tokens")
+
+
+def overlay_scenes() -> Iterator[Scene]:
+    """Yield the requests that show the sections of the overlay at work, the cap that refuses first."""
+    yield Scene("a cap refuses", {"max_tokens": MAX_TOKENS + 1}, 400)
+    content = [{"type": "text", "text": "Look."}] + [_PIXEL] * (MAX_IMAGES + 1)
+    messages = [{"role": "user", "content": content}]
+    yield Scene("images are counted", {"messages": messages}, 400, sent=f"{MAX_IMAGES + 1} images")
+    yield Scene("an alias is answered", {"model": ALIAS}, rule="models.aliases", check=_names_alias)
+    yield Scene("an unknown model is not", {"model": "no-such-model"}, 404)
+    yield Scene("a body is too large", {}, 413, padding=MAX_BODY_BYTES, sent="4 KiB and a bit")
+    yield Scene(
+        "the engine's 400 is retyped",
+        {"messages": "Say hello."},
+        None,
+        rule="errors.bad_request_type",
+        check=_is_retyped,
+    )
+    yield Scene("a stream passes", {"stream": True}, sent="stream: true", check=_is_done, rule="none: bytes pass as is")
+
+
+def _with_another_value(pin: Pin) -> Scene:
+    other = round(pin.value - 0.15, 3) if isinstance(pin.value, float) else pin.value + 1
+    if pin.conflict == "reject":
+        return Scene("a pin refuses another value", {pin.field: other}, 400)
+    return Scene("a pin gives way to another value", {pin.field: other}, rule=pin.rule)
+
+
+def _names_alias(answer: requests.Response) -> bool:
+    return bool(answer.json().get("model") == ALIAS)
+
+
+def _is_retyped(answer: requests.Response) -> bool:
+    return answer.status_code != HTTPStatus.BAD_REQUEST or bool(answer.json()["error"]["type"] == VENDOR_TYPE)
+
+
+def _is_done(answer: requests.Response) -> bool:
+    return answer.content.rstrip().endswith(b"data: [DONE]")
+
+
+def _pins(contract: Contract) -> list[Pin]:
+    return [rule for rule in contract.rules if isinstance(rule, Pin)]
+
+
+def _rules(pins: list[Pin]) -> str:
+    others = f"\nand {len(pins) - 1} more" if len(pins) > 1 else ""
+    return pins[0].rule + others
+
+
+def _rule_of(decision: object) -> str:
+    """Return the rule that decided, by what the router's own decision says."""
+    if not isinstance(decision, Refusal):
+        return ""
+    if decision.error.code == "sampling_contract_violation":
+        return f"sampling.params.{decision.error.param}"
+    return _RULE_OF_CODE.get(decision.error.code, decision.error.code)
+
+
+_RULE_OF_CODE: Final = {
+    "max_tokens_exceeded": "output.max_tokens",
+    "too_many_images": "limits.max_images",
+    "request_too_large": "limits.max_body_bytes",
+    "model_not_found": "models",
+}
+
+
+def _fields(fields: Body) -> str:
+    return ", ".join(f"{name}: {_value(value)}" for name, value in fields.items())
+
+
+def _changes(sent: Body, got: Body, known_pins: Sequence[Pin]) -> str:
+    """Say how what the engine got differs from what was sent; pins that were shown before are only counted."""
+    fields = [rule.field for rule in known_pins]
+    changed = [f"{name}: {_value(got[name])}" for name in got if name in sent and got[name] != sent[name]]
+    added = [f"+ {name}: {_value(value)}" for name, value in got.items() if name not in sent and name not in fields]
+    pins = [name for name in got if name not in sent and name in fields]
+    counted = [f"+ {len(pins)} pins"] if pins else []
+    return "\n".join(changed + added + counted) or "the same bytes"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return show(value) if isinstance(value, int | float) else str(value)
+
+
+def _answer(answer: requests.Response) -> str:
+    if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+        return f"{answer.status_code}, {answer.content.count(b'data:')} events, the last [DONE]"
+    body = answer.json()
+    error = body.get("error")
+    if error is None:
+        return f"{answer.status_code}, model: {body.get('model')}"
+    return f"{answer.status_code} {error.get('type')}\n{error.get('message')}"

@@ -1,0 +1,160 @@
+"""The stage of the demo: an engine and routers as real processes and sockets, opened on free ports and closed again."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import requests
+
+from compiler.diagnostics import CommandError
+from router.artifact import Artifact, serialise
+from router.engines.standin import Received, StandIn
+
+MODEL: Final = "demo-model"
+"""The model that the stand-in engine serves."""
+
+START_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 120.0
+_LOOK_AGAIN_SECONDS: Final = 0.02
+_LISTENING: Final = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
+
+
+class StageError(CommandError):
+    """The engine or a router did not come up; the message is for people."""
+
+
+class Engine(NamedTuple):
+    """The engine of the demo: its URL, the model it serves, and the stand-in where it is one."""
+
+    url: str
+    model: str
+    standin: StandIn | None
+
+    def last_received(self) -> Received | None:
+        """Return what the stand-in got last and forget it; None where nothing came or a real engine cannot tell."""
+        if self.standin is None or not self.standin.received:
+            return None
+        received = self.standin.received[-1]
+        self.standin.clear()
+        return received
+
+
+class Router:
+    """One router under gunicorn, on a port that the system chose."""
+
+    def __init__(self, artifact: Artifact, engine_url: str, folder: Path) -> None:
+        self.artifact = artifact
+        profile = folder / f"{artifact.name}.json"
+        profile.write_bytes(serialise(artifact))
+        self._log = profile.with_suffix(".log")
+        self.url = ""
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gunicorn", "-c", "python:router.gunicorn_conf", "-b", "127.0.0.1:0"],
+                env=_environment(profile, engine_url),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the router answers for its engine. Raises StageError with its log when it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._is_ready():
+                return
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        raise StageError(f"the router did not become ready; its log:\n{self._log.read_text(errors='replace')}")
+
+    def post(self, body: bytes) -> requests.Response:
+        """Send a chat completion request."""
+        with requests.Session() as session:
+            session.trust_env = False
+            headers = {"Content-Type": "application/json"}
+            return session.post(f"{self.url}/v1/chat/completions", body, headers=headers, timeout=_ANSWER_SECONDS)
+
+    def stop(self) -> None:
+        """Stop at once, as gunicorn does at SIGQUIT."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+
+    def state(self) -> dict[str, Any]:
+        """Return what `/readyz` says."""
+        with requests.Session() as session:
+            session.trust_env = False
+            answer: dict[str, Any] = session.get(f"{self.url}/readyz", timeout=_ANSWER_SECONDS).json()
+            return answer
+
+    def _is_ready(self) -> bool:
+        if not self.url:
+            listening = _LISTENING.search(self._log.read_text(errors="replace"))
+            self.url = listening[1] if listening else ""
+        return bool(self.url) and self.state()["status"] == "ready"
+
+
+class Stage:
+    """Opens an engine and routers, and closes what is open at the end."""
+
+    def __init__(self, engine_url: str | None) -> None:
+        self._engine_url = engine_url
+        self._open = ExitStack()
+        self.engine = Engine("", "", None)
+
+    def open_engine(self) -> None:
+        """Start the stand-in engine, or look at the one whose URL was given. Raises StageError."""
+        if self._engine_url is not None:
+            self.engine = Engine(self._engine_url, _model_of(self._engine_url), None)
+            return
+        standin = self._open.enter_context(StandIn(models=(MODEL,)))
+        self.engine = Engine(standin.url, MODEL, standin)
+
+    def open_routers(self, artifacts: Sequence[Artifact], folder: Path) -> list[Router]:
+        """Start one router for each artifact, side by side, and wait until all are ready. Raises StageError."""
+        routers = []
+        for number, artifact in enumerate(artifacts):
+            own_folder = folder / str(number)
+            own_folder.mkdir()
+            routers.append(Router(artifact, self.engine.url, own_folder))
+            self._open.callback(routers[-1].stop)
+        for router in routers:
+            router.wait_until_ready()
+        return routers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+
+def _environment(profile: Path, engine_url: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "GUNICORN_"))}
+    inherited.pop("PORT", None)
+    inherited.pop("WEB_CONCURRENCY", None)
+    # The packages may be importable only because of where profilec was started.
+    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    return {**inherited, "PYTHONPATH": path, "ROUTER_PROFILE": str(profile), "ROUTER_ENGINES": engine_url}
+
+
+def _model_of(engine_url: str) -> str:
+    root = engine_url.rstrip("/").removesuffix("/v1")
+    try:
+        with requests.Session() as session:
+            session.trust_env = False
+            listing = session.get(f"{root}/v1/models", timeout=_ANSWER_SECONDS).json()
+        return str(listing["data"][0]["id"])
+    except (requests.RequestException, ValueError, LookupError, TypeError) as error:
+        raise StageError(
+            f"no models could be read from {root}/v1/models: is the engine up? ({type(error).__name__})"
+        ) from error
