@@ -1,11 +1,13 @@
-"""Requests sent to one engine over pooled connections, and what may go wrong on the way as ApiErrors."""
+"""Requests sent to engines over pooled connections, and what may go wrong on the way as ApiErrors."""
 
 import http.client
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
 
 import requests
 import urllib3
@@ -21,16 +23,76 @@ Answer = urllib3.BaseHTTPResponse
 UNREACHABLE: Final = "The engine could not be reached"
 INCOMPLETE: Final = "The engine's answer was cut off or malformed"
 TIMED_OUT: Final = "The engine did not answer in time"
+MAX_INTERIM_ANSWERS: Final = 32
+"""How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
+
+
+class _FinalAnswer(http.client.HTTPResponse):
+    """An answer read past the interim ones before it; the standard library itself knows only 100."""
+
+    def begin(self) -> None:
+        super().begin()
+        for _ in range(MAX_INTERIM_ANSWERS):
+            if self.status >= HTTPStatus.OK or self.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                return
+            self.headers = self.msg = None  # type: ignore[assignment] # begin() returns at once while there are any
+            super().begin()
+        raise http.client.HTTPException("too many interim answers")
+
+
+class _PatientSender:
+    """A connection that gives sending as long as reading; urllib3 allows a whole body only the time to connect."""
+
+    response_class: Any = _FinalAnswer
+
+    def __init__(self, *args: Any, send_seconds: float, **kwargs: Any) -> None:  # noqa: ANN401 - urllib3's own
+        super().__init__(*args, **kwargs)
+        self._send_seconds = send_seconds
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc] # urllib3's, mixed in
+        self.sock.settimeout(self._send_seconds)  # type: ignore[attr-defined] # urllib3's, mixed in
+
+
+class _PlainConnection(_PatientSender, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _TlsConnection(_PatientSender, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class _Adapter(HTTPAdapter):
+    """Pools of our connections: nothing is sent twice, none is waited for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._send_seconds = settings.read_seconds
+        super().__init__(pool_connections=len(settings.engines), pool_maxsize=settings.threads, max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - requests' own
+        super().init_poolmanager(*args, **kwargs)
+        pools = {"http": _PlainPool, "https": _TlsPool}
+        self.poolmanager.pool_classes_by_scheme = {
+            scheme: partial(pool, send_seconds=self._send_seconds) for scheme, pool in pools.items()
+        }
 
 
 class Connections:
-    """Pooled connections to engines. Made anew in each process: one shared over a fork would mix up answers."""
+    """Pooled connections to engines. Made anew in each process: some shared over a fork would mix up answers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._process = 0
-        self._session = requests.Session()
+        self._adapter = _Adapter(settings)
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
         """Send a body to an engine and return its answer; redirects, cookies and proxies are not followed or kept.
@@ -51,33 +113,21 @@ class Connections:
         request.method, request.url, request.body = method, url, body
         request.headers = CaseInsensitiveDict(headers)
         ca = self._settings.engine_ca
-        # The adapter alone: a Session's own send would keep cookies, read .netrc and follow redirects.
+        # The adapter alone: a Session would keep cookies, read .netrc, obey proxy variables and follow redirects.
         with failures_as_api_errors():
-            response = (
-                self._own_session()
-                .get_adapter(url)
-                .send(request, stream=True, timeout=timeout, verify=str(ca) if ca else True, proxies={})
+            response = self._own_adapter().send(
+                request, stream=True, timeout=timeout, verify=str(ca) if ca else True, proxies={}
             )
         answer: Answer = response.raw
         return answer
 
-    def _own_session(self) -> requests.Session:
+    def _own_adapter(self) -> HTTPAdapter:
         if self._process != os.getpid():
             with self._lock:
                 if self._process != os.getpid():
-                    self._session = self._new_session()
+                    self._adapter = _Adapter(self._settings)
                     self._process = os.getpid()
-        return self._session
-
-    def _new_session(self) -> requests.Session:
-        session = requests.Session()
-        session.trust_env = False
-        adapter = HTTPAdapter(
-            pool_connections=len(self._settings.engines), pool_maxsize=self._settings.threads, max_retries=0
-        )
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, adapter)
-        return session
+        return self._adapter
 
 
 @contextmanager
@@ -99,6 +149,9 @@ def _refused_or_broken(error: requests.RequestException) -> ApiError:
     causes = list(_causes(error))
     if any(isinstance(cause, urllib3.exceptions.NewConnectionError | urllib3.exceptions.SSLError) for cause in causes):
         return ApiError("upstream_unreachable", UNREACHABLE)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        # The engine did not take the whole body in time.
+        return ApiError("upstream_timeout", TIMED_OUT, may_have_run=True)
     if any(isinstance(cause, ConnectionError) for cause in causes):
         # The connection was gone before a status line came: the engine may have seen the request all the same.
         return ApiError("upstream_unreachable", UNREACHABLE, may_have_run=True)
