@@ -57,9 +57,11 @@ def _send(gateway: Gateway, engine: str, route: str, headers: dict[str, str], bo
     try:
         answer = gateway.connections.post(engine + route, headers, body)
     except ApiError as error:
-        if error.code == "upstream_unreachable":
+        if not error.may_have_run:
+            # No connection came about; a connection that broke proves nothing against the engine.
+            _LOG.warning("engine %s is taken out until a probe succeeds: %s", engine, error.code)
             gateway.fleet.note_unreachable(engine)
-            gateway.prober.look_now()
+        gateway.prober.look_now(engine)
         raise
     if answer.status in (401, 403) and gateway.settings.engine_api_key is not None:
         answer.close()

@@ -3,7 +3,6 @@
 import logging
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,14 +16,13 @@ from router.settings import Settings
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 UNHEALTHY_PROBE_SECONDS: Final = 1.0
 """Time between two looks while an engine is not healthy."""
-MAX_PROBED_AT_ONCE: Final = 8
 MAX_CARDS_BYTES: Final = 1024 * 1024
 
 _LOG = logging.getLogger("router")
 
 
 class Prober:
-    """One background thread per process that keeps a fleet's reports fresh."""
+    """Background threads that keep a fleet's reports fresh: one per engine, so that a silent one delays no other."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._settings = settings
@@ -32,23 +30,28 @@ class Prober:
         self._connections = Connections(settings)
         self._process = 0
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._wakes = {engine: threading.Event() for engine in fleet.engines}
 
     def start(self) -> None:
         """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
         if self._process == os.getpid():
             return
         with self._lock:
-            if self._process != os.getpid():
-                self._process = os.getpid()
-                threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
+            if self._process == os.getpid():
+                return
+            self._process = os.getpid()
+            for engine in self._fleet.engines:
+                threading.Thread(target=self._run, args=(engine,), name="engine-prober", daemon=True).start()
 
-    def look_now(self) -> None:
-        """Look at all engines now rather than at the next turn."""
-        self._wake.set()
+    def look_now(self, engine: str) -> None:
+        """Look at an engine now rather than at its next turn."""
+        self._wakes[engine].set()
 
     def probe(self, engine: str) -> Report:
-        """Ask an engine for its health (`/health`, or `/v1/models` where that does not exist) and its models."""
+        """Ask an engine for its health (`/health`, or `/v1/models` where that does not exist) and its models.
+
+        Raises ApiError when it does not answer.
+        """
         status, _ = self._get(engine, "/health")
         healthy = _is_success(status)
         if not healthy and status != HTTPStatus.NOT_FOUND:
@@ -57,28 +60,29 @@ class Prober:
         listed = _is_success(status)
         return Report(healthy=healthy or listed, cards=_read_cards(body) if listed else None)
 
-    def _run(self) -> None:
-        with ThreadPoolExecutor(min(MAX_PROBED_AT_ONCE, len(self._fleet.engines)), "engine-probe") as pool:
-            while True:
-                self._wake.clear()
-                list(pool.map(self._look, self._fleet.engines))
-                all_healthy = len(self._fleet.healthy()) == len(self._fleet.engines)
-                seconds = self._settings.probe_seconds if all_healthy else UNHEALTHY_PROBE_SECONDS
-                self._wake.wait(min(seconds, self._settings.probe_seconds))
+    def _run(self, engine: str) -> None:
+        wake = self._wakes[engine]
+        was_healthy = None
+        while True:
+            wake.clear()
+            report = self._look(engine)
+            if report.healthy != was_healthy:
+                level, state = (logging.INFO, "healthy") if report.healthy else (logging.WARNING, "not healthy")
+                _LOG.log(level, "engine %s is %s", engine, state)
+            was_healthy = report.healthy
+            seconds = self._settings.probe_seconds
+            wake.wait(seconds if report.healthy else min(seconds, UNHEALTHY_PROBE_SECONDS))
 
-    def _look(self, engine: str) -> None:
-        was_healthy = engine in self._fleet.healthy()
+    def _look(self, engine: str) -> Report:
+        report = Report(healthy=False)
         try:
             report = self.probe(engine)
-        except ApiError:
-            report = Report(healthy=False)
+        except ApiError as error:
+            _LOG.debug("probing %s: %s", engine, error.message)
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
-            report = Report(healthy=False)
-        if report.healthy != was_healthy:
-            level, state = (logging.INFO, "healthy") if report.healthy else (logging.WARNING, "not healthy")
-            _LOG.log(level, "engine %s is %s", engine, state)
         self._fleet.learn(engine, report)
+        return report
 
     def _get(self, engine: str, path: str) -> tuple[int, bytes]:
         key = self._settings.engine_api_key
@@ -99,7 +103,6 @@ def _read_cards(body: bytes) -> tuple[Card, ...] | None:
     """Return the cards of an OpenAI model list, None when it is not one."""
     try:
         listing: Any = orjson.loads(body)
-        cards = listing["data"]
-        return tuple(card for card in cards if isinstance(card["id"], str))
+        return tuple(card for card in listing["data"] if isinstance(card["id"], str))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
