@@ -11,6 +11,8 @@ from router.routes import NARROWABLE, narrowed
 
 PREFIX: Final = "ROUTER_"
 
+_NOT_IN_A_BASE_URL: Final = frozenset(" ?#")
+
 
 class SettingError(Exception):
     """A setting cannot be used; the message is one line that names it, says what was found and what is expected."""
@@ -25,7 +27,7 @@ def _path(value: str) -> Path:
 
 
 def _list(value: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in value.split(",") if item.strip())
+    return tuple(dict.fromkeys(item.strip() for item in value.split(",") if item.strip()))
 
 
 def _count(value: str) -> int:
@@ -34,13 +36,20 @@ def _count(value: str) -> int:
     return int(value)
 
 
-def _seconds(value: str) -> float:
+def _seconds_or_zero(value: str) -> float:
     try:
         seconds = float(value)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
         raise ValueError("a number of seconds of at least 0")
+    return seconds
+
+
+def _seconds(value: str) -> float:
+    seconds = _seconds_or_zero(value)
+    if seconds == 0:
+        raise ValueError("a number of seconds above 0")
     return seconds
 
 
@@ -58,13 +67,21 @@ def _engines(value: str) -> tuple[str, ...]:
 
 
 def _engine_root(url: str) -> str:
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
+    if "@" in url:
         raise ValueError("URLs without credentials; give the engines' key in ROUTER_ENGINE_API_KEY")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if not _is_base_url(url):
         raise ValueError("base URLs such as http://127.0.0.1:30000 or http://127.0.0.1:30000/v1")
-    _ = parts.port  # raises ValueError when it is not a port
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _is_base_url(url: str) -> bool:
+    if not (url.isascii() and url.isprintable() and _NOT_IN_A_BASE_URL.isdisjoint(url)):
+        return False
+    try:
+        parts = urlsplit(url)
+        return bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:  # a port or an address that is none
+        return False
 
 
 def _setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
@@ -104,9 +121,11 @@ class Settings:
     body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
     probe_seconds: float = _setting(_seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
     drain_seconds: float = _setting(
-        _seconds, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
+        _seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
     )
-    graceful_seconds: float = _setting(_seconds, 300.0, "How long running requests may take to finish after that.")
+    graceful_seconds: float = _setting(
+        _seconds_or_zero, 300.0, "How long running requests may take to finish after that."
+    )
     threads: int = _setting(_count, 128, "Requests that one worker process handles at the same time.")
 
 
