@@ -11,13 +11,13 @@ from gunicorn.http.errors import ParseException
 
 from router.contract.errors import ApiError
 
-PIECE_BYTES: Final = 64 * 1024
+PIECE_BYTES: Final = 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a refused body is read, so that the client gets to read its answer before the connection closes."""
 DRAIN_SECONDS: Final = 5.0
 
-_LEAST_SECONDS: Final = 0.001
-_READ: Final = "router.body_read"
+_SPENT: Final = "router.body_spent"
+"""Set in the environ when nothing is left of the body to be read, or nothing that could be."""
 _UNDECODED: Final = ("", "identity")
 
 
@@ -32,16 +32,12 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
     promised = _content_length(environ)
     if promised is not None and promised > limit:
         raise _too_large(limit)
-    pieces = []
-    length = 0
-    for piece in _pieces(environ, seconds):
-        length += len(piece)
-        if length > limit:
-            raise _too_large(limit)
-        pieces.append(piece)
+    pieces = list(_pieces(environ, limit + 1, seconds))
+    length = sum(map(len, pieces))
+    if length > limit:
+        raise _too_large(limit)
     if promised is not None and length < promised:
         raise ApiError("bad_request", f"The request body ended after {length} of {promised} bytes")
-    environ[_READ] = True
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -51,43 +47,51 @@ def drain(environ: dict[str, Any]) -> None:
     Called when the answer is written: a client that is still sending must get to read it, and closing at once would
     reset the connection. gunicorn goes by the socket alone, so behind the bound the socket is shut for receiving.
     """
-    if environ.get(_READ) or not _has_body(environ):
+    if environ.get(_SPENT) or not _has_body(environ):
         return
-    left = DRAIN_BYTES
     with contextlib.suppress(ApiError):
-        for piece in _pieces(environ, DRAIN_SECONDS):
-            left -= len(piece)
-            if left <= 0:
-                break
-        else:
-            return
+        for _ in _pieces(environ, DRAIN_BYTES, DRAIN_SECONDS):
+            continue
     client = environ.get("gunicorn.socket")
-    if client is not None and not isinstance(client, ssl.SSLSocket):
+    if client is not None and not environ.get(_SPENT) and not isinstance(client, ssl.SSLSocket):
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RD)
 
 
-def _pieces(environ: dict[str, Any], seconds: float) -> Iterator[bytes]:
+def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterator[bytes]:
+    """Yield the body until it ends or `most_bytes` are read. Raises ApiError `bad_request` if it cannot be read."""
     body = environ["wsgi.input"]
     client = environ.get("gunicorn.socket")
     deadline = time.monotonic() + seconds
+    left = most_bytes
     try:
-        while True:
-            if client is not None:
-                # A socket without any time left would turn non-blocking.
-                client.settimeout(max(deadline - time.monotonic(), _LEAST_SECONDS))
-            piece = body.read(PIECE_BYTES)
+        while left > 0:
+            _allow(client, deadline)
+            piece = body.read(min(left, PIECE_BYTES))
             if not piece:
+                environ[_SPENT] = True
                 return
+            left -= len(piece)
             yield piece
     except TimeoutError:
+        environ[_SPENT] = True
         raise ApiError("bad_request", f"The request body did not arrive within {seconds:g} s") from None
     except (OSError, ParseException) as error:
+        environ[_SPENT] = True
         raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
     finally:
         if client is not None:
             with contextlib.suppress(OSError):
                 client.settimeout(None)
+
+
+def _allow(client: socket.socket | None, deadline: float) -> None:
+    """Give the next read of a client's socket what is left of the time; raises TimeoutError when nothing is."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    if client is not None:
+        client.settimeout(left)
 
 
 def _refuse_compressed(environ: dict[str, Any]) -> None:
