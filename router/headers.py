@@ -43,14 +43,20 @@ STAY_BEHIND: Final = HOP_BY_HOP | {
     "content-length",  # set anew from the bytes that are sent
     "date",  # gunicorn's
     "server",  # gunicorn's
+    "alt-svc",  # would send clients past the router
     "set-cookie",  # an engine's session is not the client's
     "x-request-id",  # ours
     "x-router-error-code",  # only ours
 }
 """Response headers of an engine that are not passed on."""
 
+OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
+"""Response headers that are true of the engine's bytes alone: they go when the body is edited."""
+
 _CORS: Final = "access-control-"
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _VARIABLES: Final = tuple(
     (name, "HTTP_" + name.upper().replace("-", "_")) for name in TO_ENGINE if name != "Content-Type"
@@ -64,7 +70,10 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
     """
     if _SECOND_CREDENTIALS.search(environ.get("HTTP_AUTHORIZATION", "")):
         raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
-    headers = {name: environ[variable] for name, variable in _VARIABLES if variable in environ}
+    named = _named_by_connection(environ.get("HTTP_CONNECTION", ""))
+    headers = {
+        name: environ[variable] for name, variable in _VARIABLES if variable in environ and name.lower() not in named
+    }
     content_type = environ.get("CONTENT_TYPE")
     if content_type:
         headers["Content-Type"] = content_type
@@ -76,18 +85,25 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
 
 
 def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return those of an engine's headers that its client gets."""
+    """Return those of an engine's headers that its client gets; malformed ones (RFC 9110, section 5.5) stay behind."""
     headers = list(headers)
-    named = {
-        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
-    }
-    return [(name, value) for name, value in headers if _travels(name.lower(), named)]
+    named = _named_by_connection(",".join(value for name, value in headers if name.lower() == "connection"))
+    return [(name, value) for name, value in headers if _travels(name.lower(), named) and _is_valid(name, value)]
 
 
 def request_id(environ: Mapping[str, str]) -> str:
     """Return the client's X-Request-Id if it is a plain token, else a new one."""
     given = environ.get("HTTP_X_REQUEST_ID", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _named_by_connection(value: str) -> set[str]:
+    return {token.strip().lower() for token in value.split(",")}
+
+
+def _is_valid(name: str, value: str) -> bool:
+    # Servers refuse to send others, after which the whole answer would be lost.
+    return bool(_TOKEN.fullmatch(name) and _FIELD_VALUE.fullmatch(value))
 
 
 def _travels(name: str, named_by_connection: set[str]) -> bool:

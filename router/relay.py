@@ -1,5 +1,6 @@
 """An engine's answer brought to the client: buffered so that a cut one is an error, or streamed as it comes."""
 
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -13,13 +14,14 @@ import urllib3
 from router.contract.answers import ModelRenamer, rename_model, retype_bad_request
 from router.contract.errors import ApiError, body_of
 from router.engines.connection import INCOMPLETE, Answer, failures_as_api_errors
-from router.headers import for_client
+from router.headers import OF_THE_BODY, for_client
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
 PIECE_BYTES: Final = 64 * 1024
 EVENT_STREAM: Final = "text/event-stream"
+JSON: Final = "application/json"
 
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
 _DONE_TAIL_BYTES: Final = 64
@@ -70,8 +72,16 @@ def _refuse_useless(answer: Answer) -> None:
 
 
 def _is_stream(answer: Answer) -> bool:
-    media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    return media_type == EVENT_STREAM and answer.status == HTTPStatus.OK
+    return _media_type(answer) == EVENT_STREAM and answer.status == HTTPStatus.OK
+
+
+def _media_type(answer: Answer) -> str:
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _is_framed(answer: Answer) -> bool:
+    """Tell whether the answer says where it ends; else the end of the connection has to stand for it."""
+    return answer.chunked or "Content-Length" in answer.headers
 
 
 def _buffered(answer: Answer, edits: AnswerEdits) -> flask.Response:
@@ -84,11 +94,29 @@ def _buffered(answer: Answer, edits: AnswerEdits) -> flask.Response:
             if length > MAX_BUFFERED_BYTES:
                 return _too_long_to_hold(answer, pieces)
     body = b"".join(pieces)
+    _refuse_cut(body, answer)
     edited, decoded = _edit(body, answer, edits)
     headers = for_client(answer.headers.items())
-    if decoded:
-        headers = [(name, value) for name, value in headers if name.lower() != "content-encoding"]
+    if edited is not body:
+        stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
+        headers = [(name, value) for name, value in headers if name.lower() not in stale]
     return RelayedResponse(edited, answer.status, headers)
+
+
+def _refuse_cut(body: bytes, answer: Answer) -> None:
+    """Raise ApiError when an answer that ends with its connection is not whole, as far as its JSON can tell."""
+    if _is_framed(answer) or answer.status != HTTPStatus.OK:
+        return
+    if not body or (_media_type(answer) == JSON and not _is_json(_decoded(body, answer))):
+        raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _too_long_to_hold(answer: Answer, pieces: list[bytes]) -> flask.Response:
@@ -101,7 +129,7 @@ def _too_long_to_hold(answer: Answer, pieces: list[bytes]) -> flask.Response:
             raise AbortedAnswerError(error.message) from error
 
     headers = for_client(answer.headers.items())
-    if answer.headers.get("Content-Length"):
+    if not answer.chunked and "Content-Length" in answer.headers:
         headers.append(("Content-Length", answer.headers["Content-Length"]))
     response = RelayedResponse(everything(), answer.status, headers)
     response.call_on_close(answer.close)
@@ -123,7 +151,7 @@ def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]
 
 def _decoded(body: bytes, answer: Answer) -> bytes:
     encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-    if encoding in _UNENCODED or not body:
+    if not body or any(name.strip() not in urllib3.HTTPResponse.CONTENT_DECODERS for name in encoding.split(",")):
         return body
     compressed = urllib3.HTTPResponse(BytesIO(body), {"Content-Encoding": encoding}, preload_content=False)
     try:
@@ -160,17 +188,16 @@ def _events(answer: Answer, edits: AnswerEdits) -> Iterator[bytes]:
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        yield (renamer.flush() if renamer else b"") + b"\n\ndata: " + body_of(error) + b"\n\n"
-    else:
         rest = renamer.flush() if renamer else b""
-        if rest:
-            yield rest
+        # Behind [DONE] nothing is missing any more, and nobody listens.
+        yield rest if _DONE.search(tail) else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
+    else:
+        yield renamer.flush() if renamer else b""
 
 
 def _refuse_bare_end(answer: Answer, tail: bytes) -> None:
     """Raise ApiError when only the end of the connection tells that the stream is over, and `[DONE]` did not come."""
-    framed = answer.chunked or "Content-Length" in answer.headers
-    if not framed and not _DONE.search(tail):
+    if not _is_framed(answer) and not _DONE.search(tail):
         raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
 
 
