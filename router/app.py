@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import flask
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+from werkzeug.routing import BaseConverter
 
 from router import headers, intake, lifecycle, line, routes
 from router.artifact import Artifact
@@ -19,8 +20,15 @@ from router.line import Gateway
 from router.settings import Settings
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
-_UNMATCHED: Final = "router.unmatched"
+_MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")
+
+
+class _AnyPath(BaseConverter):
+    """A part of a path with any characters, a leading slash too: ids may be the path of a folder."""
+
+    regex = ".+"
+    part_isolating = False
 
 
 class _MembersInOrder(DefaultJSONProvider):
@@ -39,6 +47,7 @@ def create_app(gateway: Gateway) -> flask.Flask:
     """Return the WSGI app that serves a gateway."""
     app = flask.Flask("router", static_folder=None)
     app.url_map.merge_slashes = False
+    app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)
     open_routes = gateway.settings.routes
     _add_inference(app, gateway, open_routes)
@@ -66,14 +75,14 @@ def _add_models(app: flask.Flask, gateway: Gateway) -> None:
         return _json({"object": "list", "data": _cards(gateway)})
 
     def show_model(model_id: str) -> flask.Response:  # noqa: ARG001 - the raw target decides, see below
-        asked = unquote(_raw_path().removeprefix(f"{routes.MODELS}/"))
+        asked = unquote(_raw_path().removeprefix(_MODEL))
         for card in _cards(gateway):
             if card["id"] == asked:
                 return _json(card)
         raise ApiError("model_not_found", f"The model {asked[:200]!r} does not exist here", "model")
 
     _add(app, routes.MODELS, list_models, "GET")
-    _add(app, f"{routes.MODELS}/<path:model_id>", show_model, "GET")
+    _add(app, f"{_MODEL}<any_path:model_id>", show_model, "GET")
 
 
 def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
@@ -162,11 +171,8 @@ def _raw_path() -> str:
 
 def _refuse_other_spelling_of_route() -> None:
     # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
-    rule = flask.request.url_rule
-    if rule is None:
-        return
     raw = _raw_path()
-    if raw != rule.rule and not (rule.arguments and raw.startswith(f"{routes.MODELS}/")):
+    if raw != flask.request.environ["PATH_INFO"] and not raw.startswith(_MODEL):
         raise ApiError("not_found", "There is no such route here")
 
 
