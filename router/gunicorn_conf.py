@@ -3,6 +3,7 @@
 PORT and WEB_CONCURRENCY are gunicorn's own and honoured by it; flags on its command line win over what stands here.
 """
 
+import math
 import os
 import signal
 import sys
@@ -29,7 +30,7 @@ threads = _own.threads
 worker_connections = max(1000, 4 * _own.threads)
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
-graceful_timeout = int(_own.graceful_seconds)
+graceful_timeout = math.ceil(_own.graceful_seconds)
 # Longer than the idle time of the usual load balancers (60 s), so that they never write to a connection closing here.
 keepalive = 75
 control_socket_disable = True
@@ -43,15 +44,19 @@ def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbit
     """Read and check the artifact before anything listens; workers inherit it over fork."""
     startup.configure_logging()
     try:
-        artifact = lifecycle.load_in_master(_own)
-        startup.say_in_master(_own, artifact)
+        startup.say_once(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
         sys.exit(f"router: {error}")
 
 
-def on_reload(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
+def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Read the artifact anew at SIGHUP; a broken one changes nothing."""
-    lifecycle.reload_in_master(_own)
+    startup.say_once(_own, lifecycle.reload_in_master(_own))
+    if server.cfg.preload_app:
+        # gunicorn itself would hand the app that it has loaded already to the new workers.
+        sys.modules.pop(wsgi_app, None)
+        server.app.callable = None
+        server.app.wsgi()
 
 
 def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
@@ -62,6 +67,9 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         server.signal(signal.SIGTERM, frame)
 
     def drain(signal_number: int, frame: FrameType | None) -> None:
+        if os.getpid() != server.pid:
+            # A worker that is told to stop before it set its own handlers; the drain is not its to begin.
+            sys.exit(0)
         if lifecycle.is_draining() or _own.drain_seconds == 0:
             stop(signal_number, frame)
             return

@@ -39,8 +39,8 @@ def load_in_master(settings: Settings) -> Artifact:
     return _Inherited.artifact
 
 
-def reload_in_master(settings: Settings) -> None:
-    """Read the artifact anew; a broken one is logged and shown in `/readyz`, and the one in force stays."""
+def reload_in_master(settings: Settings) -> Artifact:
+    """Read the artifact anew and return the one in force; a broken one is logged, and `/readyz` shows that it was."""
     try:
         load_in_master(settings)
     except ArtifactError as error:
@@ -48,16 +48,12 @@ def reload_in_master(settings: Settings) -> None:
         _LOG.error("the artifact in force stays: %s", error)
     else:
         _Inherited.reload_error = None
+    return artifact_in_force(settings)
 
 
 def artifact_in_force(settings: Settings) -> Artifact:
     """Return the artifact that the master read; without our gunicorn conf, read it here. Raises ArtifactError."""
     return _Inherited.artifact or read_artifact(settings)
-
-
-def loaded_by_master() -> bool:
-    """Tell whether the master has read the artifact, and said all that there is to say at start."""
-    return _Inherited.artifact is not None
 
 
 def reload_error() -> str | None:

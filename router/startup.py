@@ -6,13 +6,14 @@ import os
 import sys
 from typing import Any, Final
 
-from router import lifecycle, routes, settings
+from router import routes, settings
 from router.artifact import Artifact
 from router.settings import Settings
 
 _LOG = logging.getLogger("router")
 _FORMAT: Final = "[%(asctime)s] [%(process)d] [%(levelname)s] router: %(message)s"
 _FIRST_WORKER: Final = 1
+_SAID: Final[set[str]] = set()
 
 
 def configure_logging() -> None:
@@ -38,19 +39,22 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
     return found
 
 
-def say_in_master(own: Settings, artifact: Artifact) -> None:
-    """Log what the router enforces, and the warnings."""
+def say_once(own: Settings, artifact: Artifact) -> None:
+    """Log what the router enforces, and the warnings; once for each artifact, in the master and all its workers."""
+    if artifact.digest in _SAID:
+        return
+    _SAID.add(artifact.digest)
     _LOG.info("enforcing %s (%s) in front of %d engine(s)", artifact.name, artifact.digest, len(own.engines))
     for warning in warnings(own, artifact):
         _LOG.warning("%s", warning)
 
 
-def warn_in_worker(own: Settings, artifact: Artifact) -> None:
-    """Log what the master would have said where our gunicorn conf is not in use, in the first worker alone."""
+def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
+    """Log what the master would have said where our gunicorn conf is not in use, and what the sync worker means."""
     server = _gunicorn()
-    if lifecycle.loaded_by_master() or getattr(server, "age", _FIRST_WORKER) > _FIRST_WORKER:
+    if getattr(server, "age", _FIRST_WORKER) > _FIRST_WORKER:
         return
-    say_in_master(own, artifact)
+    say_once(own, artifact)
     cfg = getattr(server, "cfg", None)
     if cfg is not None and cfg.worker_class_str == "sync":
         _LOG.warning(

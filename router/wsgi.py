@@ -1,6 +1,7 @@
 """The WSGI entry point: `gunicorn router.wsgi`."""
 
 import os
+import sys
 from typing import Any
 
 from gunicorn.errors import AppImportError
@@ -19,9 +20,12 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         gateway = open_gateway(own, artifact)
         app = create_app(gateway)
     except (SettingError, ArtifactError) as error:
+        if startup.is_preloading():
+            # This is the master, where gunicorn would print a traceback.
+            sys.exit(f"router: {error}")
         # Anything else than this error would make gunicorn fork workers for ever.
         raise AppImportError(f"router: {error}") from None
-    startup.warn_in_worker(own, artifact)
+    startup.say_in_first_worker(own, artifact)
     if not startup.is_preloading():
         gateway.prober.start()
     return app
