@@ -1,0 +1,1 @@
+"""A real llama.cpp server on a tiny model of our own making."""
