@@ -23,7 +23,9 @@ def engine() -> Iterator[StandIn]:
 @pytest.fixture(autouse=True)
 def _forget_earlier_requests(request: pytest.FixtureRequest) -> None:
     if "engine" in request.fixturenames:
-        request.getfixturevalue("engine").clear()
+        standin: StandIn = request.getfixturevalue("engine")
+        standin.restore_behaviour()
+        standin.clear()
 
 
 @pytest.fixture(scope="module")

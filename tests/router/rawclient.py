@@ -33,7 +33,7 @@ class RawClient:
         self.socket.sendall(data)
         return self
 
-    def post(self, path: str, body: bytes, headers: dict[str, str] | None = None) -> "RawAnswer":
+    def post(self, path: str, body: bytes, headers: dict[str, str] | None = None) -> RawAnswer:
         """Send a whole POST and return its answer."""
         self.send(post_head(path, {"Content-Length": str(len(body)), **(headers or {})}) + body)
         return self.answer()
@@ -42,11 +42,18 @@ class RawClient:
         """Read one whole answer, which may be chunked, counted, or end with the connection."""
         status, headers = self.head()
         fields = {name.lower(): value for name, value in headers}
+        if status in (204, 304):
+            return RawAnswer(status, headers, b"")
         if fields.get("transfer-encoding") == "chunked":
             return RawAnswer(status, headers, b"".join(iter(self.chunk, b"")))
         if "content-length" in fields:
             return RawAnswer(status, headers, self._exactly(int(fields["content-length"])))
         return RawAnswer(status, headers, self._file.read())
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> RawAnswer:
+        """Send a GET and return its answer."""
+        self.send(head_of("GET", path, headers or {}))
+        return self.answer()
 
     def head(self) -> tuple[int, list[tuple[str, str]]]:
         """Read a status line and headers."""
@@ -95,10 +102,14 @@ class RawClient:
 
 def post_head(path: str, headers: dict[str, str]) -> bytes:
     """Return the head of a POST with a Host and a JSON Content-Type."""
-    fields = {"Host": "127.0.0.1", "Content-Type": "application/json", **headers}
-    return (
-        f"POST {path} HTTP/1.1\r\n".encode() + b"".join(f"{n}: {v}\r\n".encode() for n, v in fields.items()) + b"\r\n"
-    )
+    return head_of("POST", path, {"Content-Type": "application/json", **headers})
+
+
+def head_of(method: str, target: str, headers: dict[str, str]) -> bytes:
+    """Return the head of a request with a Host."""
+    fields = {"Host": "127.0.0.1", **headers}
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
 
 
 def chunked(*pieces: bytes) -> bytes:

@@ -46,6 +46,15 @@ class RunningRouter:
                 raise AssertionError(f"no line matches {pattern.pattern!r} in:\n" + "".join(self.lines))
             return find()  # type: ignore[return-value]
 
+    def wait_until_ready(self) -> None:
+        """Wait until the router says that it can serve; fails at once with its log when it ended."""
+
+        def is_ready() -> bool:
+            assert self.process.poll() is None, self.log()
+            return status_of(f"{self.url}/readyz") == 200
+
+        wait_until(is_ready, self.log)
+
     def log(self) -> str:
         return "".join(self.lines)
 
@@ -115,18 +124,20 @@ def running_router(
         environment["ROUTER_PROFILE"] = str(artifact)
     with RunningRouter(launch(environment, arguments)) as router:
         if until_ready:
-            wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+            router.wait_until_ready()
         yield router
 
 
 def status_of(url: str) -> int:
-    """Return the status of a GET."""
+    """Return the status of a GET, 0 when nothing answers."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+    except OSError:
+        return 0
 
 
 def wait_until(
