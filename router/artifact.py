@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,22 +64,27 @@ def load(data: bytes, where: str) -> Artifact:
     Raises ArtifactError on anything that `profilec build` would not have written.
     """
     if len(data) > MAX_ARTIFACT_BYTES:
-        raise ArtifactError(f"{where}: larger than {MAX_ARTIFACT_BYTES} bytes; this is not an artifact")
+        raise ArtifactError(f"{where}: larger than {MAX_ARTIFACT_BYTES} bytes: not an artifact; {REBUILD}")
     try:
         value = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant
+            data.decode("utf-8"),
+            object_pairs_hook=_refuse_repeated_keys,
+            parse_constant=_refuse_constant,
+            parse_float=_read_finite,
         )
+        written = _serialise(value)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{where}: not a JSON artifact ({error}); {REBUILD}") from error
+        raise ArtifactError(f"{where}: not a JSON artifact ({_one_line(error)}); {REBUILD}") from error
     _check_version(value, where)
     try:
         artifact = msgspec.convert(value, Artifact)
     except msgspec.ValidationError as error:
-        raise ArtifactError(f"{where}: not an artifact of format {FORMAT_VERSION}: {error}; {REBUILD}") from error
+        message = f"{where}: not an artifact of format {FORMAT_VERSION}: {_one_line(error)}; {REBUILD}"
+        raise ArtifactError(message) from error
     unknown = sorted(set(artifact.contract.sampling.params) - set(SAMPLING_FIELDS))
     if unknown:
         raise ArtifactError(f"{where}: unknown sampling parameter {unknown[0]!r}; {REBUILD}")
-    _check_unedited(artifact, where)
+    _check_unedited(artifact, written, where)
     return artifact
 
 
@@ -120,6 +126,17 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is not JSON")
 
 
+def _read_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is beyond what a number can be")
+    return number
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
 def _check_version(value: object, where: str) -> None:
     version = value.get("format_version") if isinstance(value, dict) else None
     if type(version) is not int:
@@ -131,6 +148,7 @@ def _check_version(value: object, where: str) -> None:
         )
 
 
-def _check_unedited(artifact: Artifact, where: str) -> None:
-    if artifact.digest != digest_of(artifact.contract) or artifact.rules != rules_of(artifact.contract):
+def _check_unedited(artifact: Artifact, written: bytes, where: str) -> None:
+    # What was written is compared too: a default left out or `1.0` for `1` reads as the same contract.
+    if freeze(artifact.name, artifact.contract, artifact.sources) != artifact or serialise(artifact) != written:
         raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")

@@ -7,13 +7,14 @@ from typing import Any, Final
 import orjson
 
 from router.contract.editing import to_json
-from router.contract.members import Member, end_of_object, find_members
+from router.contract.members import Member, find_members
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 """Longest SSE event in bytes that is held back to be edited; a longer one passes as it is."""
 
 _END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LONGEST_END: Final = len(b"\r\n\r\n")
+_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -28,17 +29,17 @@ def retype_bad_request(body: bytes, new_type: str) -> bytes:
     Nested `{"error": {…}}` and flat `{"object": "error", "message": …}` are known; anything else comes back unchanged.
     """
     value = _read_object(body)
+    start, end = 0, len(body)
     if isinstance(value.get("error"), dict):
-        start = [member for member in find_members(body) if member.key == "error"][-1].start
-    elif value.get("object") == "error" and "message" in value:
-        start = 0
-    else:
+        error = [member for member in find_members(body) if member.key == "error"][-1]
+        start, end = error.start, error.end
+    elif value.get("object") != "error" or "message" not in value:
         return body
-    members = find_members(body, start)
+    members = find_members(body, start, end)
     types = [member for member in members if member.key == "type"]
     if types:
         return _with_replaced(body, types, to_json(new_type))
-    closing = end_of_object(body, start)
+    closing = body.rindex(b"}", start, end)
     separator = b"," if members else b""
     return body[:closing] + separator + b'"type":' + to_json(new_type) + body[closing:]
 
@@ -46,42 +47,57 @@ def retype_bad_request(body: bytes, new_type: str) -> bytes:
 class ModelRenamer:
     """Renames the model in the complete `data:` events of a byte stream that arrives in pieces of any size.
 
-    Every byte outside those model strings leaves as it came; an event leaves when it is complete.
+    Every byte outside those model strings leaves as it came, however the stream is cut into pieces. An event leaves
+    when it is complete, comments and blank lines before it at once.
     """
 
     def __init__(self, name: str) -> None:
         self._name = to_json(name)
-        self._held = b""
+        self._held = bytearray()
         self._passing = False
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes of the stream; return those that can leave."""
-        unsearched = max(0, len(self._held) - _LONGEST_END)
+        search_from = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += piece
         leaving = []
-        at = 0
-        for end in _END_OF_EVENT.finditer(self._held, unsearched):
-            if end.end() == len(self._held) and self._held.endswith(b"\r"):
-                break
-            leaving.append(self._edited(self._held[at : end.end()]))
-            at = end.end()
-        self._held = self._held[at:]
+        if length := self._length_of_comments():
+            leaving.append(self._take(length))
+            search_from = 0
+        while length := self._length_of_event(search_from):
+            leaving.append(self._edited(self._take(length)))
+            self._passing = False
+            leaving.append(self._take(self._length_of_comments()))
+            search_from = 0
         if len(self._held) > MAX_EVENT_BYTES:
-            leaving.append(self._held)
-            self._held = b""
             self._passing = True
+        if self._passing:
+            leaving.append(self._take(max(0, len(self._held) - _LONGEST_END + 1)))
         return b"".join(leaving)
 
     def flush(self) -> bytes:
         """Return what is held at the end of the stream; a last event that lacks its blank line is edited too."""
-        rest = self._edited(self._held)
-        self._held = b""
-        return rest
+        return self._edited(self._take(len(self._held)))
+
+    def _length_of_comments(self) -> int:
+        comments = None if self._passing else _COMMENTS.match(self._held)
+        return comments.end() if comments else 0
+
+    def _length_of_event(self, search_from: int) -> int:
+        end = _END_OF_EVENT.search(self._held, search_from)
+        if end is None or (end.end() == len(self._held) and self._held.endswith(b"\r")):
+            # Not complete; or a line feed may come that belongs to its last line end.
+            return 0
+        return end.end()
+
+    def _take(self, length: int) -> bytes:
+        taken = bytes(self._held[:length])
+        del self._held[:length]
+        return taken
 
     def _edited(self, event: bytes) -> bytes:
-        if self._passing:
-            # The rest of an event whose beginning was too long to hold.
-            self._passing = False
+        # While passing, this is only the rest of an event whose beginning was too long to hold.
+        if self._passing or len(event) > MAX_EVENT_BYTES:
             return event
         return _rename_in_event(event, self._name)
 
@@ -140,9 +156,9 @@ def _read_object(body: bytes) -> dict[str, Any]:
 
 
 def _read_loosely(body: bytes) -> object:
-    # Engines written in Python may answer NaN, Infinity or lone surrogates.
+    # Engines may answer NaN, Infinity, lone surrogates, integers of any length and half a character at a cut.
     try:
-        return json.loads(body)
+        return json.loads(body.decode(errors="replace"), parse_int=str)
     except (ValueError, RecursionError):
         return None
 

@@ -4,7 +4,7 @@ import re
 
 from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
 from router.contract.errors import ApiError
-from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, spellings_of
+from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.model import Budget
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
@@ -39,14 +39,14 @@ def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond the digits of the cap, any number above it."""
     raw = request.members[field][0].raw(request.body)
     if not _POSITIVE_INTEGER.fullmatch(raw):
-        message = f"{field} is {request.shown(field)}: expected a positive integer, or omit the field"
-        raise ApiError("bad_request", message, _standard(field))
+        message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
+        raise ApiError("bad_request", message, standard_name(field))
     return int(raw) if len(raw) <= len(str(rule.cap)) else rule.cap + 1
 
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
-    message = f"{field} is {request.shown(field)}: at most {rule.cap} output tokens are allowed"
-    return ApiError("max_tokens_exceeded", message, _standard(field))
+    message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
+    return ApiError("max_tokens_exceeded", message, standard_name(field))
 
 
 def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
@@ -55,7 +55,3 @@ def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]
         return []
     lowered = replace(request.members["min_tokens"][-1], rule.rule, to_json(budget))
     return [*drop_repetitions(request, rule.rule, "min_tokens"), lowered]
-
-
-def _standard(field: str) -> str:
-    return OTHER_SPELLINGS.get(field, field)

@@ -77,7 +77,7 @@ def _read_once_only_fields(request: Request) -> bool:
         request.refuse_repeated(field)
     stream = request.value("stream")
     if not isinstance(stream, bool | None):
-        message = f"stream is {request.shown('stream')}: expected true or false, or omit the field"
+        message = f"stream is {request.written('stream')}: expected true or false, or omit the field"
         raise ApiError("bad_request", message, "stream")
     return bool(stream)
 
@@ -88,7 +88,7 @@ def _resolve_model(request: Request, contract: Contract, served_ids: ServedIds |
     if asked is None:
         raise ApiError("bad_request", "model is missing: name the model that should answer", "model")
     if not isinstance(asked, str):
-        raise ApiError("bad_request", f"model is {request.shown('model')}: expected a string", "model")
+        raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
     is_alias = asked in contract.models.aliases
     if served_ids is None:
         return asked, asked

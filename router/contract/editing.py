@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from router.contract.members import Member, end_of_object
+from router.contract.members import Member, start_of_next
 from router.contract.parsing import Request
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Edit(NamedTuple):
@@ -26,7 +27,7 @@ class Edit(NamedTuple):
 
 def to_json(value: object) -> bytes:
     """Return a value as JSON bytes, numbers in their shortest form."""
-    return json.dumps(value, ensure_ascii=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def supply(request: Request, rule: str, field: str, value: bytes) -> Edit:
@@ -45,11 +46,10 @@ def replace(member: Member, rule: str, value: bytes) -> Edit:
 def drop_repetitions(request: Request, rule: str, field: str) -> list[Edit]:
     """Return the edits that leave of a repeated field only its last occurrence, which every engine reads."""
     repeated = request.members.get(field, ())[:-1]
-    if not repeated:
-        return []
-    everything = sorted((member for members in request.members.values() for member in members), key=_key_start)
-    following = {member: after.key_start for member, after in pairwise(everything)}
-    return [Edit(rule, "remove", field, b"", member.key_start, following[member]) for member in repeated]
+    return [
+        Edit(rule, "remove", field, b"", member.key_start, start_of_next(request.body, member.end))
+        for member in repeated
+    ]
 
 
 def apply_edits(body: bytes, edits: Iterable[Edit]) -> bytes:
@@ -57,20 +57,18 @@ def apply_edits(body: bytes, edits: Iterable[Edit]) -> bytes:
     edits = tuple(edits)
     if not edits:
         return body
-    pieces = []
+    # Views, so that a large body is copied only once.
+    view = memoryview(body)
+    pieces: list[bytes | memoryview] = []
     at = 0
     for edit in sorted((edit for edit in edits if edit.kind != "inject"), key=_start):
-        pieces += [body[at : edit.start], edit.value]
+        pieces += [view[at : edit.start], edit.value]
         at = edit.end
-    closing = end_of_object(body)
-    pieces.append(body[at:closing])
+    closing = body.rindex(b"}")
+    pieces.append(view[at:closing])
     pieces += [b"," + to_json(edit.field) + b":" + edit.value for edit in edits if edit.kind == "inject"]
-    pieces.append(body[closing:])
+    pieces.append(view[closing:])
     return b"".join(pieces)
-
-
-def _key_start(member: Member) -> int:
-    return member.key_start
 
 
 def _start(edit: Edit) -> int:

@@ -33,12 +33,23 @@ OTHER_SPELLINGS: Final = {
 """Other spelling → the standard field by whose rule it is judged."""
 
 IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image"})
-"""Values of `type` that make a message part an image."""
+"""Values of `type` that make a message part an image; also the keys that carry it."""
 
 ONCE_ONLY_FIELDS: Final = frozenset({"model", "stream", "messages"})
 """Fields that may stand in a request only once, whatever the contract."""
 
 
+_SPELLINGS: Final = {
+    field: tuple(other for other, standard in OTHER_SPELLINGS.items() if standard == field)
+    for field in OTHER_SPELLINGS.values()
+}
+
+
 def spellings_of(field: str) -> tuple[str, ...]:
     """Return the other names by which some engine knows a standard field."""
-    return tuple(other for other, standard in OTHER_SPELLINGS.items() if standard == field)
+    return _SPELLINGS.get(field, ())
+
+
+def standard_name(field: str) -> str:
+    """Return the standard name of a field that may be another spelling."""
+    return OTHER_SPELLINGS.get(field, field)

@@ -17,23 +17,28 @@ def judge(request: Request, rule: ImageLimit) -> None:
 def count_images(messages: object) -> int:
     """Return the number of image parts in all messages of all roles, parts inside of tool results included."""
     found = 0
-    unseen: list[object] = list(messages) if isinstance(messages, list) else []
+    unseen: list[object] = []
+    for message in messages if isinstance(messages, list) else ():
+        _add_content(unseen, message)
     while unseen:
         part = unseen.pop()
-        if not isinstance(part, dict):
-            continue
-        found += _is_image(part)
-        content = part.get("content")
-        if isinstance(content, list):
-            unseen.extend(content)
-        elif isinstance(content, dict):
-            unseen.append(content)
+        if isinstance(part, dict):
+            found += _is_image(part)
+            _add_content(unseen, part)
     return found
+
+
+def _add_content(unseen: list[object], holder: object) -> None:
+    content = holder.get("content") if isinstance(holder, dict) else None
+    if isinstance(content, list):
+        unseen.extend(content)
+    else:
+        unseen.append(content)
 
 
 def _is_image(part: dict[str, object]) -> bool:
     kind = part.get("type")
-    if kind is None:
-        # vLLM takes a part without a type for what its keys say.
-        return not IMAGE_PART_TYPES.isdisjoint(part)
-    return isinstance(kind, str) and kind in IMAGE_PART_TYPES
+    if isinstance(kind, str) and kind in IMAGE_PART_TYPES:
+        return True
+    # vLLM takes a part without a type, or one with a uuid whatever its type, for what its keys say.
+    return (kind is None or part.get("uuid") is not None) and not IMAGE_PART_TYPES.isdisjoint(part)

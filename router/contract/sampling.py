@@ -1,5 +1,6 @@
 """Sampling parameters judged by pins and bands."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,13 +26,19 @@ def judge(request: Request, rules: Iterable[Pin | Band]) -> Verdict:
     violations: list[str] = []
     error = None
     for rule in rules:
-        spellings = [name for name in (rule.field, *spellings_of(rule.field)) if request.value(name) is not None]
-        violating = [name for name in spellings if not satisfies(rule, request.value(name))]
+        sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.members]
+        violating = [name for name in sent if not _keeps(rule, request.value(name))]
         if violating:
             violations.append(rule.field)
             error = error or _refusal(rule, request, violating[0])
-        edits += _edits(rule, request)
+        for name in sent:
+            edits += drop_repetitions(request, rule.rule, name)
+        edits += _supply_missing(rule, request)
     return Verdict(edits, violations, error)
+
+
+def _keeps(rule: Pin | Band, value: object) -> bool:
+    return value is None or satisfies(rule, value)
 
 
 def satisfies(rule: Pin | Band, value: object) -> bool:
@@ -65,22 +72,19 @@ def _refusal(rule: Pin | Band, request: Request, spelling: str) -> ApiError | No
     return ApiError("sampling_contract_violation", message, rule.field)
 
 
-def _edits(rule: Pin | Band, request: Request) -> list[Edit]:
-    edits = []
-    for name in (rule.field, *spellings_of(rule.field)):
-        edits += drop_repetitions(request, rule.rule, name)
-    if request.value(rule.field) is None:
-        value = _value_to_supply(rule, request)
-        if value is not None:
-            edits.append(supply(request, rule.rule, rule.field, to_json(value)))
-    return edits
+def _supply_missing(rule: Pin | Band, request: Request) -> list[Edit]:
+    if request.value(rule.field) is not None:
+        return []
+    value = _value_to_supply(rule, request)
+    return [] if value is None else [supply(request, rule.rule, rule.field, to_json(value))]
 
 
 def _value_to_supply(rule: Pin | Band, request: Request) -> int | float | None:
     """Return the value for an absent field: what another spelling says, else the pin."""
     for spelling in spellings_of(rule.field):
         sent = read(rule.field, request.value(spelling))
-        if sent is not None:
+        # JSON has no number for the NaN or the infinity that a string may say.
+        if sent is not None and math.isfinite(sent):
             equals_pin = isinstance(rule, Pin) and satisfies(rule, sent)
             return rule.value if equals_pin and isinstance(rule, Pin) else _as_sent(request, spelling, sent)
     return rule.value if isinstance(rule, Pin) else None
