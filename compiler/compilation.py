@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.diagnostics import Diagnostic, ProfileError, named_path
 from compiler.freezing import contract_of
 from compiler.inheritance import Link, load_chain, merge_chain
 from compiler.overrides import FLAG, Override, overridden
@@ -44,7 +44,7 @@ def compile_profile(selected: Selected, override: Override | None = None) -> Com
         profile = overridden(profile, override)
     validate(profile)
     values = plain(profile)
-    name = values.get("name", _default_name(chain[0]))
+    name = values["name"] if "name" in values else _default_name(chain[0])
     artifact = freeze(name, contract_of(values), _sources(chain, override))
     return Compiled(chain, profile, artifact)
 
@@ -57,6 +57,6 @@ def _sources(chain: tuple[Link, ...], override: Override | None) -> tuple[Source
 def _default_name(root: Link) -> str:
     name = root.name if root.kind == "preset" else Path(root.name).stem
     if len(name) > MAX_TEXT:
-        message = f"the file name {shown(root.name)} is too long to be the profile's name"
+        message = f"the file name {named_path(root.name)} is too long to be the profile's name"
         raise ProfileError(Diagnostic("unusable-name", message, hint="set `name` in the profile, or rename the file"))
     return name

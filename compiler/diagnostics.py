@@ -137,6 +137,11 @@ def shown(text: str) -> str:
     return f'"{visible(escaped)}"'
 
 
+def named_path(path: str) -> str:
+    """Return a path in double quotes for a message, whole, so that it can be copied."""
+    return f'"{visible(path)}"'
+
+
 def visible(text: str) -> str:
     """Return a text with every unprintable character written as an escape."""
     if text.isprintable():

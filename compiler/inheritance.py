@@ -8,7 +8,7 @@ from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, shown
+from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, named_path
 from compiler.presets import preset_path
 from compiler.reading import MAX_FILE_BYTES, read_yaml
 from compiler.schema import SCHEMA
@@ -105,7 +105,7 @@ def _start(selected: Selected) -> _Parent:
         raise ProfileError(Diagnostic("unreadable-file", f"{selected.chosen_by}: the path is empty"))
     path = Path(selected.name)
     if not path.name.isprintable():
-        message = f"the file name {shown(path.name)} cannot stand in an artifact"
+        message = f"the file name {named_path(path.name)} cannot stand in an artifact"
         raise ProfileError(Diagnostic("unusable-name", message, hint="rename the file"))
     return _Parent("file", path.name, path, selected.name, None)
 
@@ -156,7 +156,7 @@ def _read(parent: _Parent, selected: Selected) -> bytes:
 
 
 def _unreadable(parent: _Parent, selected: Selected, reason: str) -> Diagnostic:
-    message = f"cannot read {shown(parent.display)}: {reason}"
+    message = f"cannot read {named_path(parent.display)}: {reason}"
     if parent.at is not None:
         hint = "a path is relative to the file that it stands in"
         return Diagnostic("unreadable-file", f"extends: {message}", parent.at, hint=hint)
@@ -167,10 +167,10 @@ def _unreadable(parent: _Parent, selected: Selected, reason: str) -> Diagnostic:
 def _cycle(visited: list[_Parent], again: _Parent) -> Diagnostic:
     """Return the error of a chain that meets one of its own profiles again: every hop on a line of its own."""
     hops = [*visited[1:], again]
-    notes = tuple(Note(hop.at, f"extends {shown(hop.display)}") for hop in hops if hop.at is not None)
+    notes = tuple(Note(hop.at, f"extends {named_path(hop.display)}") for hop in hops if hop.at is not None)
     return Diagnostic(
         "cycle",
-        f"extends: {shown(again.display)} extends itself",
+        f"extends: {named_path(again.display)} extends itself",
         again.at,
         hint="remove one of these lines",
         notes=notes,

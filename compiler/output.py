@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from compiler.diagnostics import CommandError
+from compiler.diagnostics import CommandError, named_path
 
 
 class OutputError(CommandError):
@@ -26,9 +26,7 @@ def write(data: bytes, destination: str) -> None:
     try:
         _to_file(data, path)
     except OSError as error:
-        raise OutputError(f"{destination}: cannot be written: {error.strerror or error}") from error
-    except ValueError as error:
-        raise OutputError(f"{destination!r}: cannot be written: {error}") from error
+        raise OutputError(f"cannot write {named_path(destination)}: {error.strerror or error}") from error
 
 
 def _to_standard_output(data: bytes) -> None:
@@ -40,7 +38,7 @@ def _to_standard_output(data: bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(f"standard output: cannot be written: {error.strerror}") from error
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def _to_file(data: bytes, path: Path) -> None:

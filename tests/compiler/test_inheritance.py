@@ -63,8 +63,7 @@ def test_a_null_deletes_at_every_depth(values, path):
     """After a null at a path nothing stands there, and everything beside it is as it was."""
     deletion = reduce(lambda inner, key: {key: inner}, reversed(path), None)
     result = folded(values, deletion)
-    expected, here = folded(values), None
-    here = expected
+    expected = here = folded(values)
     for key in path[:-1]:
         if not isinstance(here.get(key), dict):
             here[key] = {}
