@@ -46,10 +46,11 @@ class Overlay:
     base: Selected
     on_exceed: Literal["reject", "clamp"]
 
-    def yaml(self) -> str:
-        """Return the text of the file."""
+    def yaml(self, base: str | None = None) -> str:
+        """Return the text of the file, by default as it would stand beside the profile that it extends."""
+        name = self.base.name if self.base.kind == "preset" else f"./{Path(self.base.name).name}"
         return (
-            f"extends: {self._base()}\n"
+            f"extends: {base or name}\n"
             f"models: {{aliases: [{ALIAS}]}}\n"
             f"limits: {{max_body_bytes: {MAX_BODY_BYTES // 1024}KiB, max_images: {MAX_IMAGES}}}\n"
             f"output: {{max_tokens: {{cap: {MAX_TOKENS}, on_exceed: {self.on_exceed}}}}}\n"
@@ -59,12 +60,9 @@ class Overlay:
     def compile_in(self, folder: Path) -> Artifact:
         """Write the file into a folder and compile it."""
         path = folder / f"deployment-{self.on_exceed}.yaml"
-        path.write_text(self.yaml(), encoding="utf-8")
+        base = None if self.base.kind == "preset" else json.dumps(str(Path(self.base.name).resolve()))
+        path.write_text(self.yaml(base), encoding="utf-8")
         return compile_profile(Selected("file", str(path), "demo")).artifact
-
-    def _base(self) -> str:
-        name = self.base.name
-        return name if self.base.kind == "preset" else json.dumps(str(Path(name).resolve()))
 
 
 @dataclass(frozen=True)

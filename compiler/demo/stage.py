@@ -98,7 +98,10 @@ class Router:
         if not self.url:
             listening = _LISTENING.search(self._log.read_text(errors="replace"))
             self.url = listening[1] if listening else ""
-        return bool(self.url) and self.state()["status"] == "ready"
+        try:
+            return bool(self.url) and self.state()["status"] == "ready"
+        except requests.RequestException:
+            return False
 
 
 class Stage:

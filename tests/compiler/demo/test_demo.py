@@ -1,0 +1,136 @@
+"""The demo as people run it: real processes, a real engine behind it or the stand-in."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from router.engines.standin import Answer, Received, StandIn
+from tests.router.serving import CHECKOUT, wait_until
+
+SECONDS = 120
+
+
+def _start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
+    with (folder / "out").open("w") as output, (folder / "err").open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "compiler", "demo", *arguments],
+            cwd=folder,
+            env={**kept, "PYTHONPATH": str(CHECKOUT)},
+            stdout=output,
+            stderr=errors,
+            text=True,
+        )
+
+
+def _demo(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    process = _start(folder, *arguments)
+    code = process.wait(SECONDS)
+    return code, (folder / "out").read_text(), (folder / "err").read_text()
+
+
+@pytest.fixture
+def engine() -> Iterator[StandIn]:
+    """An engine that the demo does not start itself."""
+    with StandIn(models=("their-model",)) as standin:
+        yield standin
+
+
+def test_every_section_is_shown(tmp_path: Path) -> None:
+    """With the preset of a vendor each section of the language has its line, and all go as the contract says."""
+    code, output, errors = _demo(tmp_path, "moonshot-kimi")
+    assert (code, errors) == (0, "")
+    for rule in (
+        "sampling.params.top_p",
+        "sampling.params.temperature",
+        "output.max_tokens",
+        "limits.max_images",
+        "limits.max_body_bytes",
+        "models.aliases",
+        "errors.bad_request_type",
+    ):
+        assert rule in output
+    assert output.endswith("\nEvery answer is what the contract says.\n")
+
+
+def test_a_profile_that_enforces_nothing_can_be_shown(tmp_path: Path) -> None:
+    """With no sampling contract the demo shows that requests pass as they are."""
+    code, output, _ = _demo(tmp_path, "openai-compatible")
+    assert code == 0
+    assert " nothing is " in output
+    assert "the same bytes" in output
+
+
+def test_a_file_and_its_artifact_can_be_shown(tmp_path: Path) -> None:
+    """A deployment file, also one under allow, and the artifact made of it are shown like a preset."""
+    (tmp_path / "mine.yaml").write_text("sampling: {conflict: allow, params: {top_k: 40}}\n")
+    code, from_file, errors = _demo(tmp_path, "./mine.yaml")
+    assert (code, errors) == (0, "")
+    assert "a pin gives way" in from_file
+    build = [sys.executable, "-m", "compiler", "build", "./mine.yaml", "-o", "mine.json"]
+    subprocess.run(build, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, check=True)
+    code, from_artifact, _ = _demo(tmp_path, "mine.json")
+    assert (code, from_artifact) == (0, from_file)
+
+
+def test_another_engine_can_stand_behind_it(tmp_path: Path, engine: StandIn) -> None:
+    """With --engine the requests go to that engine, under the model that it lists."""
+    code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", f"{engine.url}/v1")
+    assert (code, errors) == (0, "")
+    assert f"in front of {engine.url}/v1 (model their-model)" in output
+    assert [
+        received
+        for received in engine.received
+        if b'"top_k": 1000' in received.body or b'"top_k":1000' in received.body
+    ]
+
+
+def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: StandIn) -> None:
+    """When an answer is not what the contract says, its line is marked and the exit code is 1."""
+
+    def fail_chats(received: Received) -> Answer | None:
+        return Answer.json({"error": {"message": "no"}}, status=500) if received.method == "POST" else None
+
+    engine.script(fail_chats)
+    code, output, _ = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
+    assert code == 1
+    assert "not as the contract" in " ".join(output.split())
+    assert "Some answers are not what they should be." in output
+
+
+def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Without an engine at the URL the demo ends with one clear line and exit code 1."""
+    code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", "http://127.0.0.1:1")
+    assert (code, output) == (1, "")
+    assert re.fullmatch(r"profilec: error: no models could be read from http://127\.0\.0\.1:1/v1/models: .*\n", errors)
+
+
+def test_a_wrong_profile_is_told_before_anything_starts(tmp_path: Path) -> None:
+    """A profile that does not compile gives its error, as `build` would."""
+    code, output, errors = _demo(tmp_path, "no-such-preset")
+    assert (code, output) == (1, "")
+    assert 'there is no preset "no-such-preset"' in errors
+
+
+def test_keep_leaves_the_router_up_until_it_is_interrupted(tmp_path: Path) -> None:
+    """With --keep the printed curl line works while the demo waits, and Ctrl-C ends everything with exit code 0."""
+    process = _start(tmp_path, "moonshot-kimi", "--keep")
+    output = tmp_path / "out"
+    pattern = re.compile(r"^curl (http://\S+) -H 'Content-Type: application/json' -d '(.*)'$", re.MULTILINE)
+    wait_until(lambda: process.poll() is not None or pattern.search(output.read_text()), output.read_text, SECONDS)
+    line = pattern.search(output.read_text())
+    assert line is not None, (tmp_path / "err").read_text()
+    answer = requests.post(line[1], line[2], headers={"Content-Type": "application/json"}, timeout=20)
+    assert answer.json()["error"]["code"] == "sampling_contract_violation"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 0
+    assert (tmp_path / "err").read_text() == ""
+    with pytest.raises(requests.ConnectionError):
+        requests.get(line[1], timeout=20)
