@@ -172,7 +172,8 @@ def _raw_path() -> str:
 def _refuse_other_spelling_of_route() -> None:
     # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
     raw = _raw_path()
-    if raw != flask.request.environ["PATH_INFO"] and not raw.startswith(_MODEL):
+    as_sent = raw == flask.request.environ["PATH_INFO"] and not raw.startswith("//")
+    if not as_sent and not raw.startswith(_MODEL):
         raise ApiError("not_found", "There is no such route here")
 
 
