@@ -3,7 +3,8 @@
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from typing import Final, NamedTuple
@@ -38,6 +39,14 @@ class AnswerEdits(NamedTuple):
     def due(self) -> bool:
         """Tell whether an answer may have to be edited."""
         return self.model is not None or self.bad_request_type is not None
+
+    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
+        """Return what edits the body of an answer of that status, None when nothing does."""
+        if status == HTTPStatus.OK and self.model is not None:
+            return partial(rename_model, name=self.model)
+        if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
+            return partial(retype_bad_request, new_type=self.bad_request_type)
+        return None
 
 
 class RelayedResponse(flask.Response):
@@ -107,7 +116,8 @@ def _refuse_cut(body: bytes, answer: Answer) -> None:
     """Raise ApiError when an answer that ends with its connection is not whole, as far as its JSON can tell."""
     if _is_framed(answer) or answer.status != HTTPStatus.OK:
         return
-    if not body or (_media_type(answer) == JSON and not _is_json(_decoded(body, answer))):
+    plain = _decoded(body, answer)
+    if not body or (_media_type(answer) == JSON and plain is not None and not _is_json(plain)):
         raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
 
 
@@ -138,27 +148,27 @@ def _too_long_to_hold(answer: Answer, pieces: list[bytes]) -> flask.Response:
 
 def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]:
     """Return the body for the client and whether it was decoded; undecodable bodies stay as they are."""
-    if answer.status == HTTPStatus.BAD_REQUEST and edits.bad_request_type is not None:
-        plain = _decoded(body, answer)
-        edited = retype_bad_request(plain, edits.bad_request_type)
-    elif answer.status == HTTPStatus.OK and edits.model is not None:
-        plain = _decoded(body, answer)
-        edited = rename_model(plain, edits.model)
-    else:
+    edit = edits.edit_of(answer.status)
+    plain = _decoded(body, answer) if edit is not None else None
+    if edit is None or plain is None:
         return body, False
+    edited = edit(plain)
     return (body, False) if edited is plain else (edited, plain is not body)
 
 
-def _decoded(body: bytes, answer: Answer) -> bytes:
+def _decoded(body: bytes, answer: Answer) -> bytes | None:
+    """Return a body without its content coding; None when that is unknown, broken or unfolds to too much."""
     encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-    if not body or any(name.strip() not in urllib3.HTTPResponse.CONTENT_DECODERS for name in encoding.split(",")):
+    if encoding in _UNENCODED or not body:
         return body
+    if any(name.strip() not in urllib3.HTTPResponse.CONTENT_DECODERS for name in encoding.split(",")):
+        return None
     compressed = urllib3.HTTPResponse(BytesIO(body), {"Content-Encoding": encoding}, preload_content=False)
     try:
         plain = compressed.read(MAX_BUFFERED_BYTES + 1, decode_content=True)
     except urllib3.exceptions.HTTPError:
-        return body
-    return body if len(plain) > MAX_BUFFERED_BYTES else plain
+        return None
+    return plain if len(plain) <= MAX_BUFFERED_BYTES else None
 
 
 def _streamed(answer: Answer, edits: AnswerEdits) -> flask.Response:
