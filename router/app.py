@@ -46,6 +46,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
 def create_app(gateway: Gateway) -> flask.Flask:
     """Return the WSGI app that serves a gateway."""
     app = flask.Flask("router", static_folder=None)
+    app.extensions["router"] = gateway
     app.url_map.merge_slashes = False
     app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)

@@ -78,3 +78,8 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
 
     signal.signal(signal.SIGALRM, stop)
     signal.signal(signal.SIGTERM, drain)
+
+
+def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
+    """Let a worker know its engines before it takes requests; one that was forked from a loaded app does not yet."""
+    startup.meet_engines(worker.wsgi)

@@ -64,6 +64,13 @@ def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
         )
 
 
+def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
+    """Look at the engines of an app of ours for the first time in this process, unless that is done."""
+    gateway = getattr(app, "extensions", {}).get("router")
+    if gateway is not None:
+        gateway.prober.start_and_look()
+
+
 def is_preloading() -> bool:
     """Tell whether gunicorn imports the app in its master, before it forks workers."""
     cfg = getattr(_gunicorn(), "cfg", None)

@@ -1,8 +1,10 @@
 """Numbers as engines read them: pydantic's lax mode, float64 for comparison, words for messages.
 
 vLLM and SGLang declare sampling fields as pydantic `float` or `int`, so a string or a boolean may be a number to them.
-The grammars below were checked against pydantic 2.14 on every short string over the characters that matter; the one
-known difference is a sign behind leading zeros (`"0-1"`), which pydantic takes for a whole number and this refuses.
+The grammars below were checked against pydantic 2.14 on every short string over the characters that matter. Two
+differences are known: a sign behind leading zeros (`"0-1"`), which pydantic takes for a whole number and this refuses,
+and a float beyond int64, which pydantic refuses for a whole number and this takes, since our JSON reader makes floats
+of integers from 2^64 on.
 """
 
 import math

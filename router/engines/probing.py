@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from router.settings import Settings
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 UNHEALTHY_PROBE_SECONDS: Final = 1.0
 """Time between two looks while an engine is not healthy."""
+FIRST_LOOK_SECONDS: Final = 2.0
+"""How long a new process waits for its first look at all engines before it serves."""
 MAX_CARDS_BYTES: Final = 1024 * 1024
 
 _LOG = logging.getLogger("router")
@@ -31,6 +34,7 @@ class Prober:
         self._process = 0
         self._lock = threading.Lock()
         self._wakes = {engine: threading.Event() for engine in fleet.engines}
+        self._seen = {engine: threading.Event() for engine in fleet.engines}
 
     def start(self) -> None:
         """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
@@ -42,6 +46,16 @@ class Prober:
             self._process = os.getpid()
             for engine in self._fleet.engines:
                 threading.Thread(target=self._run, args=(engine,), name="engine-prober", daemon=True).start()
+
+    def start_and_look(self) -> None:
+        """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.
+
+        A process that took requests before would refuse them, although its siblings serve.
+        """
+        self.start()
+        deadline = time.monotonic() + FIRST_LOOK_SECONDS
+        for seen in self._seen.values():
+            seen.wait(max(0.0, deadline - time.monotonic()))
 
     def look_now(self, engine: str) -> None:
         """Look at an engine now rather than at its next turn."""
@@ -70,6 +84,7 @@ class Prober:
                 level, state = (logging.INFO, "healthy") if report.healthy else (logging.WARNING, "not healthy")
                 _LOG.log(level, "engine %s is %s", engine, state)
             was_healthy = report.healthy
+            self._seen[engine].set()
             seconds = self._settings.probe_seconds
             wake.wait(seconds if report.healthy else min(seconds, UNHEALTHY_PROBE_SECONDS))
 
