@@ -149,6 +149,6 @@ def _check_version(value: object, where: str) -> None:
 
 
 def _check_unedited(artifact: Artifact, written: bytes, where: str) -> None:
-    # What was written is compared too: a default left out or `1.0` for `1` reads as the same contract.
-    if freeze(artifact.name, artifact.contract, artifact.sources) != artifact or serialise(artifact) != written:
+    # As text: a default left out, or `1.0` for `1`, would be equal as values.
+    if serialise(freeze(artifact.name, artifact.contract, artifact.sources)) != written:
         raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")

@@ -1,0 +1,269 @@
+"""The artifact: its bytes, its digest, and everything that is refused."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from router import artifact
+from router.artifact import ArtifactError, Source, freeze, load, read, serialise, shipped_folder
+from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+
+SOURCES = (Source("preset", "root", "0" * 64), Source("file", "../é.yaml", "f" * 64))
+FULL = Contract(
+    errors=Errors("vendor_error"),
+    limits=Limits(max_body_bytes=1024, max_images=3),
+    models=Models(aliases=("kimi-é", "a/b"), answer_as="served"),
+    output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
+    sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
+)
+WRITTEN = serialise(freeze("kimi", FULL, SOURCES))
+ANEW = "profilec build"
+
+
+def _leaves(value, path=()):
+    if isinstance(value, dict | list) and value:
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def _objects(value, path=()):
+    if isinstance(value, dict | list):
+        if isinstance(value, dict):
+            yield path
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _objects(inner, (*path, key))
+
+
+def _at(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _changed(value):
+    """Return other values, of the same type where there is one, that an editor might write."""
+    if isinstance(value, bool) or value is None:
+        return [1, "x"]
+    if isinstance(value, int):
+        return [value + 1, value - 1, float(value), str(value), bool(value), None]
+    if isinstance(value, float):
+        return [value + 0.5, int(value), str(value), None]
+    return [value + "x", value.upper() if value.upper() != value else value.lower() + "y", "", 1, None]
+
+
+def _rewritten(value):
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+PARSED = json.loads(WRITTEN)
+BOUND_LEAVES = [path for path in _leaves(PARSED) if path[0] in {"contract", "rules", "digest", "format_version"}]
+
+
+@pytest.mark.parametrize("contract", [Contract(), FULL], ids=["defaults", "full"])
+def test_what_is_written_is_read_back(contract):
+    """An artifact survives writing and reading, and gives the same bytes again."""
+    frozen = freeze("name", contract, SOURCES)
+    again = load(serialise(frozen), "here")
+    assert again == frozen
+    assert serialise(again) == serialise(frozen)
+
+
+def test_the_file_is_made_to_be_diffed():
+    """UTF-8, sorted keys, two-space indent, one newline at the end; every default is spelled out."""
+    assert _rewritten(PARSED) == WRITTEN
+    assert "kimi-é".encode() in WRITTEN
+    assert json.loads(serialise(freeze("plain", Contract(), ())))["contract"] == {
+        "errors": {"bad_request_type": None},
+        "limits": {"max_body_bytes": 32 * 1024 * 1024, "max_images": None},
+        "models": {"aliases": [], "answer_as": "requested"},
+        "output": {"max_tokens": None},
+        "sampling": {"conflict": "reject", "params": {}},
+    }
+
+
+def test_the_digest_is_over_the_contract_alone():
+    """The digest is the SHA-256 of the contract as the file writes it; name and sources do not enter."""
+    text = json.dumps(PARSED["contract"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    assert PARSED["digest"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert freeze("another", FULL, ()).digest == PARSED["digest"]
+
+
+def test_numbers_keep_their_kind():
+    """`1.0` stays a float, `1` an integer, and integers of any size are exact."""
+    params = load(WRITTEN, "here").contract.sampling.params
+    assert [repr(params[name]) for name in ("top_p", "top_k", "n")] == ["1.0", str(10**30), "1"]
+    assert [repr(end) for end in (params["temperature"].min, params["temperature"].max)] == ["0", "1.5"]
+
+
+def test_rules_stand_in_the_order_in_which_they_are_checked():
+    """The body limit, the sampling parameters in their order, images, the budget."""
+    assert [rule["rule"] for rule in PARSED["rules"]] == [
+        "limits.max_body_bytes",
+        "sampling.params.temperature",
+        "sampling.params.top_p",
+        "sampling.params.top_k",
+        "sampling.params.n",
+        "limits.max_images",
+        "output.max_tokens",
+    ]
+
+
+@pytest.mark.parametrize("path", BOUND_LEAVES, ids=lambda path: ".".join(map(str, path)))
+def test_a_hand_edited_value_is_refused(path):
+    """No value of the contract, the rules or the digest can be changed, also not from `1` to `1.0`."""
+    for other in _changed(_at(PARSED, path)):
+        edited = json.loads(WRITTEN)
+        _at(edited, path[:-1])[path[-1]] = other
+        with pytest.raises(ArtifactError, match=ANEW):
+            load(_rewritten(edited), "here")
+
+
+@pytest.mark.parametrize("path", list(_leaves(PARSED)), ids=lambda path: ".".join(map(str, path)))
+def test_a_removed_value_is_refused(path):
+    """Nothing can be left out, also not what equals a default."""
+    edited = json.loads(WRITTEN)
+    del _at(edited, path[:-1])[path[-1]]
+    if path[0] != "sources" or isinstance(path[-1], str):
+        with pytest.raises(ArtifactError, match=ANEW):
+            load(_rewritten(edited), "here")
+
+
+@pytest.mark.parametrize("path", list(_objects(PARSED)), ids=lambda path: ".".join(map(str, path)) or "top")
+@pytest.mark.parametrize("key", ["unknown", "", "Name", "two\nlines", "\ud800"])
+def test_an_unknown_key_is_refused_at_every_level(path, key):
+    """A key that this release does not know is an error of one line, wherever it stands."""
+    edited = json.loads(WRITTEN)
+    _at(edited, path)[key] = 1
+    with pytest.raises(ArtifactError, match=ANEW) as refused:
+        load(json.dumps(edited).encode(), "here")
+    assert str(refused.value).isprintable()
+
+
+def test_reordered_rules_are_refused():
+    """The order of the rules is part of what was built."""
+    edited = json.loads(WRITTEN)
+    edited["rules"].reverse()
+    with pytest.raises(ArtifactError, match="edited by hand"):
+        load(_rewritten(edited), "here")
+
+
+def test_a_recomputed_digest_does_not_hide_a_key():
+    """A file whose digest was made to fit still has its rules compared."""
+    edited = json.loads(WRITTEN)
+    edited["contract"]["sampling"]["params"].pop("n")
+    text = json.dumps(edited["contract"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    edited["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    with pytest.raises(ArtifactError, match="edited by hand"):
+        load(_rewritten(edited), "here")
+
+
+@pytest.mark.parametrize("rewrite", [json.dumps, lambda value: json.dumps(value, indent=4) + "\r\n"])
+def test_another_layout_is_no_edit(rewrite):
+    """A formatter that changes spacing, key order or escapes changes nothing that was frozen."""
+    again = json.loads(WRITTEN)
+    reordered = dict(reversed(again.items()))
+    assert load(rewrite(reordered).encode(), "here") == load(WRITTEN, "here")
+
+
+@pytest.mark.parametrize("version", [0, 2, 10**6, -1])
+def test_an_unknown_version_is_refused_with_what_to_run(version):
+    """A file of another format says which one, which one is read, and what to run with which release."""
+    edited = {**json.loads(WRITTEN), "format_version": version}
+    with pytest.raises(ArtifactError, match=ANEW) as refused:
+        load(_rewritten(edited), "here")
+    assert f"format_version {version}" in str(refused.value)
+    assert "reads 1" in str(refused.value)
+    assert "the profilec of the router's release" in str(refused.value)
+
+
+@pytest.mark.parametrize("version", ["1", 1.0, True, None, [1]])
+def test_a_version_that_is_no_integer_is_refused(version):
+    """Only a whole number is a version."""
+    with pytest.raises(ArtifactError, match=ANEW):
+        load(_rewritten({**json.loads(WRITTEN), "format_version": version}), "here")
+
+
+NOT_ARTIFACTS = {
+    "empty": b"",
+    "YAML": b"name: kimi\n",
+    "array": b"[]",
+    "number": b"1",
+    "null": b"null",
+    "empty object": b"{}",
+    "cut off": WRITTEN[:-3],
+    "something behind": WRITTEN + b"x",
+    "twice": WRITTEN * 2,
+    "NUL behind": WRITTEN + b"\x00",
+    "BOM": b"\xef\xbb\xbf" + WRITTEN,
+    "UTF-16": WRITTEN.decode().encode("utf-16"),
+    "Latin-1": WRITTEN.decode().encode("latin-1"),
+    "NaN": WRITTEN.replace(b"1.5", b"NaN"),
+    "Infinity": WRITTEN.replace(b"1.5", b"Infinity"),
+    "beyond float64": WRITTEN.replace(b"1.5", b"1e400"),
+    "a float beyond float64": WRITTEN.replace(b"1.5", b"-1.5e999"),
+    "an integer of 5,000 digits": WRITTEN.replace(b"1024", b"9" * 5000),
+    "a lone surrogate": WRITTEN.replace(b"vendor_error", b"\\ud800"),
+    "a repeated key": WRITTEN.replace(b'"name": "kimi"', b'"name": "kimi", "name": "kimi"'),
+    "a repeated key, escaped": WRITTEN.replace(
+        b'"conflict": "reject"', b'"conflict": "reject", "confl\\u0069ct": "reject"'
+    ),
+    "a comment": WRITTEN.replace(b"{", b"{ // x", 1),
+    "deep": b"[" * 100_000,
+    "deep objects": b'{"a":' * 50_000,
+    "too large": WRITTEN + b" " * artifact.MAX_ARTIFACT_BYTES,
+}
+
+
+@pytest.mark.parametrize("data", NOT_ARTIFACTS.values(), ids=NOT_ARTIFACTS)
+def test_what_is_no_artifact_is_refused(data):
+    """Anything else is one line that names the file and says what to run."""
+    assert data != WRITTEN
+    with pytest.raises(ArtifactError, match=ANEW) as refused:
+        load(data, "profile.json")
+    assert str(refused.value).startswith("profile.json: ")
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
+
+
+def test_an_artifact_at_the_size_limit_is_read():
+    """The largest file that is read is one of exactly the limit."""
+    assert load(WRITTEN.ljust(artifact.MAX_ARTIFACT_BYTES), "here").name == "kimi"
+
+
+def test_a_file_is_read(tmp_path):
+    """An artifact file gives its artifact."""
+    path = tmp_path / "profile.json"
+    path.write_bytes(WRITTEN)
+    assert read(path) == freeze("kimi", FULL, SOURCES)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    """A missing file and a folder are errors of one line that name the path and the reason."""
+    with pytest.raises(ArtifactError, match=r"missing\.json: cannot be read: No such file"):
+        read(tmp_path / "missing.json")
+    with pytest.raises(ArtifactError, match="cannot be read: Is a directory"):
+        read(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_huge_file_is_not_read_whole(tmp_path):
+    """Of a file over the limit one byte more than the limit is read."""
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(10 * artifact.MAX_ARTIFACT_BYTES)
+    assert len(artifact.read_bytes(path)) == artifact.MAX_ARTIFACT_BYTES + 1
+    with pytest.raises(ArtifactError, match="larger than"):
+        read(path)
+
+
+def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
+    """In a checkout they stand beside the packages, in an installation inside of them, where they win."""
+    monkeypatch.setattr(artifact, "__file__", str(tmp_path / "router" / "artifact.py"))
+    for inside, beside in (("compiler/profiles", "profiles"), ("router/build", "build")):
+        assert shipped_folder(beside) == tmp_path / beside
+        (tmp_path / inside).mkdir(parents=True)
+        assert shipped_folder(beside) == tmp_path / Path(inside)
