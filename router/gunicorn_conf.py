@@ -25,7 +25,7 @@ def _settings() -> Settings:
 _own = _settings()
 
 wsgi_app = "router.wsgi"
-worker_class = "gthread"
+worker_class = "router.worker.Worker"
 threads = _own.threads
 worker_connections = max(1000, 4 * _own.threads)
 # A worker of this class is alive while its main loop is; a long stream does not count.

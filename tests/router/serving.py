@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +20,7 @@ from router.contract.model import Contract
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
-_LISTENING = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
+_LISTENING = re.compile(r"Listening at: http://[\d.]+:(\d+)")
 
 
 class RunningRouter:
@@ -61,14 +62,13 @@ class RunningRouter:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def stop(self) -> int:
-        """Stop at once and return the exit code."""
-        if self.process.poll() is None:
-            self.signal(signal.SIGQUIT)
-        code = self.process.wait(20)
-        self._reader.join(20)
+    def stop(self) -> None:
+        """End the master and its workers at once; gunicorn's own quick stop may hang now and then."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join()
         self.process.stderr.close()  # type: ignore[union-attr]
-        return code
 
     def _read(self) -> None:
         for line in self.process.stderr:  # type: ignore[union-attr]
@@ -90,15 +90,18 @@ def launch(
     arguments: Sequence[str] = ("-c", "python:router.gunicorn_conf"),
     app: str = "router.wsgi",
     folder: Path | None = None,
+    bind: str | None = "127.0.0.1:0",
 ) -> subprocess.Popen[str]:
-    """Start gunicorn with only the given ROUTER_* settings; its log comes on stderr."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
+    """Start gunicorn with only the given settings; its log comes on stderr. `bind` None leaves it to PORT."""
+    ours = ("ROUTER_", "SGLANG_", "GUNICORN_", "WEB_CONCURRENCY", "PORT")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", *arguments, app],
+        [sys.executable, "-m", "gunicorn", *(["--bind", bind] if bind else []), *arguments, app],
         env={**plain, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1", **environment},
         cwd=folder or "/",
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -126,6 +129,12 @@ def running_router(
         if until_ready:
             router.wait_until_ready()
         yield router
+
+
+def free_port() -> int:
+    """Return a TCP port that nothing listens on at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def status_of(url: str) -> int:

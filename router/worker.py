@@ -1,0 +1,18 @@
+"""The worker process: gunicorn's threaded worker, whose port really closes when it stops."""
+
+from gunicorn.workers.gthread import ThreadWorker
+
+
+class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """A threaded worker that refuses new connections while its last requests finish.
+
+    gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
+    kernel and answered by nobody, for as long as the longest stream runs.
+    """
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """Take connections or pause; once the worker stops, close its listening sockets."""
+        super().set_accept_enabled(enabled)
+        if not self.alive:
+            for listener in self.sockets:
+                listener.close()

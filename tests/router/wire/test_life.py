@@ -1,0 +1,241 @@
+"""The life of the service: what stops its start, what it says once, how it reloads and how it stops."""
+
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from router.contract.model import Contract, Sampling
+from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from tests.router.rawclient import RawClient, post_head
+from tests.router.serving import (
+    CHECKOUT,
+    RunningRouter,
+    artifact_file,
+    free_port,
+    launch,
+    running_router,
+    status_of,
+    wait_until,
+)
+from tests.router.wire.chat import CHAT, chat
+
+CONF = ("-c", "python:router.gunicorn_conf")
+THREE = ("--workers", "3")
+PINNED = Contract(sampling=Sampling(params={"temperature": 1}))
+OTHERWISE_PINNED = Contract(sampling=Sampling(params={"temperature": 0.5}))
+
+
+def _run_to_its_end(environment: dict[str, str], arguments: Sequence[str]) -> tuple[int, str]:
+    """Start a router that is expected to give up; return its exit code and its log."""
+    process = launch(environment, arguments)
+    try:
+        _, log = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, log
+
+
+def _broken(folder: Path) -> Path:
+    path = artifact_file(folder, PINNED, "broken")
+    path.write_text(path.read_text().replace('"temperature": 1', '"temperature": 2'))
+    return path
+
+
+BROKEN_STARTS = {
+    "artifact edited by hand": (
+        lambda folder: {"ROUTER_PROFILE": str(_broken(folder))},
+        "edited by hand.*profilec build",
+    ),
+    "artifact missing": (lambda folder: {"ROUTER_PROFILE": str(folder / "none.json")}, "none.json: cannot be read"),
+    "no engines": (lambda folder: {"ROUTER_ENGINES": ""}, "ROUTER_ENGINES is not set"),
+    "a password in a URL": (
+        lambda folder: {"ROUTER_ENGINES": "http://user:secret@127.0.0.1:1"},
+        "ROUTER_ENGINES cannot be used: expected URLs without credentials",
+    ),
+    "a route that is none": (lambda folder: {"ROUTER_ROUTES": "/v1/nothing"}, "ROUTER_ROUTES cannot be used"),
+    "no time at all": (lambda folder: {"ROUTER_READ_SECONDS": "0"}, "ROUTER_READ_SECONDS cannot be used"),
+}
+
+
+@pytest.mark.parametrize("arguments", [(*CONF, *THREE), (*CONF, "--preload"), (), ("--preload",)], ids=" ".join)
+@pytest.mark.parametrize("cause", BROKEN_STARTS)
+def test_a_broken_start_is_one_clear_line(cause: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """What cannot work stops the start with one line that says what to do, and no worker is forked again and again."""
+    settings, line = BROKEN_STARTS[cause]
+    code, log = _run_to_its_end({"ROUTER_ENGINES": "http://127.0.0.1:1", **settings(tmp_path)}, arguments)
+    said = [each for each in log.splitlines() if each.startswith("router: ")]
+    assert len(said) == 1, log
+    assert re.search(line, said[0])
+    assert "Traceback" not in log
+    assert "secret" not in log
+    forks_first = not arguments
+    assert code == (4 if forks_first else 1)
+    assert log.count("Booting worker") == (1 if forks_first else 0)
+    assert ("Listening at" in log) is forks_first
+
+
+def test_unknown_settings_are_named_with_the_nearest() -> None:
+    """A ROUTER_* name that is no setting is a warning, once for all workers, that names the nearest one."""
+    unknown = {"ROUTER_ENGINE": "x", "ROUTER_MODEL_IDS": "y", "ROUTER_": "z"}
+    with running_router(None, ["http://127.0.0.1:1"], unknown, (*CONF, *THREE), until_ready=False) as router:
+        _wait_for_workers(router, 3)
+        log = router.log()
+    for name, nearest in (("ROUTER_ENGINE", "ROUTER_ENGINES"), ("ROUTER_MODEL_IDS", "ROUTER_MODEL_ID")):
+        assert log.count(f"{name} is not a setting and has no effect; did you mean {nearest}?") == 1
+    assert log.count("ROUTER_ is not a setting and has no effect") == 1
+
+
+def _wait_for_workers(router: RunningRouter, count: int) -> None:
+    """Wait until so many workers have looked at their engine, which they do last before they serve."""
+    wait_until(lambda: router.log().count("router: engine ") >= count, router.log)
+
+
+@pytest.mark.parametrize("arguments", [CONF, (*CONF, "--preload"), ("--threads", "2"), ()], ids=" ".join)
+def test_open_routes_beside_a_contract_are_said_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Three workers say once, all together, which open routes the contract does not govern."""
+    artifact = artifact_file(tmp_path, PINNED)
+    with StandIn() as engine, running_router(artifact, [engine.url], arguments=(*arguments, *THREE)) as router:
+        _wait_for_workers(router, 3)
+        log = router.log()
+    assert log.count("these routes are open beside it: /v1/completions, ") == 1
+    assert log.count("router: enforcing under-test (sha256:") == 1
+    assert log.count("sync worker: streams longer than 30 s will be CUT") == (1 if arguments == () else 0)
+
+
+def test_narrowed_routes_need_no_warning(tmp_path: Path) -> None:
+    """With ROUTER_ROUTES narrowed to what is governed nothing is said."""
+    artifact = artifact_file(tmp_path, PINNED)
+    routes = {"ROUTER_ROUTES": f"{CHAT},/v1/models"}
+    with StandIn() as engine, running_router(artifact, [engine.url], routes) as router:
+        assert "WARNING" not in router.log()
+
+
+def test_the_conf_in_the_checkout_is_found() -> None:
+    """`gunicorn router.wsgi` in the checkout's folder reads its gunicorn.conf.py, PORT and WEB_CONCURRENCY."""
+    port = free_port()
+    with StandIn() as engine:
+        environment = {"ROUTER_ENGINES": engine.url, "PORT": str(port), "WEB_CONCURRENCY": "2"}
+        process = launch(environment, [], folder=CHECKOUT, bind=None)
+        with RunningRouter(process) as router:
+            router.wait_until_ready()
+            _wait_for_workers(router, 2)
+            assert router.port == port
+            assert "Using worker: router.worker.Worker" in router.log()
+            assert router.log().count("Booting worker") == 2
+
+
+def _readyz(router: RunningRouter) -> dict[str, Any]:
+    with RawClient(router.port) as client:
+        return client.get("/readyz").json()
+
+
+def _temperatures(router: RunningRouter, engine: StandIn, count: int) -> set[Any]:
+    """Return what several requests on connections of their own were injected with."""
+    engine.clear()
+    for _ in range(count):
+        with RawClient(router.port) as client:
+            assert client.post(CHAT, chat()).status == 200
+    return {received.json().get("temperature") for received in engine.received}
+
+
+@pytest.mark.parametrize("arguments", [(*CONF, *THREE), (*CONF, *THREE, "--preload")], ids=["forked", "preloaded"])
+def test_a_reload_switches_every_worker(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """HUP with a good artifact: all workers enforce the new contract, no request is refused meanwhile."""
+    artifact = artifact_file(tmp_path, PINNED)
+    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+        assert _temperatures(router, engine, 12) == {1}
+        artifact_file(tmp_path, OTHERWISE_PINNED)
+        router.signal(signal.SIGHUP)
+        wait_until(lambda: router.log().count("router: enforcing") == 2, router.log)
+        wait_until(lambda: _temperatures(router, engine, 12) == {0.5}, router.log)
+        assert "reload_error" not in _readyz(router)
+
+
+@pytest.mark.parametrize("arguments", [(*CONF, *THREE), (*CONF, *THREE, "--preload")], ids=["forked", "preloaded"])
+def test_a_reload_of_a_broken_artifact_changes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """HUP with a broken artifact: the old contract stays in force, /readyz shows the error, and a good one ends it."""
+    artifact = artifact_file(tmp_path, PINNED)
+    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+        artifact.write_text("{}")
+        router.signal(signal.SIGHUP)
+        router.wait_for_line("the artifact in force stays: .*profilec build")
+        wait_until(lambda: all("reload_error" in _readyz(router) for _ in range(9)), router.log)
+        assert _readyz(router)["status"] == "ready"
+        assert str(tmp_path) not in str(_readyz(router))
+        assert _temperatures(router, engine, 12) == {1}
+        artifact_file(tmp_path, OTHERWISE_PINNED)
+        router.signal(signal.SIGHUP)
+        wait_until(lambda: not any("reload_error" in _readyz(router) for _ in range(9)), router.log)
+        assert _temperatures(router, engine, 12) == {0.5}
+
+
+def test_a_respawned_worker_enforces_what_its_siblings_do(tmp_path: Path) -> None:
+    """A worker that takes the place of a dead one has the master's contract, whatever the file says by now."""
+    artifact = artifact_file(tmp_path, PINNED)
+    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+        artifact.write_text("broken meanwhile")
+        worker = int(router.wait_for_line(r"Booting worker with pid: (\d+)")[1])
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: router.log().count("Booting worker") == 2, router.log)
+        wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+        assert _temperatures(router, engine, 3) == {1}
+
+
+def _is_refused(router: RunningRouter) -> bool:
+    try:
+        with RawClient(router.port) as client:
+            client.get("/healthz")
+    except (ConnectionError, EOFError):
+        return True
+    return False
+
+
+def test_a_stop_says_so_first_and_finishes_streams() -> None:
+    """TERM: /readyz turns 503 while requests are served; then connections are refused, and running streams finish."""
+    drained = {"ROUTER_DRAIN_SECONDS": "600"}
+    gate = Event()
+    with StandIn() as engine, running_router(None, [engine.url], drained, (*CONF, *THREE)) as router:
+        engine.answer_next(
+            Answer(headers=EVENT_STREAM, body=[b"data: 1\n\n", gate, b"data: [DONE]\n\n"], framing="chunked")
+        )
+        with RawClient(router.port) as client:
+            client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
+            assert client.head()[0] == 200
+            assert client.chunk() == b"data: 1\n\n"
+            router.signal(signal.SIGTERM)
+            wait_until(lambda: status_of(f"{router.url}/readyz") == 503, router.log)
+            assert _readyz(router)["reason"] == "draining"
+            with RawClient(router.port) as other:
+                assert other.post(CHAT, chat()).status == 200
+            router.signal(signal.SIGTERM)  # a second one ends the drain
+            wait_until(lambda: _is_refused(router), router.log)
+            gate.set()
+            assert b"".join(iter(client.chunk, b"")) == b"data: [DONE]\n\n"
+        assert router.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.2"])
+def test_a_stop_ends_by_itself(seconds: str) -> None:
+    """One TERM is enough: after ROUTER_DRAIN_SECONDS the router stops, at once when they are 0."""
+    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": seconds}) as router:
+        router.signal(signal.SIGTERM)
+        assert router.process.wait(20) == 0
+
+
+def test_streams_that_outlast_the_grace_are_cut() -> None:
+    """A stream that does not end within ROUTER_GRACEFUL_SECONDS does not hold up the stop for ever."""
+    settings = {"ROUTER_DRAIN_SECONDS": "0", "ROUTER_GRACEFUL_SECONDS": "0.5"}
+    with StandIn() as engine, running_router(None, [engine.url], settings) as router:
+        engine.answer_next(Answer(headers=EVENT_STREAM, body=[b"data: 1\n\n", Event()], framing="chunked"))
+        with RawClient(router.port) as client:
+            client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
+            assert client.head()[0] == 200
+            router.signal(signal.SIGTERM)
+            assert router.process.wait(20) == 0

@@ -1,0 +1,200 @@
+"""Model ids: learnt or given, listed with their aliases, and what /readyz makes of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.contract.model import Contract, Models
+from router.engines.standin import Answer, StandIn
+from router.engines.standin.answer import Reply
+from router.engines.standin.request import Received
+from tests.router.rawclient import RawAnswer, RawClient
+from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
+from tests.router.wire.chat import CHAT, assert_error, chat
+
+ALIASED = Contract(models=Models(aliases=("latest", "vendor/latest", "b")))
+OFTEN = {"ROUTER_PROBE_SECONDS": "0.05"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where artifacts of this test go."""
+    return tmp_path
+
+
+@contextmanager
+def _router(folder: Path, engine: StandIn, contract: Contract = ALIASED, **settings: str) -> Iterator[RunningRouter]:
+    artifact = artifact_file(folder, contract)
+    with running_router(artifact, [engine.url], {**OFTEN, **settings}, until_ready=False) as router:
+        yield router
+
+
+def _get(router: RunningRouter, path: str) -> RawAnswer:
+    with RawClient(router.port) as client:
+        return client.get(path)
+
+
+def _reason(router: RunningRouter) -> Any:
+    return _get(router, "/readyz").json().get("reason")
+
+
+def _wait_for_reason(router: RunningRouter, part: str) -> None:
+    wait_until(lambda: part in str(_reason(router)), lambda: str(_reason(router)))
+
+
+def test_a_router_is_ready_once_an_engine_answers(folder: Path) -> None:
+    """Without an engine /readyz is a 503 that says why; requests are refused meanwhile; /healthz asks nobody."""
+    engine = StandIn(models=("served",))
+    engine.start()
+    engine.stop()
+    with _router(folder, engine) as router:
+        answer = _get(router, "/readyz")
+        assert answer.status == 503
+        assert answer.json()["reason"] == "no engine is healthy"
+        assert _get(router, "/healthz").status == 200
+        with RawClient(router.port) as client:
+            refused = client.post(CHAT, chat())
+        assert_error(refused, 503, "no_healthy_engines")
+        assert refused.header("Retry-After") == "1"
+        assert_error(_get(router, "/v1/models"), 503, "no_healthy_engines")
+        with engine:
+            router.wait_until_ready()
+            ready = _get(router, "/readyz").json()
+        assert (ready["status"], ready["profile"], ready["models"]) == ("ready", "under-test", ["served"])
+        assert ready["digest"].startswith("sha256:")
+        assert ready["engines"] == {"healthy": 1, "configured": 1}
+
+
+@pytest.mark.parametrize("status", [503, 500, 401, 301])
+def test_an_engine_that_is_not_well_is_not_used(folder: Path, status: int) -> None:
+    """Readiness needs a 2xx to GET /health, whatever the model list says."""
+
+    def unwell(received: Received) -> Reply | None:
+        return Answer(status) if received.path == "/health" else None
+
+    with StandIn() as engine:
+        engine.script(unwell)
+        with _router(folder, engine) as router:
+            assert _reason(router) == "no engine is healthy"
+
+
+def test_an_engine_without_a_health_route_is_asked_for_its_models(folder: Path) -> None:
+    """Where /health does not exist, a model list is the sign of health."""
+
+    def without_health(received: Received) -> Reply | None:
+        return Answer(404) if received.path == "/health" else None
+
+    with StandIn() as engine:
+        engine.script(without_health)
+        with _router(folder, engine) as router:
+            router.wait_until_ready()
+
+
+@pytest.mark.parametrize(
+    "listing", [b"", b"[]", b'{"data":null}', b'{"data":[7]}', b'{"data":[{"id":7}]}', b"x" * 2_000_000]
+)
+def test_a_healthy_engine_that_lists_nothing_is_not_enough(folder: Path, listing: bytes) -> None:
+    """Until an id is known /readyz is 503, unless ROUTER_MODEL_ID says it."""
+
+    def without_models(received: Received) -> Reply | None:
+        return Answer(body=listing) if received.path == "/v1/models" else None
+
+    with StandIn(models=("given",)) as engine:
+        engine.script(without_models)
+        with _router(folder, engine) as router:
+            assert _reason(router) == "no engine has listed a model yet"
+        with _router(folder, engine, ROUTER_MODEL_ID="given") as router:
+            router.wait_until_ready()
+            with RawClient(router.port) as client:
+                assert client.post(CHAT, chat(model="given")).status == 200
+
+
+def test_several_learnt_ids_leave_aliases_without_a_meaning(folder: Path) -> None:
+    """With aliases and several ids nobody can tell what an alias means: /readyz says so, and ids still work."""
+    with StandIn(models=("a", "c")) as engine, _router(folder, engine) as router:
+        _wait_for_reason(router, "ROUTER_MODEL_ID")
+        with RawClient(router.port) as client:
+            assert client.post(CHAT, chat(model="c")).status == 200
+            assert_error(client.post(CHAT, chat(model="latest")), 503, "no_healthy_engines")
+        assert [card["id"] for card in _get(router, "/v1/models").json()["data"]] == ["a", "c"]
+
+
+def test_several_ids_without_aliases_are_all_served(folder: Path) -> None:
+    """Without aliases any number of ids is fine."""
+    with StandIn(models=("a", "c")) as engine, _router(folder, engine, Contract()) as router:
+        router.wait_until_ready()
+        with RawClient(router.port) as client:
+            assert [client.post(CHAT, chat(model=name)).status for name in ("a", "c", "b")] == [200, 200, 404]
+
+
+def test_given_ids_are_served_and_aliases_mean_the_first(folder: Path) -> None:
+    """ROUTER_MODEL_ID narrows what is answered to its list; a served id beats an equal alias."""
+    with StandIn(models=("a", "b", "c")) as engine, _router(folder, engine, ROUTER_MODEL_ID=" a , b") as router:
+        router.wait_until_ready()
+        asked = ("a", "b", "latest", "vendor/latest")
+        with RawClient(router.port) as client:
+            assert [client.post(CHAT, chat(model=name)).status for name in asked] == [200] * 4
+            assert_error(client.post(CHAT, chat(model="c")), 404, "model_not_found", "model")
+    assert [received.json()["model"] for received in engine.received] == ["a", "b", "a", "a"]
+
+
+def test_the_model_list_holds_ids_and_aliases(folder: Path) -> None:
+    """Each id has the engine's own card; each alias a copy with its own id, whose root is the served id."""
+    with StandIn(models=("served",), max_model_len=77) as engine, _router(folder, engine) as router:
+        router.wait_until_ready()
+        listing = _get(router, "/v1/models").json()
+    assert listing["object"] == "list"
+    first, *copies = listing["data"]
+    assert (first["id"], first["max_model_len"], first["owned_by"]) == ("served", 77, "standin")
+    assert copies == [{**first, "id": alias, "root": "served"} for alias in ("latest", "vendor/latest", "b")]
+
+
+def test_an_id_that_no_engine_lists_has_a_plain_card(folder: Path) -> None:
+    """A given id without a card of an engine's is listed all the same."""
+    with StandIn(models=("a",)) as engine, _router(folder, engine, Contract(), ROUTER_MODEL_ID="x,a") as router:
+        router.wait_until_ready()
+        cards = _get(router, "/v1/models").json()["data"]
+    assert [(card["id"], card["object"], card["owned_by"]) for card in cards] == [
+        ("x", "model", "router"),
+        ("a", "model", "standin"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("org/model", "org/model"),
+        ("org%2Fmodel", "org/model"),
+        ("org%2fmodel", "org/model"),
+        ("%6Frg/model", "org/model"),
+        ("/data/model", "/data/model"),
+        ("%2Fdata%2Fmodel", "/data/model"),
+        ("a%252Fb", "a%2Fb"),
+        ("latest", "latest"),
+        ("vendor%2Flatest", "vendor/latest"),
+        ("m%C3%A9?x=1", "m\u00e9"),
+    ],
+)
+def test_one_model_is_shown_by_its_id(many_ids: RunningRouter, target: str, model: str) -> None:
+    """An id is taken with its slashes plain or encoded, decoded once."""
+    answer = _get(many_ids, f"/v1/models/{target}")
+    assert (answer.status, answer.json()["id"]) == (200, model)
+
+
+@pytest.mark.parametrize("target", ["nope", "org", "org/model/", "org//model", "org%252Fmodel", "./org/model", "%FF"])
+def test_an_unknown_model_is_not_shown(many_ids: RunningRouter, target: str) -> None:
+    """An id that is not served is a 404 that says so."""
+    assert_error(_get(many_ids, f"/v1/models/{target}"), 404, "model_not_found", "model")
+
+
+@pytest.fixture(scope="module")
+def many_ids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
+    """A router in front of an engine with ids of every kind."""
+    names = ("org/model", "/data/model", "a%2Fb", "m\u00e9")
+    ids = {"ROUTER_MODEL_ID": ",".join(names)}
+    with StandIn(models=names) as engine, _router(tmp_path_factory.mktemp("ids"), engine, **ids) as router:
+        router.wait_until_ready()
+        yield router
