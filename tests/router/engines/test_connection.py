@@ -1,0 +1,130 @@
+"""Connections to engines: what goes out, and every failure as its error."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from router.contract.errors import ApiError
+from router.engines.connection import Connections, failures_as_api_errors
+from router.engines.standin import Answer, Raw, StandIn
+from router.engines.standin.answer import Reply
+from router.settings import Settings
+from tests.router.serving import free_port
+
+PATH = "/v1/chat/completions"
+
+
+def _connections(url: str, **settings: float) -> Connections:
+    return Connections(replace(Settings(engines=(url,)), **settings))
+
+
+def _failure(connections: Connections, url: str, body: bytes = b"{}") -> ApiError:
+    with pytest.raises(ApiError) as raised, failures_as_api_errors():
+        connections.post(url + PATH, {}, body).read()
+    return raised.value
+
+
+def test_what_is_sent_is_what_was_given(engine: StandIn) -> None:
+    """Headers and body go out as they are, with a length, and nothing that would ask for compression."""
+    answer = _connections(engine.url).post(engine.url + PATH, {"X-One": "1", "User-Agent": "u"}, b"\x00{}")
+    assert answer.status == 400
+    answer.close()
+    (received,) = engine.received
+    assert received.body == b"\x00{}"
+    assert sorted(received.headers) == [
+        ("Accept-Encoding", "identity"),
+        ("Content-Length", "3"),
+        ("Host", f"127.0.0.1:{engine.port}"),
+        ("User-Agent", "u"),
+        ("X-One", "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (Raw(then="reset"), "upstream_unreachable"),
+        (Raw(), "upstream_unreachable"),
+        (Raw(b"garbage\r\n\r\n"), "upstream_incomplete"),
+        (Answer(body=b"12345", cut_after=2), "upstream_incomplete"),
+        (Answer(body=[b"12345"], framing="chunked", cut_after=5), "upstream_incomplete"),
+    ],
+)
+def test_a_failure_behind_the_connection_may_have_run(engine: StandIn, reply: Reply, code: str) -> None:
+    """Whatever fails once a connection stands may have set the engine to work."""
+    engine.answer_next(reply)
+    error = _failure(_connections(engine.url), engine.url)
+    assert (error.code, error.may_have_run) == (code, True)
+
+
+def test_a_refused_connection_cannot_have_run() -> None:
+    """Where nothing listens nothing can have run."""
+    url = f"http://127.0.0.1:{free_port()}"
+    error = _failure(_connections(url), url)
+    assert (error.code, error.may_have_run) == ("upstream_unreachable", False)
+
+
+def test_a_name_that_does_not_resolve_cannot_have_run() -> None:
+    """A host that does not exist is as unreachable as one that refuses."""
+    url = "http://engine.invalid:1"
+    error = _failure(_connections(url), url)
+    assert (error.code, error.may_have_run) == ("upstream_unreachable", False)
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The URL of an engine whose kernel takes connections, and which reads nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("length", [2, 50_000_000], ids=["before its answer", "while it should read"])
+def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: int) -> None:
+    """An engine has the time to read to take a body and to answer it, not just the time to connect."""
+    connections = _connections(deaf, connect_seconds=0.05, read_seconds=0.4)
+    begun = time.monotonic()
+    error = _failure(connections, deaf, bytes(length))
+    assert (error.code, error.may_have_run) == ("upstream_timeout", True)
+    assert time.monotonic() - begun >= 0.4
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: the stand-in has threads
+def test_connections_are_not_shared_over_a_fork(engine: StandIn) -> None:
+    """A child process that inherits connections opens its own."""
+    connections = _connections(engine.url)
+    connections.post(engine.url + PATH, {}, b"{}").read()
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - the child
+        try:
+            connections.post(engine.url + PATH, {}, b"{}").read()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    connections.post(engine.url + PATH, {}, b"{}").read()
+    first, second, third = (received.connection for received in engine.received)
+    assert first == third != second
+
+
+def test_many_threads_get_their_own_answers(engine: StandIn) -> None:
+    """Threads that share connections each read the answer to their own request."""
+    engine.script(lambda received: Answer(body=received.body))
+    connections = _connections(engine.url)
+    mixed_up = []
+
+    def ask(number: int) -> None:
+        for turn in range(20):
+            body = f"{number}.{turn}".encode()
+            if connections.post(engine.url + PATH, {}, body).read() != body:
+                mixed_up.append(body)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert mixed_up == []

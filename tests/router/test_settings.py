@@ -1,0 +1,116 @@
+"""Settings: read once from the environment, refused with one line that names them."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from router.routes import NARROWABLE
+from router.settings import SettingError, Settings, load, name_of, reference, unknown_names
+
+ENGINE = "http://127.0.0.1:30000"
+
+
+def test_only_engines_are_required() -> None:
+    """With engines alone every other setting has its default."""
+    assert load({"ROUTER_ENGINES": ENGINE}) == Settings(engines=(ENGINE,))
+
+
+def test_every_setting_is_read() -> None:
+    """Each setting is read from its variable and has its type."""
+    own = load(
+        {
+            "ROUTER_ENGINES": "http://a/v1/, https://[::1]:1/team/v1",
+            "ROUTER_PROFILE": "profile.json",
+            "ROUTER_MODEL_ID": "a, b,,a",
+            "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
+            "ROUTER_ENGINE_API_KEY": "k",
+            "ROUTER_ENGINE_CA": "ca.pem",
+            "ROUTER_CONNECT_SECONDS": "1.5",
+            "ROUTER_READ_SECONDS": "1e3",
+            "ROUTER_BODY_SECONDS": "7",
+            "ROUTER_PROBE_SECONDS": "3",
+            "ROUTER_DRAIN_SECONDS": "0",
+            "ROUTER_GRACEFUL_SECONDS": "0",
+            "ROUTER_THREADS": "4",
+        }
+    )
+    assert own == Settings(
+        engines=("http://a", "https://[::1]:1/team"),
+        profile=Path("profile.json"),
+        model_id=("a", "b"),
+        routes=("/v1/chat/completions", "/v1/models"),
+        engine_api_key="k",
+        engine_ca=Path("ca.pem"),
+        connect_seconds=1.5,
+        read_seconds=1000.0,
+        body_seconds=7.0,
+        probe_seconds=3.0,
+        drain_seconds=0.0,
+        graceful_seconds=0.0,
+        threads=4,
+    )
+
+
+@pytest.mark.parametrize("name", [name_of(item) for item in fields(Settings) if item.name != "engines"])
+def test_an_empty_variable_is_not_set(name: str) -> None:
+    """A variable that is empty or blank counts as not set."""
+    assert load({"ROUTER_ENGINES": ENGINE, name: "  "}) == Settings(engines=(ENGINE,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENGINES", ""),
+        ("ENGINES", ","),
+        ("ENGINES", "127.0.0.1:30000"),
+        ("ENGINES", "ftp://a"),
+        ("ENGINES", "http://"),
+        ("ENGINES", "http://a:port"),
+        ("ENGINES", "http://a:70000"),
+        ("ENGINES", "http://[::1"),
+        ("ENGINES", "http://a b"),
+        ("ENGINES", "http://a?x=1"),
+        ("ENGINES", "http://a#x"),
+        ("ENGINES", "http://user:secret@a"),
+        ("ENGINES", f"{ENGINE},{ENGINE}/v1"),
+        ("ROUTES", "/v1/chat/completions,/v1/none"),
+        ("ROUTES", "v1/models"),
+        ("READ_SECONDS", "0"),
+        ("CONNECT_SECONDS", "-1"),
+        ("BODY_SECONDS", "nan"),
+        ("PROBE_SECONDS", "inf"),
+        ("DRAIN_SECONDS", "-0.1"),
+        ("DRAIN_SECONDS", "soon"),
+        ("THREADS", "0"),
+        ("THREADS", "1.0"),
+        ("THREADS", "\u0661"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(name: str, value: str) -> None:
+    """A setting that makes no sense is an error that names it and never shows its value."""
+    with pytest.raises(SettingError) as raised:
+        load({"ROUTER_ENGINES": ENGINE, f"ROUTER_{name}": value})
+    message = str(raised.value)
+    assert message.startswith(f"ROUTER_{name} ")
+    assert "\n" not in message
+    assert "secret" not in message
+
+
+def test_unknown_names_are_told_with_the_nearest() -> None:
+    """Only ROUTER_* names that are no setting are told, with the nearest that is."""
+    environment = {"ROUTER_ENGINES": ENGINE, "ROUTER_PROFIL": "x", "PATH": "/", "router_engines": "x"}
+    assert unknown_names(environment) == [
+        "ROUTER_PROFIL is not a setting and has no effect; did you mean ROUTER_PROFILE?"
+    ]
+
+
+def test_the_reference_lists_every_setting() -> None:
+    """The table that the README holds has one row per setting."""
+    rows = reference().splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == [name_of(item) for item in fields(Settings)]
+
+
+def test_routes_default_to_all() -> None:
+    """Without ROUTER_ROUTES every route exists."""
+    assert load({"ROUTER_ENGINES": ENGINE}).routes == NARROWABLE
