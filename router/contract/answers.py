@@ -19,7 +19,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def rename_model(body: bytes, name: str) -> bytes:
-    """Return a JSON object with its top-level `model` string replaced; anything else comes back unchanged."""
+    """Return a JSON object with its top-level `model` string replaced; anything else comes back as the same object."""
     return _with_replaced(body, _model_strings(body), to_json(name))
 
 
@@ -164,6 +164,8 @@ def _read_loosely(body: bytes) -> object:
 
 
 def _with_replaced(body: bytes, members: list[Member], value: bytes) -> bytes:
+    if not members:
+        return body
     pieces = []
     at = 0
     for member in members:

@@ -50,8 +50,8 @@ def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
 
 
 def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
+    edits = drop_repetitions(request, rule.rule, "min_tokens")
     least = read_whole(request.value("min_tokens"))
-    if least is None or least <= budget:
-        return []
-    lowered = replace(request.members["min_tokens"][-1], rule.rule, to_json(budget))
-    return [*drop_repetitions(request, rule.rule, "min_tokens"), lowered]
+    if least is not None and least > budget:
+        edits.append(replace(request.members["min_tokens"][-1], rule.rule, to_json(budget)))
+    return edits

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,16 +45,19 @@ def find_members(body: bytes, start: int = 0, end: int | None = None) -> list[Me
 
     There must be valid JSON with nothing but space around the object: this scans, it does not validate.
     """
+    return list(walk_members(body, start, end))
+
+
+def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Member]:
+    """Yield what `find_members` returns."""
     values = _last_values(body[start:end])
-    members = []
     at = _behind(_OPENING, body, start)
     while key := _KEY.match(body, at):
         name = _unescape(key[1])
         value_start = key.end()
         value_end = _end_of_value(body, value_start, values.get(name))
-        members.append(Member(name, key.start(1), value_start, value_end))
+        yield Member(name, key.start(1), value_start, value_end)
         at = start_of_next(body, value_end)
-    return members
 
 
 def start_of_next(body: bytes, at: int) -> int:

@@ -7,11 +7,14 @@ import orjson
 
 from router.contract.errors import ApiError
 from router.contract.fields import standard_name
-from router.contract.members import STRING, Member, find_members
+from router.contract.members import STRING, Member, walk_members
 from router.contract.numbers import show
 
 MAX_NUMBER_DIGITS: Final = 1000
 """Longest run of digits in one number."""
+
+MAX_MEMBERS: Final = 100_000
+"""Most members of the request object, repetitions included, so that no body keeps a worker busy for long."""
 
 _SHOWN_CHARACTERS: Final = 80
 _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
@@ -68,7 +71,9 @@ def parse(body: bytes) -> Request:
         message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
         raise ApiError("bad_request", message)
     members: dict[str, list[Member]] = {}
-    for member in find_members(body):
+    for count, member in enumerate(walk_members(body), start=1):
+        if count > MAX_MEMBERS:
+            raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members")
         members.setdefault(member.key, []).append(member)
     return Request(body, value, members)
 

@@ -171,3 +171,20 @@ def test_edits_name_the_rules_that_asked_for_them():
         ("output.max_tokens", "set", "min_tokens", b"9"),
     ]
     assert decision.body == b'{"n":1,"model":"served","max_tokens":9,"min_tokens":9,"temperature":1}'
+
+
+@pytest.mark.parametrize(
+    ("field", "forwarded"),
+    [
+        ("temperature", b'{"temperature":1,"max_tokens":9,"model":"served"}'),
+        ("min_tokens", b'{"min_tokens":1,"max_tokens":9,"model":"served","temperature":1}'),
+    ],
+)
+def test_tens_of_thousands_of_repetitions_are_judged(field, forwarded):
+    """A governed field that is repeated ever so often is judged by its last value and leaves once."""
+    contract = Contract(
+        output=Output(MaxTokens(cap=9, default=9, on_exceed="clamp")), sampling=Sampling(params={"temperature": 1})
+    )
+    repeated = b"".join(b'"%s":%d,' % (field.encode(), count) for count in range(50_000, 0, -1))
+    body = b"{" + repeated + b'"max_tokens":10,"model":"served"}'
+    assert decide(body, contract, SERVED).body == forwarded

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract.errors import ApiError
-from router.contract.parsing import MAX_NUMBER_DIGITS, parse
+from router.contract.parsing import MAX_MEMBERS, MAX_NUMBER_DIGITS, parse
 
 REFUSED = {
     "empty": b"",
@@ -88,6 +88,16 @@ def test_what_is_not_strictly_one_json_object_is_refused(body):
 def test_what_is_strictly_one_json_object_is_taken(body):
     """Unusual but valid JSON is taken and read as Python's json reads it, up to float64."""
     assert parse(body).fields == json.loads(body, parse_int=float)
+
+
+@pytest.mark.parametrize("member", [b',"k%d":1', b',"a":1'], ids=["all different", "all the same"])
+def test_the_number_of_members_is_bounded(member):
+    """A hundred thousand members are taken, repeated or not, and one more is a 400."""
+    members = b"".join(member.replace(b"%d", b"%d" % number) for number in range(MAX_MEMBERS - 1))
+    assert parse(b'{"a":1' + members + b"}").value("a") == 1
+    with pytest.raises(ApiError, match="more than 100000 members") as refused:
+        parse(b'{"a":1' + members + b',"b":1}')
+    assert (refused.value.code, refused.value.param) == ("bad_request", None)
 
 
 def test_depth_up_to_a_thousand_is_taken():
