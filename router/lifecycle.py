@@ -28,9 +28,20 @@ def read_artifact(settings: Settings) -> Artifact:
     """Read the artifact that the settings name, else the system's, else the built-in one. Raises ArtifactError."""
     if settings.profile is not None:
         return artifact.read(settings.profile)
-    if SYSTEM_ARTIFACT.exists():
+    if _is_there(SYSTEM_ARTIFACT):
         return artifact.read(SYSTEM_ARTIFACT)
     return artifact.read(artifact.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether something stands at a path; what cannot be reached counts, so that nothing falls through."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def load_in_master(settings: Settings) -> Artifact:

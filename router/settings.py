@@ -1,6 +1,7 @@
 """Every setting of the router, declared once: its environment variable, type, default and help text."""
 
 import difflib
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
@@ -18,11 +19,21 @@ class SettingError(Exception):
     """A setting cannot be used; the message is one line that names it, says what was found and what is expected."""
 
 
-def _text(value: str) -> str:
+def _key(value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError("a key of printable ASCII characters")
     return value
 
 
 def _path(value: str) -> Path:
+    return Path(value)
+
+
+def _authorities(value: str) -> Path:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+    except OSError:  # also SSLError: there is no certificate in it
+        raise ValueError("a readable PEM file of certificates") from None
     return Path(value)
 
 
@@ -111,10 +122,10 @@ class Settings:
         _routes, NARROWABLE, "Paths that exist, comma-separated, out of the routes below."
     )
     engine_api_key: str | None = _setting(
-        _text, None, "Key sent to the engines in place of the client's `Authorization`."
+        _key, None, "Key sent to the engines in place of the client's `Authorization`."
     )
     engine_ca: Path | None = _setting(
-        _path, None, "PEM file of the authorities that engines' certificates are checked against."
+        _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
     )
     connect_seconds: float = _setting(_seconds, 5.0, "Longest wait for a connection to an engine.")
     read_seconds: float = _setting(_seconds, 600.0, "Longest silence of an engine, before its answer or within it.")

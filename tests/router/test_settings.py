@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from requests.certs import where as certifi_bundle
 
 from router.routes import NARROWABLE
 from router.settings import SettingError, Settings, load, name_of, reference, unknown_names
@@ -25,7 +26,7 @@ def test_every_setting_is_read() -> None:
             "ROUTER_MODEL_ID": "a, b,,a",
             "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
             "ROUTER_ENGINE_API_KEY": "k",
-            "ROUTER_ENGINE_CA": "ca.pem",
+            "ROUTER_ENGINE_CA": certifi_bundle(),
             "ROUTER_CONNECT_SECONDS": "1.5",
             "ROUTER_READ_SECONDS": "1e3",
             "ROUTER_BODY_SECONDS": "7",
@@ -41,7 +42,7 @@ def test_every_setting_is_read() -> None:
         model_id=("a", "b"),
         routes=("/v1/chat/completions", "/v1/models"),
         engine_api_key="k",
-        engine_ca=Path("ca.pem"),
+        engine_ca=Path(certifi_bundle()),
         connect_seconds=1.5,
         read_seconds=1000.0,
         body_seconds=7.0,
@@ -82,6 +83,9 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("PROBE_SECONDS", "inf"),
         ("DRAIN_SECONDS", "-0.1"),
         ("DRAIN_SECONDS", "soon"),
+        ("ENGINE_CA", "/nonexistent.pem"),
+        ("ENGINE_CA", __file__),
+        ("ENGINE_API_KEY", "secret\n2"),
         ("THREADS", "0"),
         ("THREADS", "1.0"),
         ("THREADS", "\u0661"),

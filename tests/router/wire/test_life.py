@@ -131,6 +131,18 @@ def test_the_conf_in_the_checkout_is_found() -> None:
             assert router.log().count("Booting worker") == 2
 
 
+@pytest.mark.parametrize("arguments", [(), ("--threads", "4"), ("--preload",)], ids=["sync", "gthread", "preloaded"])
+def test_the_router_serves_without_its_conf(arguments: tuple[str, ...]) -> None:
+    """Under a gunicorn that knows nothing of our conf requests are answered and streams are relayed."""
+    with StandIn() as engine, running_router(None, [engine.url], arguments=arguments) as router:
+        with RawClient(router.port) as client:
+            assert client.post(CHAT, chat()).status == 200
+        with RawClient(router.port) as client:
+            assert client.post(CHAT, chat(stream=True)).body.endswith(b"data: [DONE]\n\n")
+        with RawClient(router.port) as client:
+            assert client.post(CHAT, b"[" * 5_000_000).status == 400
+
+
 def _readyz(router: RunningRouter) -> dict[str, Any]:
     with RawClient(router.port) as client:
         return client.get("/readyz").json()

@@ -258,12 +258,20 @@ def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: Stan
     assert [received.body for received in engine.received] == [chat()]
 
 
-@pytest.mark.parametrize("framing", ["chunked", "counted"])
-def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, framing: str) -> None:
+@pytest.mark.parametrize(
+    "request_begun",
+    [
+        pytest.param(_framed(chat(), "counted")[:-10], id="counted"),
+        pytest.param(_framed(chat(), "chunked")[:-10], id="chunked"),
+        pytest.param(post_head(CHAT, CHUNKED), id="before the first chunk"),
+        pytest.param(post_head(CHAT, CHUNKED) + b"2\n{}\n0\n\n", id="bare line feeds"),
+    ],
+)
+def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, request_begun: bytes) -> None:
     """A body that stops coming for longer than ROUTER_BODY_SECONDS is a 400, and the connection ends."""
     router = router_of(ROUTER_BODY_SECONDS="0.2")
     with RawClient(router.port) as client:
-        client.send(_framed(chat(), framing)[:-10])
+        client.send(request_begun)
         assert "0.2 s" in assert_error(client.answer(), 400, "bad_request")["message"]
         assert client.at_end()
     assert engine.received == []
