@@ -79,8 +79,23 @@ def _parser() -> argparse.ArgumentParser:
     _add_selection_options(demo)
     demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
+    _add_explain(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
     return parser
+
+
+def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    explain = _command(
+        commands, "explain", "say what the router would do with a request, or with many", ("compiler.explain", "run")
+    )
+    explain.add_argument("request", metavar="REQUEST", help="a JSON file, or one of JSON Lines; - is standard input")
+    _add_selection_options(explain)
+    _add_override_options(explain)
+    explain.add_argument(
+        "--model", action="append", metavar="ID", help="a served model id; without it every name counts as served"
+    )
+    explain.add_argument("--lines", action="store_true", help="read JSON Lines, whatever the first line looks like")
+    explain.add_argument("--format", choices=("text", "json"), default="text", help="how to say it (default: text)")
 
 
 def _command(
@@ -112,6 +127,10 @@ def _add_selection_options(parser: argparse.ArgumentParser) -> None:
 def _add_profile_options(parser: argparse.ArgumentParser) -> None:
     _add_selection_options(parser)
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
+    _add_override_options(parser)
+
+
+def _add_override_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override-sampling-params",
         metavar="JSON",

@@ -20,6 +20,7 @@ __all__ = [
     "ProfileError",
     "UsageError",
     "build",
+    "loaded_by",
     "presets",
     "print_profile",
     "rendered",
@@ -31,7 +32,7 @@ def build(arguments: Namespace) -> int:
     """Write the artifact of a profile; from an artifact, check it and write it again."""
     if arguments.print_profile:
         return print_profile(arguments)
-    loaded = _load(arguments)
+    loaded = loaded_by(arguments)
     if isinstance(loaded, Artifact):
         write(serialise(loaded), arguments.output)
         return 0
@@ -42,7 +43,7 @@ def build(arguments: Namespace) -> int:
 
 def print_profile(arguments: Namespace) -> int:
     """Write the merged profile as YAML; from an artifact, a profile that means the same."""
-    loaded = _load(arguments)
+    loaded = loaded_by(arguments)
     if isinstance(loaded, Artifact):
         write(yaml_of(profile_of(loaded)), arguments.output)
         return 0
@@ -76,7 +77,8 @@ def selected_by(arguments: Namespace) -> Selected:
     return selected
 
 
-def _load(arguments: Namespace) -> Compiled | Artifact:
+def loaded_by(arguments: Namespace) -> Compiled | Artifact:
+    """Return the profile that the command line or the environment names, compiled, or the artifact that it names."""
     override = _override(arguments)
     selected = selected_by(arguments)
     if selected.kind != "artifact":

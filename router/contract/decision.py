@@ -6,9 +6,16 @@ from router.contract import budget, images, sampling
 from router.contract.editing import Edit, apply_edits, replace, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import ONCE_ONLY_FIELDS
-from router.contract.model import Budget, Contract, ImageLimit, Rule
+from router.contract.model import Budget, Contract, ImageLimit
 from router.contract.parsing import Request, parse
 
+READING: Final = "request"
+"""The step that reads the request: strict JSON, with some fields only once and of the right type."""
+
+MODELS: Final = "models"
+"""The step that resolves the model name."""
+
+_COUNTED_BY_PARAM: Final = frozenset({"limits.max_images", "output.max_tokens"})
 _SHOWN_NAME: Final = 200
 
 
@@ -35,9 +42,10 @@ class Forward(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The request is answered by the router itself."""
+    """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused."""
 
     error: ApiError
+    rule: str
     violations: tuple[str, ...] = ()
 
 
@@ -46,23 +54,29 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
 
     `served_ids` None means that every name which is not an alias counts as served.
     """
+    step = "limits.max_body_bytes"
+    violations: tuple[str, ...] = ()
     try:
         check_size(len(body), contract)
+        step = READING
         request = parse(body)
         stream = _read_once_only_fields(request)
+        step = MODELS
         asked, served = _resolve_model(request, contract, served_ids)
+        verdict = sampling.judge(request, contract.sampling_rules)
+        violations = tuple(verdict.violations)
+        if verdict.error is not None:
+            step = f"sampling.params.{verdict.error.param}"
+            raise verdict.error
+        edits = [*_route(request, asked, served), *verdict.edits]
+        for rule in contract.size_rules:
+            step = rule.rule
+            edits += _judge_size(request, rule)
     except ApiError as error:
-        return Refusal(error)
-    verdict = sampling.judge(request, contract.sampling_rules)
-    if verdict.error is not None:
-        return Refusal(verdict.error, tuple(verdict.violations))
-    try:
-        edits = [*_route(request, asked, served), *verdict.edits, *_judge_size(request, contract.rules)]
-    except ApiError as error:
-        return Refusal(error, (*verdict.violations, *([error.param] if error.param else [])))
+        own = (error.param,) if step in _COUNTED_BY_PARAM and error.param else ()
+        return Refusal(error, step, violations + own)
     answer_as = asked if asked != served and contract.models.answer_as == "requested" else None
-    forwarded = apply_edits(body, edits)
-    return Forward(forwarded, asked, served, stream, answer_as, tuple(edits), tuple(verdict.violations))
+    return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations)
 
 
 def check_size(length: int, contract: Contract) -> None:
@@ -112,11 +126,8 @@ def _route(request: Request, asked: str, served: str) -> list[Edit]:
     return [replace(request.members["model"][0], "models.aliases", to_json(served))]
 
 
-def _judge_size(request: Request, rules: tuple[Rule, ...]) -> list[Edit]:
-    edits: list[Edit] = []
-    for rule in rules:
-        if isinstance(rule, ImageLimit):
-            images.judge(request, rule)
-        elif isinstance(rule, Budget):
-            edits += budget.judge(request, rule)
-    return edits
+def _judge_size(request: Request, rule: ImageLimit | Budget) -> list[Edit]:
+    if isinstance(rule, Budget):
+        return budget.judge(request, rule)
+    images.judge(request, rule)
+    return []

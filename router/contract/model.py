@@ -128,6 +128,11 @@ class Contract(Frozen, frozen=True, dict=True):
         """Those of the rules that judge sampling parameters."""
         return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
 
+    @cached_property
+    def size_rules(self) -> tuple["ImageLimit | Budget", ...]:
+        """Those of the rules that judge how much a request asks for."""
+        return tuple(rule for rule in self.rules if isinstance(rule, ImageLimit | Budget))
+
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""
         return bool(

@@ -1,0 +1,83 @@
+"""`profilec explain`: what the router would do with a request, or with all of yesterday's."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from compiler.commands import loaded_by
+from compiler.diagnostics import CommandError
+from compiler.explain.explanation import explain
+from compiler.explain.origin import Origin
+from compiler.explain.progress import watched
+from compiler.explain.report import explanation_json, explanation_text, summary_json, summary_text
+from compiler.explain.traffic import numbered, summarise
+from compiler.output import write
+from router.artifact import Artifact
+from router.contract.decision import ServedIds
+from router.contract.errors import ApiError
+from router.contract.parsing import parse
+
+Lines = Iterator[tuple[int, bytes]]
+
+
+def run(arguments: Namespace) -> int:
+    """Explain one request, or sum up many. Raises CommandError when the requests cannot be read."""
+    loaded = loaded_by(arguments)
+    artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
+    served = ServedIds(tuple(arguments.model)) if arguments.model else None
+    in_json = arguments.format == "json"
+    with ExitStack() as stack:
+        body, lines = _requests(_open(arguments.request, stack), forced=arguments.lines)
+        if body is not None:
+            explanation = explain(body, artifact.contract, served)
+            render: Callable[..., str] = explanation_json if in_json else explanation_text
+            text = render(explanation, artifact.contract, Origin.of(loaded))
+        else:
+            summary = summarise(stack.enter_context(watched(lines)), artifact.contract, served)
+            text = summary_json(summary) if in_json else summary_text(summary)
+    write(text.encode(), "-")
+    return 0
+
+
+def _open(name: str, stack: ExitStack) -> BinaryIO:
+    if name == "-":
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(Path(name).open("rb"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _requests(file: BinaryIO, *, forced: bool) -> tuple[bytes | None, Lines]:
+    """Return the body of the one request in a file, or else None and the numbered bodies of JSON Lines.
+
+    A file is JSON Lines when its first line is a whole object and another line follows.
+    """
+    lines = numbered(file)
+    if forced:
+        return None, lines
+    head = b""
+    for line in file:
+        head += line
+        if line.strip():
+            break
+    if not _is_request(head):
+        return head + file.read(), lines
+    skipped = head.count(b"\n")
+    rest = numbered(file, after=skipped)
+    second = next(rest, None)
+    if second is None:
+        return head, rest
+    return None, chain([(skipped, head.strip()), second], rest)
+
+
+def _is_request(line: bytes) -> bool:
+    try:
+        parse(line)
+    except ApiError:
+        return False
+    return True

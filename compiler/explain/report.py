@@ -1,0 +1,151 @@
+"""Explanations and summaries as text for people and as JSON for programs."""
+
+import json
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from compiler.explain.explanation import Explanation
+from compiler.explain.origin import Origin
+from compiler.explain.traffic import Summary, Tally
+from router.contract.decision import Forward, Refusal
+from router.contract.editing import Edit
+from router.contract.errors import answer
+from router.contract.model import Contract
+
+FORMAT_VERSION: Final = 1
+"""The version of the JSON that this module writes."""
+
+MAX_SHOWN_BODY: Final = 4096
+"""Longest body in bytes that is shown whole as text."""
+
+
+def explanation_text(explanation: Explanation, contract: Contract, origin: Origin) -> str:
+    """Return the steps as a table, and what the client or the engine gets."""
+    rows = [
+        (step.rule, step.verdict, step.reason, _place(step.verdict, origin, step.rule)) for step in explanation.steps
+    ]
+    decision = explanation.decision
+    outcome = _refusal_text(decision, contract) if isinstance(decision, Refusal) else _forward_text(decision)
+    return f"{_table(rows)}\n{outcome}"
+
+
+def explanation_json(explanation: Explanation, contract: Contract, origin: Origin) -> str:
+    """Return the steps and the outcome as one JSON object with a `format_version`."""
+    steps = [
+        {"rule": step.rule, "verdict": step.verdict, "reason": step.reason, "declared": origin.declared(step.rule)}
+        for step in explanation.steps
+    ]
+    decision = explanation.decision
+    if isinstance(decision, Refusal):
+        status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+        outcome: dict[str, Any] = {
+            "outcome": "refused",
+            "answer": {"status": status, "headers": dict(headers), "body": json.loads(body)},
+        }
+    else:
+        outcome = {
+            "outcome": "forwarded",
+            "model_asked": decision.model_asked,
+            "model_served": decision.model_served,
+            "stream": decision.stream,
+            "edits": [
+                {"rule": e.rule, "kind": e.kind, "field": e.field, "value": e.value.decode()} for e in decision.edits
+            ],
+            "body": decision.body.decode(),
+        }
+    return _json({"steps": steps, **outcome, "violations": list(decision.violations)})
+
+
+def summary_text(summary: Summary) -> str:
+    """Return how many requests would be refused and edited, by rule."""
+    head = (
+        f"{summary.requests:,} requests: {summary.refused:,} refused ({_share(summary.refused, summary)}), "
+        f"{summary.forwarded:,} forwarded, {summary.untouched:,} of them byte for byte as they are"
+    )
+    lines = [head]
+    lines += _tallies("refused by", summary.refused_by, summary)
+    lines += _tallies("edited by", summary.edited_by, summary)
+    return "\n".join(lines) + "\n"
+
+
+def summary_json(summary: Summary) -> str:
+    """Return a summary as one JSON object with a `format_version`."""
+    return _json(
+        {
+            "requests": summary.requests,
+            "refused": summary.refused,
+            "forwarded": summary.forwarded,
+            "untouched": summary.untouched,
+            "refused_by": _counts(summary.refused_by),
+            "edited_by": _counts(summary.edited_by),
+            "violated": dict(summary.violated.most_common()),
+        }
+    )
+
+
+def _place(verdict: str, origin: Origin, rule: str) -> str:
+    return "" if verdict == "not reached" else origin.declared(rule)
+
+
+def _refusal_text(decision: Refusal, contract: Contract) -> str:
+    status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+    head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers)]
+    return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
+
+
+def _forward_text(decision: Forward) -> str:
+    streamed = "streamed" if decision.stream else "not streamed"
+    head = f"The router forwards it to an engine that serves {decision.model_served}, {streamed}"
+    if not decision.edits:
+        return f"{head}, byte for byte as it is.\n"
+    changes = "".join(f"  {_change(edit)}\n" for edit in decision.edits)
+    return f"{head}, with these changes:\n\n{changes}\nThe engine gets:\n\n{_shown(decision.body)}\n"
+
+
+def _change(edit: Edit) -> str:
+    value = edit.value.decode()
+    return {
+        "inject": f"+ {edit.field}: {value}",
+        "set": f"~ {edit.field}: {value}",
+        "remove": f"- {edit.field}: an earlier occurrence",
+    }[edit.kind]
+
+
+def _shown(body: bytes) -> str:
+    if len(body) <= MAX_SHOWN_BODY:
+        return body.decode()
+    half = MAX_SHOWN_BODY // 2
+    left_out = len(body) - 2 * half
+    return f"{body[:half].decode(errors='ignore')} … {left_out:,} bytes … {body[-half:].decode(errors='ignore')}"
+
+
+def _tallies(title: str, tallies: dict[str, Tally], summary: Summary) -> list[str]:
+    if not tallies:
+        return []
+    ordered = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
+    rows = [
+        (rule, f"{tally.requests:,}", _share(tally.requests, summary), str(tally.first_line)) for rule, tally in ordered
+    ]
+    return ["", _table([(title, "requests", "share", "first in line"), *rows]).rstrip("\n")]
+
+
+def _counts(tallies: dict[str, Tally]) -> dict[str, dict[str, int]]:
+    return {
+        rule: {"requests": tally.requests, "first_line": tally.first_line} for rule, tally in sorted(tallies.items())
+    }
+
+
+def _share(count: int, summary: Summary) -> str:
+    return f"{100 * count / max(1, summary.requests):.1f} %"
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    rows = list(rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps({"format_version": FORMAT_VERSION, **value}, indent=2, ensure_ascii=False) + "\n"

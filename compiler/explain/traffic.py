@@ -1,0 +1,65 @@
+"""What a contract would do with many requests: counted by rule, so that a rollout's reach is known before it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from router.contract.decision import Refusal, ServedIds, decide
+from router.contract.model import Contract
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many requests a rule refused or edited, and the number of the first line that shows it."""
+
+    requests: int = 0
+    first_line: int = 0
+
+    def count(self, line: int) -> None:
+        """Count a request."""
+        self.requests += 1
+        self.first_line = self.first_line or line
+
+
+@dataclass(slots=True)
+class Summary:
+    """The outcome of many requests: refused and edited by rule, and those that pass as they are."""
+
+    requests: int = 0
+    refused: int = 0
+    untouched: int = 0
+    refused_by: dict[str, Tally] = field(default_factory=dict)
+    violated: Counter[str] = field(default_factory=Counter)
+    edited_by: dict[str, Tally] = field(default_factory=dict)
+
+    @property
+    def forwarded(self) -> int:
+        """Requests that an engine would get."""
+        return self.requests - self.refused
+
+
+def summarise(
+    numbered_bodies: Iterable[tuple[int, bytes]], contract: Contract, served_ids: ServedIds | None
+) -> Summary:
+    """Decide each request, given as its line number and its body, and count the outcomes."""
+    summary = Summary()
+    for line, body in numbered_bodies:
+        summary.requests += 1
+        decision = decide(body, contract, served_ids)
+        summary.violated.update(decision.violations)
+        if isinstance(decision, Refusal):
+            summary.refused += 1
+            summary.refused_by.setdefault(decision.rule, Tally()).count(line)
+            continue
+        summary.untouched += not decision.edits
+        for rule in {edit.rule for edit in decision.edits}:
+            summary.edited_by.setdefault(rule, Tally()).count(line)
+    return summary
+
+
+def numbered(lines: Iterable[bytes], after: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the requests of JSON Lines with their line numbers, which begin behind `after`; blank lines are none."""
+    for number, line in enumerate(lines, after + 1):
+        body = line.strip()
+        if body:
+            yield number, body
