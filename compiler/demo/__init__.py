@@ -23,6 +23,9 @@ def show(arguments: Namespace) -> int:
     Returns 0 if every request went as its contract says, else 1. Raises ProfileError if the profile does not compile,
     StageError if the engine or a router does not come up.
     """
+    # A closed terminal or a plain kill must end what the demo started, like Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with TemporaryDirectory(prefix="profilec-demo-") as folder:
         selected = _as_profile(selected_by(arguments), Path(folder))
         return _play(selected, arguments.engine, Path(folder), keep=arguments.keep)
@@ -58,11 +61,6 @@ def _play(selected: Selected, engine_url: str | None, folder: Path, *, keep: boo
         report.conclude(as_expected=as_expected)
         if keep:
             report.invite(plain)
-            _wait_for_interrupt()
+            with suppress(KeyboardInterrupt):
+                signal.pause()
     return 0 if as_expected else 1
-
-
-def _wait_for_interrupt() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        signal.pause()

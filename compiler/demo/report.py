@@ -39,14 +39,24 @@ class Report:
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show what was sent, what the engine got, what came back and which rule decided."""
+        if self._console.width < WIDTH:
+            self._show_stacked(rows)
+            return
         table = Table(box=box.HORIZONTALS, show_lines=True, show_edge=False)
         for heading, width in _COLUMNS.items():
-            table.add_column(heading, overflow="fold", width=width if self._console.width >= WIDTH else None)
+            table.add_column(heading, overflow="fold", width=width)
         for row in rows:
-            mark = "" if row.as_expected else "  ✗ not as the contract says"
-            cells = (row.shows + mark, row.sent, row.engine_got, row.came_back, row.rule)
+            cells = (row.shows + _mark(row), row.sent, row.engine_got, row.came_back, row.rule)
             table.add_row(*(Text(cell) for cell in cells), style="" if row.as_expected else "red")
         self._console.print(table)
+
+    def _show_stacked(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._console.print(Text(row.shows + _mark(row), style="bold" if row.as_expected else "bold red"))
+            cells = (row.sent, row.engine_got, row.came_back, row.rule)
+            for heading, cell in zip(list(_COLUMNS)[1:], cells, strict=True):
+                self._say(f"  {heading:14}  " + cell.replace("\n", ", "))
+            self._say("")
 
     def conclude(self, *, as_expected: bool) -> None:
         """Say whether all went as the contracts say."""
@@ -65,3 +75,7 @@ class Report:
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
+
+
+def _mark(row: Row) -> str:
+    return "" if row.as_expected else "  ✗ not as the contract says"

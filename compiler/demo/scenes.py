@@ -20,6 +20,7 @@ from router.contract.numbers import show
 ALIAS: Final = "demo-latest"
 VENDOR_TYPE: Final = "vendor_error"
 MAX_IMAGES: Final = 2
+MOST_IMAGES_SENT: Final = 100
 MAX_TOKENS: Final = 256
 MAX_BODY_BYTES: Final = 4096
 _PIXEL: Final = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -53,7 +54,7 @@ class Overlay:
             f"extends: {base or name}\n"
             f"models: {{aliases: [{ALIAS}]}}\n"
             f"limits: {{max_body_bytes: {MAX_BODY_BYTES // 1024}KiB, max_images: {MAX_IMAGES}}}\n"
-            f"output: {{max_tokens: {{cap: {MAX_TOKENS}, on_exceed: {self.on_exceed}}}}}\n"
+            f"output: {{max_tokens: {{cap: {MAX_TOKENS}, on_exceed: {self.on_exceed}, default: {MAX_TOKENS}}}}}\n"
             f"errors: {{bad_request_type: {VENDOR_TYPE}}}\n"
         )
 
@@ -110,8 +111,38 @@ def profile_scenes(contract: Contract) -> Iterator[Scene]:
         yield Scene("a band lets a value through", {band.field: middle}, rule=band.rule)
         outside = band.max + 1 if isinstance(band.max, int) else round(band.max + 0.5, 3)
         yield Scene("a band refuses", {band.field: outside}, 400)
-    if not contract.sampling_rules:
+    yield from _size_scenes(contract)
+    for alias in contract.models.aliases[:1]:
+        yield _alias_scene(alias)
+    if not contract.governs_beyond_body_size():
         yield Scene("nothing is enforced", {"temperature": 0.7, "top_p": 0.9}, rule="none: the bytes pass as they are")
+
+
+def _size_scenes(contract: Contract) -> Iterator[Scene]:
+    budget = contract.output.max_tokens
+    if budget is not None:
+        over = {"max_tokens": budget.cap + 1}
+        if budget.on_exceed == "clamp":
+            yield Scene("the cap clamps", over, rule="output.max_tokens")
+        else:
+            yield Scene("the cap refuses", over, 400)
+    images = contract.limits.max_images
+    if images is not None and images < MOST_IMAGES_SENT:
+        yield _images_scene(images + 1)
+
+
+def _images_scene(count: int) -> Scene:
+    content = [{"type": "text", "text": "Look."}] + [_PIXEL] * count
+    return Scene(
+        "images are counted", {"messages": [{"role": "user", "content": content}]}, 400, sent=f"{count} images"
+    )
+
+
+def _alias_scene(alias: str) -> Scene:
+    def names_alias(answer: requests.Response) -> bool:
+        return bool(_json_of(answer).get("model") == alias)
+
+    return Scene("an alias is answered", {"model": alias}, rule="models.aliases", check=names_alias)
 
 
 def clamp_scene() -> Scene:
@@ -122,10 +153,8 @@ def clamp_scene() -> Scene:
 def overlay_scenes() -> Iterator[Scene]:
     """Yield the requests that show the sections of the overlay at work, the cap that refuses first."""
     yield Scene("a cap refuses", {"max_tokens": MAX_TOKENS + 1}, 400)
-    content = [{"type": "text", "text": "Look."}] + [_PIXEL] * (MAX_IMAGES + 1)
-    messages = [{"role": "user", "content": content}]
-    yield Scene("images are counted", {"messages": messages}, 400, sent=f"{MAX_IMAGES + 1} images")
-    yield Scene("an alias is answered", {"model": ALIAS}, rule="models.aliases", check=_names_alias)
+    yield _images_scene(MAX_IMAGES + 1)
+    yield _alias_scene(ALIAS)
     yield Scene("an unknown model is not", {"model": "no-such-model"}, 404)
     yield Scene("a body is too large", {}, 413, padding=MAX_BODY_BYTES, sent="4 KiB and a bit")
     yield Scene(
@@ -145,12 +174,8 @@ def _with_another_value(pin: Pin) -> Scene:
     return Scene("a pin gives way to another value", {pin.field: other}, rule=pin.rule)
 
 
-def _names_alias(answer: requests.Response) -> bool:
-    return bool(answer.json().get("model") == ALIAS)
-
-
 def _is_retyped(answer: requests.Response) -> bool:
-    return answer.status_code != HTTPStatus.BAD_REQUEST or bool(answer.json()["error"]["type"] == VENDOR_TYPE)
+    return answer.status_code != HTTPStatus.BAD_REQUEST or bool(_error_of(answer).get("type") == VENDOR_TYPE)
 
 
 def _is_done(answer: requests.Response) -> bool:
@@ -206,8 +231,24 @@ def _value(value: object) -> str:
 def _answer(answer: requests.Response) -> str:
     if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
         return f"{answer.status_code}, {answer.content.count(b'data:')} events, the last [DONE]"
-    body = answer.json()
-    error = body.get("error")
-    if error is None:
-        return f"{answer.status_code}, model: {body.get('model')}"
-    return f"{answer.status_code} {error.get('type')}\n{error.get('message')}"
+    body, error = _json_of(answer), _error_of(answer)
+    if error:
+        return f"{answer.status_code} {error.get('type')}\n{error.get('message')}"
+    return (
+        f"{answer.status_code}, model: {body['model']}"
+        if "model" in body
+        else f"{answer.status_code}, no answer of a chat"
+    )
+
+
+def _json_of(answer: requests.Response) -> Body:
+    try:
+        value = answer.json()
+    except requests.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _error_of(answer: requests.Response) -> Body:
+    error = _json_of(answer).get("error")
+    return error if isinstance(error, dict) else {}

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -17,12 +18,15 @@ import requests
 from compiler.diagnostics import CommandError
 from router.artifact import Artifact, serialise
 from router.engines.standin import Received, StandIn
+from router.settings import SettingError, load
 
 MODEL: Final = "demo-model"
 """The model that the stand-in engine serves."""
 
 START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 120.0
+_OF_THE_ENGINE: Final = ("ROUTER_ENGINE_API_KEY", "ROUTER_ENGINE_CA")
 _LOOK_AGAIN_SECONDS: Final = 0.02
 _LISTENING: Final = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
 
@@ -64,6 +68,8 @@ class Router:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Ctrl-C is for the demo, which stops its routers one by one.
+                start_new_session=True,
             )
 
     def wait_until_ready(self) -> None:
@@ -83,9 +89,13 @@ class Router:
             return session.post(f"{self.url}/v1/chat/completions", body, headers=headers, timeout=_ANSWER_SECONDS)
 
     def stop(self) -> None:
-        """Stop at once, as gunicorn does at SIGQUIT."""
+        """Stop at once, as gunicorn does at SIGQUIT; kill what does not."""
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def state(self) -> dict[str, Any]:
         """Return what `/readyz` says."""
@@ -138,26 +148,45 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A second Ctrl-C must not leave half of it running.
+        interrupts = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._open.close()
+        signal.signal(signal.SIGINT, interrupts)
 
 
 def _environment(profile: Path, engine_url: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "GUNICORN_"))}
-    inherited.pop("PORT", None)
-    inherited.pop("WEB_CONCURRENCY", None)
+    inherited = {name: value for name, value in os.environ.items() if name in _OF_THE_ENGINE or not _is_setting(name)}
     # The packages may be importable only because of where profilec was started.
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     return {**inherited, "PYTHONPATH": path, "ROUTER_PROFILE": str(profile), "ROUTER_ENGINES": engine_url}
 
 
 def _model_of(engine_url: str) -> str:
-    root = engine_url.rstrip("/").removesuffix("/v1")
+    environment = {name: os.environ[name] for name in _OF_THE_ENGINE if name in os.environ}
+    try:
+        settings = load({**environment, "ROUTER_ENGINES": engine_url})
+    except SettingError as error:
+        raise StageError(f"--engine {engine_url}: {error}") from error
+    url = f"{settings.engines[0]}/v1/models"
+    key = settings.engine_api_key
     try:
         with requests.Session() as session:
             session.trust_env = False
-            listing = session.get(f"{root}/v1/models", timeout=_ANSWER_SECONDS).json()
-        return str(listing["data"][0]["id"])
-    except (requests.RequestException, ValueError, LookupError, TypeError) as error:
-        raise StageError(
-            f"no models could be read from {root}/v1/models: is the engine up? ({type(error).__name__})"
-        ) from error
+            session.verify = str(settings.engine_ca) if settings.engine_ca else True
+            answer = session.get(
+                url, headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=_ANSWER_SECONDS
+            )
+            answer.raise_for_status()
+        return str(answer.json()["data"][0]["id"])
+    except requests.HTTPError as error:
+        needs_key = answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+        hint = "; put its key into ROUTER_ENGINE_API_KEY" if needs_key else ""
+        raise StageError(f"{url} answered {answer.status_code}{hint}") from error
+    except requests.RequestException as error:
+        raise StageError(f"no models could be read from {url}: is the engine up? ({type(error).__name__})") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise StageError(f"{url} did not answer with a list of models") from error
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith(("ROUTER_", "GUNICORN_")) or name in {"PORT", "WEB_CONCURRENCY"}

@@ -105,6 +105,45 @@ def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: Stan
     assert "Some answers are not what they should be." in output
 
 
+def test_what_the_profile_itself_says_is_shown(tmp_path: Path) -> None:
+    """A deployment file with a cap, images and aliases of its own is shown by them, and the overlay fits on top."""
+    (tmp_path / "mine.yaml").write_text(
+        "models: {aliases: [mine-latest]}\nlimits: {max_images: 7}\noutput: {max_tokens: {cap: 32768, default: 8192}}\n"
+    )
+    code, output, errors = _demo(tmp_path, "./mine.yaml")
+    assert (code, errors) == (0, "")
+    for said in ("32769", "8 images", "mine-latest"):
+        assert said in output
+
+
+def test_an_engine_that_wants_a_key_says_where_to_put_it(tmp_path: Path, engine: StandIn) -> None:
+    """When the engine answers 401 the demo names the variable that holds the key."""
+    engine.script(lambda _: Answer.json({"error": "Unauthorized"}, status=401))
+    code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
+    assert (code, output) == (1, "")
+    assert errors == (f"profilec: error: {engine.url}/v1/models answered 401; put its key into ROUTER_ENGINE_API_KEY\n")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "127.0.0.1:8000", "ftp://127.0.0.1"])
+def test_an_engine_url_without_a_scheme_is_told(tmp_path: Path, url: str) -> None:
+    """An --engine that is no base URL is refused with one that would be."""
+    code, _, errors = _demo(tmp_path, "moonshot-kimi", "--engine", url)
+    assert code == 1
+    assert "such as http://127.0.0.1:30000" in errors
+
+
+def test_an_engine_that_does_not_answer_in_json_is_told(tmp_path: Path, engine: StandIn) -> None:
+    """Answers that are not JSON are marked as not what the contract says."""
+
+    def speak_plainly(received: Received) -> Answer | None:
+        return Answer(body=b"hello") if received.method == "POST" else None
+
+    engine.script(speak_plainly)
+    code, output, errors = _demo(tmp_path, "openai-compatible", "--engine", engine.url)
+    assert (code, errors) == (1, "")
+    assert "no answer of a" in output
+
+
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
     """Without an engine at the URL the demo ends with one clear line and exit code 1."""
     code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", "http://127.0.0.1:1")
@@ -119,8 +158,9 @@ def test_a_wrong_profile_is_told_before_anything_starts(tmp_path: Path) -> None:
     assert 'there is no preset "no-such-preset"' in errors
 
 
-def test_keep_leaves_the_router_up_until_it_is_interrupted(tmp_path: Path) -> None:
-    """With --keep the printed curl line works while the demo waits, and Ctrl-C ends everything with exit code 0."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_keep_leaves_the_router_up_until_it_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    """With --keep the printed curl line works while the demo waits; Ctrl-C, a kill or a closed terminal ends it all."""
     process = _start(tmp_path, "moonshot-kimi", "--keep")
     output = tmp_path / "out"
     pattern = re.compile(r"^curl (http://\S+) -H 'Content-Type: application/json' -d '(.*)'$", re.MULTILINE)
@@ -129,7 +169,7 @@ def test_keep_leaves_the_router_up_until_it_is_interrupted(tmp_path: Path) -> No
     assert line is not None, (tmp_path / "err").read_text()
     answer = requests.post(line[1], line[2], headers={"Content-Type": "application/json"}, timeout=20)
     assert answer.json()["error"]["code"] == "sampling_contract_violation"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.wait(SECONDS) == 0
     assert (tmp_path / "err").read_text() == ""
     with pytest.raises(requests.ConnectionError):
