@@ -74,6 +74,8 @@ def load(data: bytes, where: str) -> Artifact:
         )
         written = _serialise(value)
     except (ValueError, RecursionError) as error:
+        if where.endswith((".yaml", ".yml")):
+            raise ArtifactError(f"{where}: a profile, not an artifact; {REBUILD}") from error
         raise ArtifactError(f"{where}: not a JSON artifact ({_one_line(error)}); {REBUILD}") from error
     _check_version(value, where)
     try:
@@ -99,7 +101,7 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_ARTIFACT_BYTES + 1)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}; {REBUILD}") from error
 
 
 def shipped_folder(name: str) -> Path:

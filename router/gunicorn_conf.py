@@ -44,14 +44,14 @@ def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbit
     """Read and check the artifact before anything listens; workers inherit it over fork."""
     startup.configure_logging()
     try:
-        startup.say_once(_own, lifecycle.load_in_master(_own))
+        startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
         sys.exit(f"router: {error}")
 
 
 def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Read the artifact anew at SIGHUP; a broken one changes nothing."""
-    startup.say_once(_own, lifecycle.reload_in_master(_own))
+    startup.say_what_is_enforced(_own, lifecycle.reload_in_master(_own), reloaded=True)
     if server.cfg.preload_app:
         # gunicorn itself would hand the app that it has loaded already to the new workers.
         sys.modules.pop(wsgi_app, None)

@@ -67,6 +67,11 @@ def artifact_in_force(settings: Settings) -> Artifact:
     return _Inherited.artifact or read_artifact(settings)
 
 
+def is_loaded_by_master() -> bool:
+    """Tell whether the master has read the artifact and said so, which it does under our gunicorn conf."""
+    return _Inherited.artifact is not None
+
+
 def reload_error() -> str | None:
     """Return why the newest reload failed, None when it did not."""
     return _Inherited.reload_error

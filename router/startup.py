@@ -6,13 +6,14 @@ import os
 import sys
 from typing import Any, Final
 
-from router import routes, settings
+from router import lifecycle, routes, settings
 from router.artifact import Artifact
 from router.settings import Settings
 
 _LOG = logging.getLogger("router")
 _FORMAT: Final = "[%(asctime)s] [%(process)d] [%(levelname)s] router: %(message)s"
 _FIRST_WORKER: Final = 1
+_OF_THE_COMPILER: Final = "SGLANG_ROUTER_API_PROFILE"
 _SAID: Final[set[str]] = set()
 
 
@@ -27,8 +28,12 @@ def configure_logging() -> None:
 
 
 def warnings(own: Settings, artifact: Artifact) -> list[str]:
-    """Return what an operator should know before the first request: unknown settings, routes without a contract."""
+    """Return what an operator should know before the first request: what is not set as it seems, or not governed."""
     found = settings.unknown_names(os.environ)
+    if own.profile is None and not artifact.contract.governs_beyond_body_size():
+        found.append("no contract is enforced: ROUTER_PROFILE names no artifact, so requests pass as they are")
+    if os.environ.get(_OF_THE_COMPILER):
+        found.append(f"{_OF_THE_COMPILER} is read by profilec alone; a router enforces the artifact in ROUTER_PROFILE")
     ungoverned = [route for route in own.routes if route in routes.PASSED_THROUGH]
     if artifact.contract.governs_beyond_body_size() and ungoverned:
         found.append(
@@ -39,22 +44,26 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
     return found
 
 
-def say_once(own: Settings, artifact: Artifact) -> None:
-    """Log what the router enforces, and the warnings; once for each artifact, in the master and all its workers."""
-    if artifact.digest in _SAID:
-        return
-    _SAID.add(artifact.digest)
-    _LOG.info("enforcing %s (%s) in front of %d engine(s)", artifact.name, artifact.digest, len(own.engines))
+def say_what_is_enforced(own: Settings, artifact: Artifact, *, reloaded: bool = False) -> None:
+    """Log which contract is in force, once at start and after each reload, and the warnings that are new."""
+    enforced = f"enforcing {artifact.name} ({artifact.digest}) in front of {len(own.engines)} engine(s)"
+    _say(logging.INFO, enforced, again=reloaded)
     for warning in warnings(own, artifact):
-        _LOG.warning("%s", warning)
+        _say(logging.WARNING, warning)
+
+
+def _say(level: int, text: str, *, again: bool = False) -> None:
+    if again or text not in _SAID:
+        _SAID.add(text)
+        _LOG.log(level, "%s", text)
 
 
 def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
     """Log what the master would have said where our gunicorn conf is not in use, and what the sync worker means."""
     server = _gunicorn()
-    if getattr(server, "age", _FIRST_WORKER) > _FIRST_WORKER:
+    if lifecycle.is_loaded_by_master() or getattr(server, "age", _FIRST_WORKER) > _FIRST_WORKER:
         return
-    say_once(own, artifact)
+    say_what_is_enforced(own, artifact)
     cfg = getattr(server, "cfg", None)
     if cfg is not None and cfg.worker_class_str == "sync":
         _LOG.warning(

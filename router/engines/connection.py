@@ -92,7 +92,7 @@ class Connections:
         self._settings = settings
         self._lock = threading.Lock()
         self._process = 0
-        self._adapter = _Adapter(settings)
+        self._session = requests.Session()
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
         """Send a body to an engine and return its answer; redirects, cookies and proxies are not followed or kept.
@@ -113,21 +113,30 @@ class Connections:
         request.method, request.url, request.body = method, url, body
         request.headers = CaseInsensitiveDict(headers)
         ca = self._settings.engine_ca
-        # The adapter alone: a Session would keep cookies, read .netrc, obey proxy variables and follow redirects.
+        # The session's adapter alone: its own send would keep cookies, read .netrc and follow redirects.
         with failures_as_api_errors():
-            response = self._own_adapter().send(
-                request, stream=True, timeout=timeout, verify=str(ca) if ca else True, proxies={}
+            response = (
+                self._own_session()
+                .get_adapter(url)
+                .send(request, stream=True, timeout=timeout, verify=str(ca) if ca else True, proxies={})
             )
         answer: Answer = response.raw
         return answer
 
-    def _own_adapter(self) -> HTTPAdapter:
+    def _own_session(self) -> requests.Session:
         if self._process != os.getpid():
             with self._lock:
                 if self._process != os.getpid():
-                    self._adapter = _Adapter(self._settings)
+                    self._session = self._new_session()
                     self._process = os.getpid()
-        return self._adapter
+        return self._session
+
+    def _new_session(self) -> requests.Session:
+        session = requests.Session()
+        session.trust_env = False
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Adapter(self._settings))
+        return session
 
 
 @contextmanager
@@ -143,6 +152,17 @@ def failures_as_api_errors() -> Iterator[None]:
         raise _refused_or_broken(error) from error
     except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
         raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True) from error
+
+
+def reason_of(error: ApiError) -> str:
+    """Return for the log why an engine could not be talked to, as the innermost cause says it."""
+    innermost: BaseException = error
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.strerror:
+            innermost = cause
+    if isinstance(innermost, OSError):
+        return f"{error.message}: {innermost.strerror}"
+    return error.message
 
 
 def _refused_or_broken(error: requests.RequestException) -> ApiError:

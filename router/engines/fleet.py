@@ -13,10 +13,11 @@ Card = dict[str, Any]
 
 
 class Report(NamedTuple):
-    """What was last learnt of an engine: whether it is healthy, and the cards it lists (None: never learnt)."""
+    """What was last learnt of an engine: is it healthy, what does it list (None: never learnt), what is wrong."""
 
     healthy: bool = False
     cards: tuple[Card, ...] | None = None
+    problem: str = ""
 
     def may_serve(self, model: str | None) -> bool:
         """Tell whether the engine is healthy and lists the model, or never said what it serves."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from router.contract.errors import ApiError
-from router.engines.connection import Connections, failures_as_api_errors
+from router.engines.connection import Connections, failures_as_api_errors, reason_of
 from router.engines.fleet import Card, Fleet, Report
 from router.settings import Settings
 
@@ -21,6 +21,7 @@ FIRST_LOOK_SECONDS: Final = 2.0
 """How long a new process waits for its first look at all engines before it serves."""
 MAX_CARDS_BYTES: Final = 1024 * 1024
 
+_KEY_HINTS: Final = dict.fromkeys((401, 403), ", is ROUTER_ENGINE_API_KEY right?")
 _LOG = logging.getLogger("router")
 
 
@@ -69,21 +70,24 @@ class Prober:
         status, _ = self._get(engine, "/health")
         healthy = _is_success(status)
         if not healthy and status != HTTPStatus.NOT_FOUND:
-            return Report(healthy=False)
+            return Report(healthy=False, problem=f"/health answers {status}")
         status, body = self._get(engine, "/v1/models")
-        listed = _is_success(status)
-        return Report(healthy=healthy or listed, cards=_read_cards(body) if listed else None)
+        if not _is_success(status):
+            return Report(healthy=healthy, problem=f"/v1/models answers {status}{_KEY_HINTS.get(status, '')}")
+        cards = _read_cards(body)
+        return Report(healthy=True, cards=cards, problem="" if cards else "/v1/models lists no model")
 
     def _run(self, engine: str) -> None:
         wake = self._wakes[engine]
-        was_healthy = None
+        said = None
         while True:
             wake.clear()
             report = self._look(engine)
-            if report.healthy != was_healthy:
-                level, state = (logging.INFO, "healthy") if report.healthy else (logging.WARNING, "not healthy")
-                _LOG.log(level, "engine %s is %s", engine, state)
-            was_healthy = report.healthy
+            state = "healthy" if report.healthy else "not healthy"
+            saying = f"{state}: {report.problem}" if report.problem else state
+            if saying != said:
+                _LOG.log(logging.WARNING if report.problem else logging.INFO, "engine %s is %s", engine, saying)
+            said = saying
             self._seen[engine].set()
             seconds = self._settings.probe_seconds
             wake.wait(seconds if report.healthy else min(seconds, UNHEALTHY_PROBE_SECONDS))
@@ -93,7 +97,7 @@ class Prober:
         try:
             report = self.probe(engine)
         except ApiError as error:
-            _LOG.debug("probing %s: %s", engine, error.message)
+            report = Report(healthy=False, problem=reason_of(error))
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
         self._fleet.learn(engine, report)

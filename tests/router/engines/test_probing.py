@@ -93,3 +93,18 @@ def test_starting_twice_probes_once(engine: StandIn) -> None:
     prober.start_and_look()
     prober.start_and_look()
     assert [probe.target for probe in engine.probes] == ["/health", "/v1/models"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ({"/health": 503}, "/health answers 503"),
+        ({"/v1/models": 401}, "/v1/models answers 401, is ROUTER_ENGINE_API_KEY right?"),
+        ({"/v1/models": 500}, "/v1/models answers 500"),
+    ],
+)
+def test_a_report_says_what_is_wrong(engine: StandIn, script: dict[str, int], said: str) -> None:
+    """What keeps an engine from being healthy, or its models from being known, stands in its report."""
+    engine.script(lambda received: Answer(status=script[received.path]) if received.path in script else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).problem == said

@@ -251,3 +251,52 @@ def test_streams_that_outlast_the_grace_are_cut() -> None:
             assert client.head()[0] == 200
             router.signal(signal.SIGTERM)
             assert router.process.wait(20) == 0
+
+
+def test_every_reload_says_what_is_in_force(tmp_path: Path) -> None:
+    """HUP to another contract and back: each time the log says which one is enforced now."""
+    artifact = artifact_file(tmp_path, PINNED)
+    first = artifact.read_bytes()
+    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+        for count, contract in ((2, OTHERWISE_PINNED), (3, PINNED), (4, OTHERWISE_PINNED)):
+            artifact_file(tmp_path, contract)
+            router.signal(signal.SIGHUP)
+            wait_until(lambda count=count: router.log().count("router: enforcing under-test") == count, router.log)
+        said = re.findall(r"enforcing under-test \((\S+)\)", router.log())
+        assert said[0] == said[2] != said[1] == said[3]
+        assert said[0].encode() in first
+        assert router.log().count("these routes are open beside it") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "no contract is enforced: ROUTER_PROFILE names no artifact"),
+        ({"SGLANG_ROUTER_API_PROFILE": "moonshot-kimi"}, "SGLANG_ROUTER_API_PROFILE is read by profilec alone"),
+    ],
+    ids=["nothing set", "the compiler's variable set"],
+)
+def test_enforcing_nothing_is_said(settings: dict[str, str], said: str) -> None:
+    """A router that was given no artifact warns that no contract is in force, and of what it does not read."""
+    with StandIn() as engine, running_router(None, [engine.url], settings) as router:
+        assert f"[WARNING] router: {said}" in router.log()
+
+
+@pytest.mark.parametrize("name", ["profile.yaml", "moonshot-kimi"])
+def test_a_profile_in_place_of_an_artifact_is_told_apart(tmp_path: Path, name: str) -> None:
+    """ROUTER_PROFILE naming a profile or a preset ends the start with a line that says to build it."""
+    (tmp_path / "profile.yaml").write_text("extends: moonshot-kimi\n")
+    settings = {"ROUTER_ENGINES": "http://127.0.0.1:9", "ROUTER_PROFILE": str(tmp_path / name)}
+    code, log = _run_to_its_end(settings, CONF)
+    assert code != 0
+    assert "build it anew: profilec build SOURCE -o FILE" in log
+
+
+def test_ctrl_c_in_a_terminal_ends_master_and_workers(tmp_path: Path) -> None:
+    """SIGINT to the whole process group, as a terminal sends it, ends the router at once, with requests behind it."""
+    for _ in range(3):
+        with StandIn() as engine, running_router(None, [engine.url], arguments=(*CONF, *THREE)) as router:
+            with RawClient(router.port) as client:
+                assert client.post(CHAT, chat()).status == 200
+            os.killpg(router.process.pid, signal.SIGINT)
+            router.process.wait(20)
