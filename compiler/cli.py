@@ -1,7 +1,7 @@
 """The command line `profilec`: results go to standard output, words to standard error, and exit codes mean something.
 
-0 done, 1 the profile is wrong or the result cannot be written, 2 the command line is wrong, 3 a bug of ours,
-130 interrupted, 141 the reader of standard output has gone.
+0 done, 1 the profile is wrong, the result cannot be written or `diff` finds a change, 2 the command line is wrong,
+3 a bug of ours, 130 interrupted, 141 the reader of standard output has gone.
 """
 
 import argparse
@@ -30,6 +30,7 @@ examples:
   profilec build moonshot-kimi -o profile.json   compile a preset
   profilec build ./profile.yaml -o profile.json  compile a file of yours
   profilec print ./profile.yaml                  show what it says once `extends` is resolved
+  profilec diff moonshot-kimi ./profile.yaml     say what a client sees of the difference
 """
 
 _SELECTION = """\
@@ -37,6 +38,19 @@ SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifa
 When no profile is named, the first of these that is set is taken: the environment variable
 SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, the preset
 openai-compatible, which enforces nothing.
+"""
+
+_DIFF = """\
+Each change is tighter (requests that passed are refused, or the budget they ask for is lowered), looser (the reverse)
+or other. One that is tighter and looser at once, as a band that was shifted, counts for --fail-on tighter and for
+--fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
+
+exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
+
+examples:
+  profilec diff profile.json ./profile.yaml                            what the next build changes
+  profilec diff old.json new.json --fail-on tighter                    fails when clients lose something
+  profilec diff old.json new.json --format markdown -o comment.md      for a pull request
 """
 
 
@@ -80,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
     _add_explain(commands)
+    _add_diff(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
     return parser
 
@@ -96,6 +111,23 @@ def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the ty
     )
     explain.add_argument("--lines", action="store_true", help="read JSON Lines, whatever the first line looks like")
     explain.add_argument("--format", choices=("text", "json"), default="text", help="how to say it (default: text)")
+
+
+def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    summary = "say what changes for clients from one profile or artifact to another"
+    diff = _command(commands, "diff", summary, ("compiler.comparison", "show"), epilog=_DIFF)
+    diff.add_argument("a", metavar="A", help="the profile before: a preset, a path, or an artifact ending in .json")
+    diff.add_argument("b", metavar="B", help="the profile after")
+    diff.add_argument(
+        "--fail-on",
+        choices=("any", "tighter", "looser"),
+        default="any",
+        help="which changes end with exit code 1 (default: any)",
+    )
+    diff.add_argument(
+        "--format", choices=("text", "json", "markdown"), default="text", help="how to tell them (default: text)"
+    )
+    diff.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
 
 
 def _command(

@@ -1,0 +1,57 @@
+"""`profilec diff`: two contracts compared, in the contract's terms: what changes for a client, setting by setting."""
+
+import os
+from argparse import Namespace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from compiler.comparison.changes import Change, compare
+from compiler.comparison.report import RENDERERS, Comparison, Side
+from compiler.compilation import compile_profile
+from compiler.diagnostics import visible
+from compiler.output import write
+from compiler.selection import Named, UsageError, select
+from router.artifact import Artifact, read
+
+DIFFERS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A profile or artifact that was named, and the files that its contract came from."""
+
+    source: str
+    artifact: Artifact
+    files: tuple[Path, ...]
+
+    def side(self) -> Side:
+        return Side(self.source, self.artifact.name, self.artifact.digest)
+
+
+def show(arguments: Namespace) -> int:
+    """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
+    before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
+    _refuse_overwriting(arguments.output, (*before.files, *after.files))
+    changes = compare(before.artifact.contract, after.artifact.contract)
+    comparison = Comparison(before.side(), after.side(), changes)
+    write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
+    return DIFFERS if any(fails(change, arguments.fail_on) for change in changes) else 0
+
+
+def fails(change: Change, fail_on: str) -> bool:
+    """Tell whether a change is of the kind asked about; one that is tighter and looser at once is of both."""
+    return {"any": True, "tighter": change.tightens, "looser": change.loosens}[fail_on]
+
+
+def _load(source: str, named_by: str) -> _Loaded:
+    selected = replace(select(Named(source), {}), chosen_by=named_by)
+    if selected.kind == "artifact":
+        return _Loaded(source, read(Path(source)), (Path(source),))
+    compiled = compile_profile(selected)
+    return _Loaded(source, compiled.artifact, tuple(link.path for link in compiled.chain))
+
+
+def _refuse_overwriting(destination: str, files: tuple[Path, ...]) -> None:
+    if destination != "-" and os.path.realpath(destination) in map(os.path.realpath, files):
+        raise UsageError(f"{visible(destination)} is a source of what is compared: write somewhere else")

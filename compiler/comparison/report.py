@@ -1,0 +1,139 @@
+"""A comparison told: as text, as JSON for programs, as Markdown for a pull request."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from compiler.comparison.changes import Change
+from compiler.comparison.values import Value, size, text_of
+from compiler.diagnostics import visible
+
+FORMAT_VERSION: Final = 1
+"""The version of the JSON that is written here."""
+
+EFFECTS: Final = ("tighter", "looser", "other")
+_MEANS_SOMETHING = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*\[\]<>|~&]")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that are compared: as it was named, and what it turned out to be."""
+
+    source: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sides and every change from the one to the other."""
+
+    before: Side
+    after: Side
+    changes: tuple[Change, ...]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many changes there are of each effect."""
+        effects = [change.effect for change in self.changes]
+        return {effect: effects.count(effect) for effect in EFFECTS}
+
+    def verdict(self) -> str:
+        """Say in one line what the changes come to."""
+        if not self.changes:
+            return "The contracts are equal."
+        counts = [(count, effect) for effect, count in self.counts().items() if count]
+        number = len(self.changes)
+        which = counts[0][1] if number == 1 else ", ".join(f"{count} {effect}" for count, effect in counts)
+        tightens = any(change.tightens for change in self.changes)
+        outcome = (
+            "some requests will newly be refused, or their budget lowered"
+            if tightens
+            else "no request will newly be refused, nor its budget lowered"
+        )
+        return f"{number} change{'s' if number > 1 else ''} ({which}): {outcome}."
+
+
+def as_text(comparison: Comparison) -> str:
+    """Return one line for each change, and the verdict."""
+    lines = [
+        f"{change.path} {' → '.join(_values(change))}: {_effect(change)}: {change.consequence}\n"
+        for change in comparison.changes
+    ]
+    return "".join(lines) + f"{comparison.verdict()}\n"
+
+
+def as_json(comparison: Comparison) -> str:
+    """Return everything as one JSON object."""
+    value = {
+        "format_version": FORMAT_VERSION,
+        "equal": not comparison.changes,
+        "verdict": comparison.verdict(),
+        "before": _side(comparison.before),
+        "after": _side(comparison.after),
+        "counts": comparison.counts(),
+        "changes": [_change(change) for change in comparison.changes],
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Return a heading, the verdict and a table."""
+    before, after = (_code(visible(side.source)) for side in (comparison.before, comparison.after))
+    lines = [f"### API contract: {before} → {after}", "", f"**{comparison.verdict()}**"]
+    if comparison.changes:
+        lines += ["", "| setting | before | after | effect | what changes |", "|---|---|---|---|---|"]
+        lines += map(_row, comparison.changes)
+    return "\n".join(lines) + "\n"
+
+
+RENDERERS: Final[dict[str, Callable[[Comparison], str]]] = {
+    "text": as_text,
+    "json": as_json,
+    "markdown": as_markdown,
+}
+"""What each `--format` is written by."""
+
+
+def _values(change: Change) -> tuple[str, str]:
+    return _value(change.path, change.before), _value(change.path, change.after)
+
+
+def _value(path: str, value: Value) -> str:
+    return size(value) if path == "limits.max_body_bytes" and isinstance(value, int) else text_of(value)
+
+
+def _effect(change: Change) -> str:
+    return "other (tighter and looser)" if change.tightens and change.loosens else change.effect
+
+
+def _side(side: Side) -> dict[str, str]:
+    return {"source": side.source, "name": side.name, "digest": side.digest}
+
+
+def _change(change: Change) -> dict[str, object]:
+    return {
+        "path": change.path,
+        "before": msgspec.to_builtins(change.before),
+        "after": msgspec.to_builtins(change.after),
+        "effect": change.effect,
+        "tightens": change.tightens,
+        "loosens": change.loosens,
+        "consequence": change.consequence,
+    }
+
+
+def _row(change: Change) -> str:
+    values = [_code(value).replace("|", "\\|") for value in _values(change)]
+    words = _MEANS_SOMETHING.sub(r"\\\g<0>", change.consequence)
+    return f"| {' | '.join([_code(change.path), *values, _effect(change), words])} |"
+
+
+def _code(text: str) -> str:
+    """Return a code span, fenced by more backticks than the text has in a row."""
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
