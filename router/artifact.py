@@ -101,7 +101,7 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_ARTIFACT_BYTES + 1)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror}; {REBUILD}") from error
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def shipped_folder(name: str) -> Path:

@@ -27,10 +27,16 @@ class _Inherited:
 def read_artifact(settings: Settings) -> Artifact:
     """Read the artifact that the settings name, else the system's, else the built-in one. Raises ArtifactError."""
     if settings.profile is not None:
-        return artifact.read(settings.profile)
+        return _read_named(settings.profile)
     if _is_there(SYSTEM_ARTIFACT):
         return artifact.read(SYSTEM_ARTIFACT)
     return artifact.read(artifact.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
+
+
+def _read_named(path: Path) -> Artifact:
+    if not _is_there(path):
+        raise ArtifactError(f"{path}: no such file; ROUTER_PROFILE names an artifact, {artifact.REBUILD}")
+    return artifact.read(path)
 
 
 def _is_there(path: Path) -> bool:

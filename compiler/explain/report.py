@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
 from compiler.explain.explanation import Explanation
@@ -90,7 +89,7 @@ def _place(verdict: str, origin: Origin, rule: str) -> str:
 
 def _refusal_text(decision: Refusal, contract: Contract) -> str:
     status, headers, body = answer(decision.error, contract.errors.bad_request_type)
-    head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers)]
+    head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
 
 

@@ -53,7 +53,10 @@ BROKEN_STARTS = {
         lambda folder: {"ROUTER_PROFILE": str(_broken(folder))},
         "edited by hand.*profilec build",
     ),
-    "artifact missing": (lambda folder: {"ROUTER_PROFILE": str(folder / "none.json")}, "none.json: cannot be read"),
+    "artifact missing": (
+        lambda folder: {"ROUTER_PROFILE": str(folder / "none.json")},
+        "none.json: no such file; ROUTER_PROFILE names an artifact",
+    ),
     "no engines": (lambda folder: {"ROUTER_ENGINES": ""}, "ROUTER_ENGINES is not set"),
     "a password in a URL": (
         lambda folder: {"ROUTER_ENGINES": "http://user:secret@127.0.0.1:1"},
