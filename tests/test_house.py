@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from router.artifact import shipped_folder
+from tests.checkout import CHECKOUT, travelling_files
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
 SOURCES = sorted(path for folder in ("compiler", "router") for path in (CHECKOUT / folder).rglob("*.py"))
 
@@ -37,14 +37,7 @@ def test_the_code_is_clean(command: tuple[str, ...]) -> None:
 
 def test_no_further_top_level_folder_exists() -> None:
     """The checkout's folders are the five that the house has."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    folders = {path.split("/")[0] for path in listed.stdout.splitlines() if "/" in path}
+    folders = {path.parts[0] for path in travelling_files() if len(path.parts) > 1}
     assert {folder for folder in folders if not folder.startswith(".")} == {
         "compiler",
         "router",
@@ -108,10 +101,9 @@ def test_the_checkout_finds_presets_beside_the_packages() -> None:
 
 def test_no_machine_speaks_out_of_the_project() -> None:
     """No file that travels names a path under a home or a temporary folder."""
-    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.splitlines():
+    for name in travelling_files():
         path = CHECKOUT / name
-        if path.exists() and path != Path(__file__):
+        if path != Path(__file__):
             found = re.search(r"(?<![\w.])/(?:home|root|Users)/\w", path.read_text(errors="replace"))
             assert not found, f"{name}: {found}"
 

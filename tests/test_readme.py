@@ -13,9 +13,9 @@ from typing import IO, NamedTuple, Self
 import pytest
 
 from router.settings import reference
+from tests.checkout import CHECKOUT, travelling_files
 from tests.router.serving import wait_until
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 README = (CHECKOUT / "README.md").read_text()
 PORTS_IN_README = ("30000", "8000")
 SECONDS = 300
@@ -45,17 +45,6 @@ def _examples() -> list[Example]:
     return examples
 
 
-def _tracked_files() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [name for name in listed.stdout.splitlines() if (CHECKOUT / name).exists()]
-
-
 def _environment(*first_on_path: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_", "PYTHON"))}
     kept.pop("VIRTUAL_ENV", None)
@@ -75,7 +64,7 @@ def _free_port() -> str:
 
 def test_the_first_command_line_works_from_nothing(tmp_path: Path) -> None:
     """In a copy of the checkout with a plain Python, the README's first command shows a contract at work."""
-    for name in _tracked_files():
+    for name in travelling_files():
         copy = tmp_path / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, copy)

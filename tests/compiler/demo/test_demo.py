@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from router.engines.standin import Answer, Received, StandIn
-from tests.router.serving import CHECKOUT, wait_until
+from tests.checkout import CHECKOUT
+from tests.router.serving import wait_until
 
 SECONDS = 120
 

@@ -13,7 +13,7 @@ from compiler.explain.explanation import explain
 from router.artifact import Source, freeze, serialise
 from router.contract.decision import Forward, ServedIds, decide
 from router.contract.model import Contract, Interval, Limits, MaxTokens, Models, Output, Sampling
-from tests.router.serving import CHECKOUT
+from tests.checkout import CHECKOUT
 
 CONTRACT = Contract(
     limits=Limits(max_body_bytes=2000, max_images=1),

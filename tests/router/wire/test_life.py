@@ -12,17 +12,9 @@ import pytest
 
 from router.contract.model import Contract, Sampling
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient, post_head
-from tests.router.serving import (
-    CHECKOUT,
-    RunningRouter,
-    artifact_file,
-    free_port,
-    launch,
-    running_router,
-    status_of,
-    wait_until,
-)
+from tests.router.serving import RunningRouter, artifact_file, free_port, launch, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
 
 CONF = ("-c", "python:router.gunicorn_conf")
