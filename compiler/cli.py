@@ -20,16 +20,16 @@ READER_GONE: Final = 141
 TRACEBACK_NAME: Final = "PROFILEC_TRACEBACK"
 """The environment variable that, when not empty, lets a bug of ours show its traceback."""
 
-MAX_REPORTED: Final = 50
-"""Most diagnostics that are printed in full."""
-
 _EXAMPLES = """\
 examples:
   profilec demo moonshot-kimi                    show a contract at work
   profilec presets                               which presets there are
   profilec build moonshot-kimi -o profile.json   compile a preset
   profilec build ./profile.yaml -o profile.json  compile a file of yours
-  profilec print ./profile.yaml                  show what it says once `extends` is resolved
+  profilec print ./profile.yaml --origin         show what it says once `extends` is resolved, and where
+  profilec check ./profile.yaml                  tell everything that is wrong with it
+  profilec check --artifact profile.json ./profile.yaml
+                                                 is the artifact what the profile gives today? (for CI)
   profilec diff moonshot-kimi ./profile.yaml     say what a client sees of the difference
 """
 
@@ -87,8 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--print-profile", action="store_true", help="write the merged profile as YAML instead, like `profilec print`"
     )
+    build.set_defaults(origin=False, defaults=False)
     printing = _command(commands, "print", "show the merged profile as YAML", ("compiler.commands", "print_profile"))
     _add_profile_options(printing)
+    printing.add_argument(
+        "--origin", action="store_true", help="say behind each value where it was set and what it replaced there"
+    )
+    printing.add_argument("--defaults", action="store_true", help="spell every default out")
+    _add_check(commands)
     demo = _command(commands, "demo", "show a profile at work, with a real router", ("compiler.demo", "show"))
     _add_selection_options(demo)
     demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
@@ -150,8 +156,34 @@ def _command(
     return parser
 
 
+def _add_check(commands: Any) -> None:  # noqa: ANN401
+    check = _command(
+        commands,
+        "check",
+        "tell all errors and warnings of profiles, and whether an artifact is up to date",
+        ("compiler.checking", "check"),
+    )
+    check.add_argument("sources", nargs="*", metavar="SOURCE", help="the profiles: presets or paths")
+    _add_named_options(check)
+    _add_override_options(check)
+    check.add_argument(
+        "--artifact", metavar="FILE", help="is this artifact what the profile gives today? what differs is an error"
+    )
+    check.add_argument("--strict", action="store_true", help="let no warning pass: exit with 1 for them, too")
+    check.add_argument(
+        "--format",
+        choices=("text", "json", "github"),
+        default="text",
+        help="text on standard error (default); or JSON, or annotations of a GitHub workflow, on standard output",
+    )
+
+
 def _add_selection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="?", metavar="SOURCE", help="the profile: a preset or a path")
+    _add_named_options(parser)
+
+
+def _add_named_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api-profile-file", metavar="PATH", help="the profile, always a path")
     parser.add_argument("--api-profile", metavar="NAME", help="the profile, always a preset")
 
@@ -187,7 +219,7 @@ def _told(error: Exception) -> int:
     """Tell people about an error and return the exit code that it means."""
     failures = import_module("compiler.commands")
     if isinstance(error, failures.ProfileError):
-        _say(failures.rendered(error, MAX_REPORTED))
+        _say(failures.rendered(error))
         return WRONG
     if isinstance(error, failures.ArtifactError | failures.CommandError):
         _say(f"profilec: error: {error}\n")

@@ -6,11 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 
 from compiler.compilation import Compiled, compile_profile
-from compiler.diagnostics import CommandError, ProfileError, render, visible
+from compiler.diagnostics import CommandError, ProfileError, visible
 from compiler.output import write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
-from compiler.printing import profile_of, yaml_of
+from compiler.printing import profile_of, with_defaults, yaml_of
+from compiler.reporting import text_of
 from compiler.selection import ENVIRONMENT_NAME, SYSTEM_PROFILE, Named, Selected, UsageError, select
 from router.artifact import Artifact, ArtifactError, read, serialise
 
@@ -21,10 +22,13 @@ __all__ = [
     "UsageError",
     "build",
     "loaded_by",
+    "override_of",
     "presets",
     "print_profile",
+    "printed",
     "rendered",
     "selected_by",
+    "selected_from",
 ]
 
 
@@ -38,6 +42,8 @@ def build(arguments: Namespace) -> int:
         return 0
     _refuse_own_source(loaded, arguments.output)
     write(loaded.data(), arguments.output)
+    if loaded.warnings and sys.stderr is not None:
+        sys.stderr.write(text_of(loaded.warnings))
     return 0
 
 
@@ -45,11 +51,23 @@ def print_profile(arguments: Namespace) -> int:
     """Write the merged profile as YAML; from an artifact, a profile that means the same."""
     loaded = loaded_by(arguments)
     if isinstance(loaded, Artifact):
+        if arguments.origin:
+            raise UsageError("--origin needs a profile: an artifact does not know where its values were set")
         write(yaml_of(profile_of(loaded)), arguments.output)
         return 0
     _refuse_own_source(loaded, arguments.output)
-    write(yaml_of(loaded.values()), arguments.output)
+    write(printed(loaded, origin=arguments.origin, defaults=arguments.defaults), arguments.output)
     return 0
+
+
+def printed(compiled: Compiled, *, origin: bool, defaults: bool) -> bytes:
+    """Return a compiled profile as YAML that compiles to the same contract and name."""
+    values = with_defaults(compiled.values(), compiled.artifact) if defaults else compiled.values()
+    if not origin:
+        return yaml_of(values)
+    from compiler.origins import yaml_with_origins  # noqa: PLC0415 - no other command waits for it
+
+    return yaml_with_origins(values, compiled.profile)
 
 
 def presets(_: Namespace) -> int:
@@ -60,18 +78,18 @@ def presets(_: Namespace) -> int:
     return 0
 
 
-def rendered(error: ProfileError, limit: int) -> str:
-    """Return all diagnostics of an error as text, at most `limit` of them in full, and their count."""
-    count = len(error.diagnostics)
-    blocks = [render(diagnostic) for diagnostic in error.diagnostics[:limit]]
-    more = f", of which {limit} are shown" if count > limit else ""
-    blocks.append(f"{count} error{'s' if count > 1 else ''}{more}\n")
-    return "\n".join(blocks)
+def rendered(error: ProfileError) -> str:
+    """Return the diagnostics of an error as text, and their count."""
+    return text_of(error.diagnostics)
 
 
 def selected_by(arguments: Namespace) -> Selected:
     """Return the profile that the command line or the environment names. Raises UsageError when it is named twice."""
-    named = Named(arguments.source, arguments.api_profile_file, arguments.api_profile)
+    return selected_from(Named(arguments.source, arguments.api_profile_file, arguments.api_profile))
+
+
+def selected_from(named: Named) -> Selected:
+    """Return the profile that is named, else the one that the environment names. Raises UsageError as `select` does."""
     selected = select(named, os.environ, SYSTEM_PROFILE)
     _say_where_from(selected)
     return selected
@@ -79,7 +97,7 @@ def selected_by(arguments: Namespace) -> Selected:
 
 def loaded_by(arguments: Namespace) -> Compiled | Artifact:
     """Return the profile that the command line or the environment names, compiled, or the artifact that it names."""
-    override = _override(arguments)
+    override = override_of(arguments)
     selected = selected_by(arguments)
     if selected.kind != "artifact":
         return compile_profile(selected, override)
@@ -88,7 +106,8 @@ def loaded_by(arguments: Namespace) -> Compiled | Artifact:
     return read(Path(selected.name))
 
 
-def _override(arguments: Namespace) -> Override | None:
+def override_of(arguments: Namespace) -> Override | None:
+    """Return the sampling contract that the command line brings, or None. Raises UsageError for half of one."""
     if arguments.override_sampling_params is None:
         if arguments.sampling_param_conflict is not None:
             raise UsageError("--sampling-param-conflict needs --override-sampling-params")

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import Diagnostic, ProfileError, named_path
+from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path
 from compiler.freezing import contract_of
 from compiler.inheritance import Link, load_chain, merge_chain
+from compiler.linting import warnings_of_chain, warnings_of_profile, warnings_of_size
 from compiler.overrides import FLAG, Override, overridden
 from compiler.schema import MAX_TEXT
 from compiler.selection import Selected
@@ -22,6 +23,7 @@ class Compiled:
     chain: tuple[Link, ...]
     profile: Mapping
     artifact: Artifact
+    warnings: tuple[Diagnostic, ...]
 
     def values(self) -> dict[str, Any]:
         """Return the bare values of the merged profile, with the name that holds where none is written."""
@@ -32,21 +34,35 @@ class Compiled:
         data = serialise(self.artifact)
         if len(data) > MAX_ARTIFACT_BYTES:
             message = f"the artifact would have {len(data)} bytes; a router reads at most {MAX_ARTIFACT_BYTES}"
-            raise ProfileError(Diagnostic("artifact-too-large", message, hint="list fewer or shorter aliases"))
+            too_large = Diagnostic("artifact-too-large", message, hint="list fewer or shorter aliases")
+            raise ProfileError(too_large, *self.warnings)
         return data
 
 
 def compile_profile(selected: Selected, override: Override | None = None) -> Compiled:
     """Compile a profile. Raises ProfileError with everything that is wrong with it."""
-    chain = load_chain(selected)
+    return compile_chain(load_chain(selected), override)
+
+
+def compile_chain(chain: tuple[Link, ...], override: Override | None = None) -> Compiled:
+    """Compile a chain that is loaded. Raises ProfileError with everything that is wrong with it, warnings included."""
     profile = merge_chain(chain)
-    if override is not None:
-        profile = overridden(profile, override)
-    validate(profile)
+    warnings = [*warnings_of_chain(chain), *warnings_of_profile(profile)]
+    try:
+        if override is not None:
+            profile = overridden(profile, override)
+        validate(profile)
+        artifact = _frozen(chain, profile, override)
+    except ProfileError as error:
+        raise ProfileError(*error.diagnostics, *warnings) from error
+    warnings += warnings_of_size(len(serialise(artifact)))
+    return Compiled(chain, profile, artifact, in_order(warnings))
+
+
+def _frozen(chain: tuple[Link, ...], profile: Mapping, override: Override | None) -> Artifact:
     values = plain(profile)
     name = values["name"] if "name" in values else _default_name(chain[0])
-    artifact = freeze(name, contract_of(values), _sources(chain, override))
-    return Compiled(chain, profile, artifact)
+    return freeze(name, contract_of(values), _sources(chain, override))
 
 
 def _sources(chain: tuple[Link, ...], override: Override | None) -> tuple[Source, ...]:

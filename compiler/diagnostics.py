@@ -1,7 +1,7 @@
 """What is wrong with a profile, where, and how that is told to people: the one renderer of every profile error."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -22,7 +22,10 @@ Code = Literal[
     "empty-override",
     "empty-value",
     "file-too-large",
+    "idle-null",
     "invisible-character",
+    "large-artifact",
+    "lookalike-alias",
     "merge-key",
     "missing-key",
     "not-a-key",
@@ -32,7 +35,11 @@ Code = Literal[
     "null-in-override",
     "repeated-alias",
     "repeated-key",
+    "repeated-value",
     "second-document",
+    "stale-artifact",
+    "stale-name",
+    "stale-source",
     "syntax",
     "tab-in-indentation",
     "tag",
@@ -43,10 +50,14 @@ Code = Literal[
     "unprintable-character",
     "unreadable-file",
     "unreadable-value",
+    "unusable-artifact",
     "unusable-name",
     "wrong-value",
 ]
 """Every kind of thing that can be wrong; machines may rely on these words."""
+
+Severity = Literal["error", "warning"]
+"""An error stops the compiler; a warning tells of what is likely not meant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +114,7 @@ class Diagnostic:
     hint: str | None = None
     notes: tuple[Note, ...] = ()
     shows_hops: bool = True
+    severity: Severity = "error"
 
 
 class CommandError(Exception):
@@ -114,20 +126,29 @@ class ProfileError(Exception):
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*(diagnostic.message for diagnostic in diagnostics))
-        self.diagnostics = tuple(sorted(diagnostics, key=_reading_order))
+        self.diagnostics = in_order(diagnostics)
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return diagnostics in the order in which they are told: errors first, each kind in reading order."""
+    return tuple(sorted(diagnostics, key=_reading_order))
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as text: place and message, source line and caret, hops, what was expected, what to do."""
-    lines = list(_head(diagnostic))
-    lines += [f"  {note.at}: {visible(note.text)}" for note in diagnostic.notes]
+    """Return a diagnostic as text: place and message, source line and caret, then its details."""
+    return "\n".join([*_head(diagnostic), *(f"  {line}" for line in details(diagnostic))]) + "\n"
+
+
+def details(diagnostic: Diagnostic) -> list[str]:
+    """Return what is told below a message, line by line: other places, hops, what was expected, what to do."""
+    lines = [f"{note.at}: {visible(note.text)}" for note in diagnostic.notes]
     if diagnostic.at is not None and diagnostic.shows_hops:
-        lines += [f"  via {hop}: extends {_written(hop)}" for hop in diagnostic.at.hops()]
+        lines += [f"via {hop}: extends {_written(hop)}" for hop in diagnostic.at.hops()]
     if diagnostic.expected is not None:
-        lines.append(f"  expected: {visible(diagnostic.expected)}")
+        lines.append(f"expected: {visible(diagnostic.expected)}")
     if diagnostic.hint is not None:
-        lines.append(f"  hint: {visible(diagnostic.hint)}")
-    return "\n".join(lines) + "\n"
+        lines.append(f"hint: {visible(diagnostic.hint)}")
+    return lines
 
 
 def shown(text: str) -> str:
@@ -158,19 +179,19 @@ def nearest(word: str, known: "tuple[str, ...] | list[str]") -> str | None:
     return lowered[matches[0]] if matches else None
 
 
-def _reading_order(diagnostic: Diagnostic) -> tuple[int, int, int]:
-    at = diagnostic.at
+def _reading_order(diagnostic: Diagnostic) -> tuple[bool, int, int, int]:
+    at, is_warning = diagnostic.at, diagnostic.severity == "warning"
     if at is None:
-        return (0, 0, 0)
-    return (sum(1 for _ in at.hops()), at.line, at.column)
+        return (is_warning, 0, 0, 0)
+    return (is_warning, sum(1 for _ in at.hops()), at.line, at.column)
 
 
 def _head(diagnostic: Diagnostic) -> Iterator[str]:
     at = diagnostic.at
     if at is None:
-        yield f"profilec: error: {visible(diagnostic.message)}"
+        yield f"profilec: {diagnostic.severity}: {visible(diagnostic.message)}"
         return
-    yield f"{at}: error: {visible(diagnostic.message)}"
+    yield f"{at}: {diagnostic.severity}: {visible(diagnostic.message)}"
     line, start = _excerpt(at.document.line(at.line), at.column)
     before = line[: at.column - 1 - start]
     margin = " " * len(str(at.line))

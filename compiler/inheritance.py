@@ -68,27 +68,26 @@ def merge_chain(links: tuple[Link, ...]) -> Mapping:
 def merge(parent: Mapping, child: Mapping) -> Mapping:
     """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
 
-    The result holds no null as a mapping's value; it remembers which null deleted what.
+    The result holds no null as a mapping's value. It remembers what each value replaced, and which null deleted what.
     """
     entries = {entry.key: entry for entry in parent.entries}
     deleted = {entry.key: entry for entry in parent.deleted}
     for entry in child.entries:
-        if _deletes(entry.value):
-            deleted[entry.key] = entry
-            entries.pop(entry.key, None)
-            continue
-        deleted.pop(entry.key, None)
         inherited = entries.get(entry.key)
-        entries[entry.key] = Entry(entry.key, entry.key_at, _laid_over(inherited, entry.value))
+        if not _deletes(entry.value):
+            deleted.pop(entry.key, None)
+            entries[entry.key] = _laid_over(inherited, entry)
+        elif inherited is not None or entry.key not in deleted:
+            deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
     return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
 
 
-def _laid_over(inherited: Entry | None, value: Node) -> Node:
-    if not isinstance(value, Mapping):
-        return value
+def _laid_over(inherited: Entry | None, entry: Entry) -> Entry:
+    if not isinstance(entry.value, Mapping):
+        return Entry(entry.key, entry.key_at, entry.value, inherited)
     if inherited is not None and isinstance(inherited.value, Mapping):
-        return merge(inherited.value, value)
-    return merge(Mapping((), value.at), value)
+        return Entry(entry.key, entry.key_at, merge(inherited.value, entry.value), inherited.replaced)
+    return Entry(entry.key, entry.key_at, merge(Mapping((), entry.value.at), entry.value), inherited)
 
 
 def _deletes(value: Node) -> bool:

@@ -29,8 +29,9 @@ def overridden(profile: Mapping, override: Override) -> Mapping:
 
     Raises ProfileError when the flag is not JSON, is empty, or holds a null.
     """
-    section = _section(override)
+    flag = _section(override)
     others = profile.without("sampling")
+    section = Entry(flag.key, flag.key_at, flag.value, profile.get("sampling"))
     return Mapping((*others.entries, section), profile.at, others.deleted)
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import yaml
 
+from compiler.diagnostics import MAX_SHOWN_VALUE, visible
 from compiler.scalars import resolve
 from compiler.schema import SAMPLING_PARAMS, SCHEMA, Rules
+from compiler.sizes import size_of
 from router.artifact import Artifact
 from router.contract.model import Contract, Interval
 
@@ -22,21 +24,49 @@ _BETTER_ESCAPED = re.compile("[\t\n\r\x85\u2028\u2029\ufeff]")
 
 def yaml_of(profile: dict[str, Any]) -> bytes:
     """Return the YAML of a profile's bare values, its keys in the order of the profile language."""
-    text = yaml.dump(
-        _ordered(profile, SCHEMA),
-        Dumper=_Dumper,
-        sort_keys=False,
-        default_flow_style=False,
-        allow_unicode=True,
-        width=float("inf"),
-    )
-    return text.encode()
+    return _dumped(ordered(profile)).encode()
+
+
+def inline(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
+    """Return a value as one line of YAML for people, cut to a length that they read."""
+    text = visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+    return text if len(text) <= MAX_SHOWN_VALUE else f"{text[: MAX_SHOWN_VALUE - 3]}..."
+
+
+def ordered(profile: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile's bare values with their keys in the order of the profile language."""
+    return _ordered(profile, SCHEMA)
+
+
+def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
+    """Return the bare values of a profile, and beside them every default that the artifact made of it spells out."""
+    return _filled(profile, profile_of(artifact))
 
 
 def profile_of(artifact: Artifact) -> dict[str, Any]:
     """Return the bare values of a profile that compiles to the contract and the name of an artifact."""
     contract = artifact.contract
     return {"name": artifact.name, **{section: values for section, values in _sections(contract).items() if values}}
+
+
+def _dumped(value: object, *, in_one_line: bool = False) -> str:
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=in_one_line,
+        allow_unicode=True,
+        width=float("inf"),
+    )
+    return text
+
+
+def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    filled = {**defaults, **values}
+    return {
+        key: _filled(value, defaults.get(key, {})) if isinstance(value, dict) else value
+        for key, value in filled.items()
+    }
 
 
 def _sections(contract: Contract) -> dict[str, dict[str, Any]]:
@@ -47,7 +77,7 @@ def _sections(contract: Contract) -> dict[str, dict[str, Any]]:
     }
     return {
         "models": {"aliases": list(contract.models.aliases), "answer_as": contract.models.answer_as},
-        "limits": _given(max_body_bytes=contract.limits.max_body_bytes, max_images=contract.limits.max_images),
+        "limits": _given(max_body_bytes=size_of(contract.limits.max_body_bytes), max_images=contract.limits.max_images),
         "output": {}
         if budget is None
         else {"max_tokens": {"cap": budget.cap, "on_exceed": budget.on_exceed, "default": budget.default}},

@@ -32,11 +32,12 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value."""
+    """A key with its value; after merging also the inherited entry that it took the place of, or deleted."""
 
     key: str
     key_at: Location
     value: "Node"
+    replaced: "Entry | None" = None
 
 
 @dataclass(frozen=True, slots=True)

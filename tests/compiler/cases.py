@@ -1,6 +1,6 @@
 """Golden cases: one file each, the profile and its parents above a line of dashes, what must come out below it.
 
-The part above may begin with a line `$ profilec …`, the command to run (`profilec print profile.yaml` when there is
+The part above may begin with lines `$ profilec …`, the commands to run (`profilec print profile.yaml` when there is
 none), and is split by lines `=== NAME` into files; what stands before the first of them is `profile.yaml`.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "cases"
 _DASHES = "-" * 40 + "\n"
 _FILE = re.compile(r"^=== (.+)\n", re.MULTILINE)
-_COMMAND = re.compile(r"\$ profilec (.+)\n")
+_COMMANDS = re.compile(r"(?:\$ profilec .+\n)*")
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Case:
     expected: str
 
     @property
-    def arguments(self):
-        command = _COMMAND.match(self.given)
-        return shlex.split(command[1]) if command else ["print", "profile.yaml"]
+    def commands(self):
+        lines = _COMMANDS.match(self.given)[0].splitlines()
+        return [shlex.split(line.removeprefix("$ profilec ")) for line in lines] or [["print", "profile.yaml"]]
 
     def files(self):
-        text = _COMMAND.sub("", self.given, count=1)
+        text = _COMMANDS.sub("", self.given, count=1)
         first, *rest = _FILE.split(text)
         return {"profile.yaml": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
 

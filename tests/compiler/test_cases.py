@@ -2,13 +2,14 @@ from typing import get_args
 
 import pytest
 
-from compiler import cli, commands
+from compiler import cli, reporting
 from compiler.diagnostics import Code, render
 from tests.compiler.cases import all_cases, name_of
 
 SHOWN_ELSEWHERE = {
     "artifact-too-large": "test_compilation.py",
     "file-too-large": "test_reading.py",
+    "large-artifact": "test_linting.py",
     "not-utf-8": "test_reading.py",
     "unusable-name": "test_inheritance.py",
 }
@@ -20,9 +21,12 @@ def run(case, folder, capsysbinary):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text.encode())
-    code = cli.main(case.arguments)
-    out, err = capsysbinary.readouterr()
-    return (out + err).decode() + (f"exit {code}\n" if code else "")
+    told = ""
+    for arguments in case.commands:
+        code = cli.main(arguments)
+        out, err = capsysbinary.readouterr()
+        told += (out + err).decode() + (f"exit {code}\n" if code else "")
+    return told
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=name_of)
@@ -38,7 +42,7 @@ def test_case_comes_out_as_its_golden_file_says(case, tmp_path, capsysbinary, py
 def test_every_kind_of_error_stands_rendered_in_a_golden_file(tmp_path, capsysbinary, monkeypatch):
     """No kind of error can be told to people that nobody has looked at, rendered."""
     seen = set(SHOWN_ELSEWHERE)
-    monkeypatch.setattr(commands, "render", lambda diagnostic: seen.add(diagnostic.code) or render(diagnostic))
+    monkeypatch.setattr(reporting, "render", lambda diagnostic: seen.add(diagnostic.code) or render(diagnostic))
 
     for number, case in enumerate(all_cases()):
         folder = tmp_path / str(number)

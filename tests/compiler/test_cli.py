@@ -111,7 +111,15 @@ def test_version_names_the_artifact_format(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["biuld"], ["build", "--outptu", "x"], ["build", "a", "b"], ["build", "--sampling-param-conflict", "no"]],
+    [
+        [],
+        ["biuld"],
+        ["build", "--outptu", "x"],
+        ["build", "a", "b"],
+        ["build", "--sampling-param-conflict", "no"],
+        ["build", "--print-profile", "--origin"],
+        ["check", "--format", "xml"],
+    ],
 )
 def test_misuse_is_exit_code_2(arguments, capsys):
     """A command line that makes no sense ends with 2, words on standard error, nothing on standard output."""

@@ -1,8 +1,9 @@
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from compiler.freezing import contract_of
-from compiler.sizes import bytes_of
+from compiler.sizes import bytes_of, size_of
 from router.artifact import freeze, load, serialise
 from router.contract.model import Contract, Interval, MaxTokens
 from tests.compiler.profiles import profiles
@@ -44,3 +45,11 @@ def test_numbers_are_normalised_by_their_field():
 def test_sizes_are_digits_and_one_of_four_units(size, expected):
     """A size is digits and B, KiB, MiB or GiB as written, with spaces around the unit, and nothing else."""
     assert bytes_of(size) == expected
+
+
+@given(st.integers(1, 2**53) | st.integers(1, 2**20).map(lambda number: number * 1024))
+def test_a_size_is_written_so_that_it_means_the_same(number):
+    """A number of bytes is written in the largest unit that divides it, and reads back as itself."""
+    size = size_of(number)
+    assert (size if isinstance(size, int) else bytes_of(size)) == number
+    assert isinstance(size, int) == bool(number % 1024)

@@ -93,6 +93,20 @@ def test_a_deletion_is_remembered_until_the_key_is_set_again():
     assert merge(deleted, tree({"a": 2})).deletion_of("a") is None
 
 
+def test_what_was_replaced_is_remembered():
+    """A value knows the inherited one that it took the place of, and a deletion knows what it deleted."""
+    merged = reduce(merge, [tree({"a": 1, "b": {"c": 1}}), tree({"a": 2, "b": {"c": None}})], EMPTY)
+    assert plain(merged.get("a").replaced.value) == 1
+    assert merged.get("b").replaced is None
+    assert plain(merged.get("b").value.deletion_of("c").replaced.value) == 1
+
+
+def test_the_first_null_is_the_one_that_deletes():
+    """A null of what is deleted already does not take the place of the null that deleted it."""
+    first = reduce(merge, [tree({"a": 1}), tree({"a": None})], EMPTY)
+    assert merge(first, tree({"a": None})).deletion_of("a") is first.deletion_of("a")
+
+
 def test_a_chain_of_any_length_is_read(tmp_path):
     """A thousand profiles may stand in one chain; the nearest wins."""
     for number in range(1000):

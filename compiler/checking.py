@@ -1,0 +1,108 @@
+"""`profilec check`: everything that is wrong with profiles, and whether an artifact is what its sources give today."""
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+
+from compiler.commands import override_of, selected_from
+from compiler.compilation import Compiled, compile_profile
+from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path, visible
+from compiler.freshness import staleness
+from compiler.output import write
+from compiler.overrides import Override
+from compiler.reporting import counted, github_of, json_of, text_of
+from compiler.selection import Named, Selected, UsageError
+from router.artifact import Artifact, ArtifactError, read
+
+
+def check(arguments: Namespace) -> int:
+    """Tell everything there is to say of the profiles that are named, and return 1 if some of it is an error."""
+    override, selected = override_of(arguments), _selected(arguments)
+    if arguments.artifact is not None:
+        found, summary = _against_artifact(arguments, selected[0], override)
+    else:
+        found = once_each(diagnostic for each in selected for diagnostic in findings(each, override)[1])
+        summary = f"{len(selected)} profile{'' if len(selected) == 1 else 's'} checked: {counted(found)}"
+    fails = bool(found) if arguments.strict else _any_error(found)
+    if fails and not _any_error(found):
+        summary += ", and --strict lets none pass"
+    _tell(found, arguments.format, summary)
+    return 1 if fails else 0
+
+
+def findings(selected: Selected, override: Override | None) -> tuple[Compiled | None, tuple[Diagnostic, ...]]:
+    """Compile a profile, or read an artifact; return the profile where it compiles, and all there is to say of it."""
+    if selected.kind == "artifact":
+        return None, _read(selected.name, override)[1]
+    try:
+        compiled = compile_profile(selected, override)
+        compiled.data()
+    except ProfileError as error:
+        return None, error.diagnostics
+    return compiled, compiled.warnings
+
+
+def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of several profiles: errors first, and what is wrong with a shared parent only once."""
+    told: dict[tuple[str, str, str], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        told.setdefault((diagnostic.code, diagnostic.message, str(diagnostic.at)), diagnostic)
+    return tuple(sorted(told.values(), key=lambda diagnostic: diagnostic.severity != "error"))
+
+
+def _selected(arguments: Namespace) -> list[Selected]:
+    sources = arguments.sources or [None]
+    named = [Named(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
+    if arguments.artifact is not None and len(named) > 1:
+        raise UsageError("--artifact is held against one profile: name one SOURCE")
+    return [selected_from(each) for each in named]
+
+
+def _against_artifact(
+    arguments: Namespace, selected: Selected, override: Override | None
+) -> tuple[tuple[Diagnostic, ...], str]:
+    """Return all there is to say of a profile and an artifact that should hold its contract, and its summary."""
+    if selected.kind == "artifact":
+        raise UsageError("--artifact is held against a profile: SOURCE is an artifact itself")
+    compiled, problems = findings(selected, override)
+    artifact, unusable = _read(arguments.artifact, None)
+    found = [*problems, *unusable]
+    if compiled is None or artifact is None:
+        return in_order(found), counted(found)
+    found += staleness(artifact, compiled, arguments.artifact, _rebuild_command(arguments))
+    if _any_error(found):
+        return in_order(found), counted(found)
+    verdict = f"{named_path(arguments.artifact)} is what {visible(selected.name)} gives today ({artifact.digest})"
+    return in_order(found), f"{verdict}; {counted(found)}" if found else verdict
+
+
+def _read(path: str, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
+    if override is not None:
+        raise UsageError("--override-sampling-params needs a profile: an artifact is frozen")
+    try:
+        return read(Path(path)), ()
+    except ArtifactError as error:
+        return None, (Diagnostic("unusable-artifact", str(error)),)
+
+
+def _rebuild_command(arguments: Namespace) -> str:
+    """Return the `profilec build` that makes the artifact anew from what this command line names."""
+    flags = ("api_profile_file", "api_profile", "override_sampling_params", "sampling_param_conflict")
+    given = {flag: getattr(arguments, flag) for flag in flags}
+    words = [word for flag, value in given.items() if value for word in (f"--{flag.replace('_', '-')}", value)]
+    return shlex.join(["profilec", "build", *arguments.sources, *words, "-o", arguments.artifact])
+
+
+def _any_error(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(diagnostic.severity == "error" for diagnostic in diagnostics)
+
+
+def _tell(found: tuple[Diagnostic, ...], form: str, summary: str) -> None:
+    """Write what machines read to standard output, and words to standard error."""
+    if form != "text":
+        write(json_of(found) if form == "json" else github_of(found), "-")
+    if sys.stderr is not None:
+        sys.stderr.write(text_of(found, summary) if form == "text" else f"{summary}\n")
+        sys.stderr.flush()

@@ -1,0 +1,80 @@
+"""Is an artifact what its sources give today? The digest decides; what differs is told path by path."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from compiler.compilation import Compiled
+from compiler.diagnostics import Code, Diagnostic, Location, named_path, shown
+from compiler.differences import Difference, differences
+from compiler.printing import inline
+from compiler.tree import Mapping, node_at, spelled
+from router.artifact import Artifact, Source
+
+_MANY: Final = 5
+"""More sources than this are counted, not listed."""
+
+
+def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> Iterator[Diagnostic]:
+    """Yield what differs between an artifact and what its sources give today: of one contract, only warnings.
+
+    `file` is the artifact's name for people, `rebuild` the command that writes it anew.
+    """
+    name, hint = named_path(file), f"rebuild to refresh: {rebuild}"
+    if artifact.digest != today.artifact.digest:
+        for difference in differences(artifact.contract, today.artifact.contract):
+            at = _set_at(today.profile, difference.path)
+            yield Diagnostic("stale-artifact", f"{name} is out of date: {_told(difference)}", at, hint=hint)
+        return
+    if artifact.name != today.artifact.name:
+        message = f"the profile is named {shown(today.artifact.name)} today, and {shown(artifact.name)} in {name}"
+        yield _warning("stale-name", message, _set_at(today.profile, ("name",)), hint)
+    for message in _changed_sources(artifact.sources, today.artifact.sources, name):
+        yield _warning("stale-source", message, None, hint)
+
+
+def _told(difference: Difference) -> str:
+    if isinstance(difference.before, list) and isinstance(difference.after, list):
+        return f"{spelled(difference.path)} {_told_lists(difference.before, difference.after)}"
+    old, new = ("absent" if value is None else inline(value) for value in (difference.before, difference.after))
+    return f"{spelled(difference.path)} is {old} there, and {new} today"
+
+
+def _told_lists(before: list[Any], after: list[Any]) -> str:
+    gone, new = [each for each in before if each not in after], [each for each in after if each not in before]
+    told = [f"{inline(items)} only {where}" for items, where in ((gone, "there"), (new, "today")) if items]
+    return f"lists {', and '.join(told)}" if told else "is in another order today"
+
+
+def _set_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
+    """Return where a value was set, or deleted; None where it is a default."""
+    node = node_at(profile, path)
+    if node is not None:
+        return node.at
+    for length in range(len(path)):
+        parent = node_at(profile, path[:length])
+        deletion = parent.deletion_of(path[length]) if isinstance(parent, Mapping) else None
+        if deletion is not None:
+            return deletion.value.at
+    return None
+
+
+def _changed_sources(old: tuple[Source, ...], new: tuple[Source, ...], name: str) -> Iterator[str]:
+    if [(source.kind, source.name) for source in old] != [(source.kind, source.name) for source in new]:
+        yield f"{name} was built from {_listed(old)}, and its sources are {_listed(new)} today"
+        return
+    for before, after in zip(old, new, strict=True):
+        if before.sha256 != after.sha256:
+            yield f"{_named(after)} has changed since {name} was built"
+
+
+def _listed(sources: tuple[Source, ...]) -> str:
+    listed = ", ".join(map(_named, sources[:_MANY]))
+    return f"{listed} and {len(sources) - _MANY} more" if len(sources) > _MANY else listed
+
+
+def _named(source: Source) -> str:
+    return f"preset:{source.name}" if source.kind == "preset" else source.name
+
+
+def _warning(code: Code, message: str, at: Location | None, hint: str) -> Diagnostic:
+    return Diagnostic(code, message, at, hint=hint, severity="warning")
