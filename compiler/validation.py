@@ -20,7 +20,8 @@ def validate(profile: Mapping) -> None:
     """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
     values = plain(profile)
     rules = _narrowed({"type": "dict", "schema": SCHEMA}, values)
-    problems = [_diagnostic(error, profile, rules) for error in _schema_errors(rules["schema"], values)]
+    problems = [(path, _unknown_key(path, profile, rules)) for path in _taken_out(values, rules)]
+    problems += [_diagnostic(error, profile, rules) for error in _schema_errors(rules["schema"], values)]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
     related = [problem for places, problem in _relations(profile) if not any(_touches(at, by_place) for at in places)]
@@ -30,6 +31,13 @@ def validate(profile: Mapping) -> None:
 
 class _ProfileValidator(Validator):  # type: ignore[misc]
     """Cerberus with the rules that it lacks."""
+
+    def _error(self, *args: Any) -> None:  # noqa: ANN401 - as Cerberus has it
+        """Collect errors; Cerberus itself would sort all of them, and file them in trees, at each new one."""
+        if len(args) == 1:
+            self._errors.extend(args[0])
+        else:
+            super()._error(*args)
 
     def _validate_finite(self, wanted: bool, field: str, value: object) -> None:
         """{'type': 'boolean'}"""  # noqa: D400 - Cerberus reads the rule's own schema here
@@ -53,6 +61,18 @@ class _ProfileValidator(Validator):  # type: ignore[misc]
             self._error(field, "out of range")
 
 
+def _taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> list[Path]:
+    """Take the unknown keys out of the values and return their paths; Cerberus sorts its errors at each new one."""
+    unknown = [key for key in values if key not in rules["schema"]]
+    found: list[Path] = [(*path, key) for key in unknown]
+    for key in unknown:
+        del values[key]
+    for key, value in values.items():
+        if isinstance(value, dict) and rules["schema"][key]["type"] == "dict":
+            found += _taken_out(value, rules["schema"][key], (*path, key))
+    return found
+
+
 def _schema_errors(schema: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
     # One validator per call: it keeps its state in itself, so no two threads could share it.
     validator = _ProfileValidator(schema)
@@ -72,6 +92,9 @@ def _narrowed(rules: Rules, value: object) -> Rules:
     """Return the rules for one value with each `anyof` replaced by the branch that fits what was written."""
     if "anyof" in rules:
         rules = {"meta": rules["meta"], **_branch(rules["anyof"], value)}
+    if isinstance(value, list) and len(value) > rules.get("maxlength", len(value)):
+        # That the list is too long is the mistake; what stands in it does not matter then.
+        return {key: rule for key, rule in rules.items() if key != "schema"}
     if rules["type"] != "dict":
         return rules
     members = value if isinstance(value, dict) else {}
@@ -92,8 +115,6 @@ def _rules_at(rules: Rules, path: Path) -> Rules:
 
 def _diagnostic(error: errors.ValidationError, profile: Mapping, rules: Rules) -> Found:
     path: Path = error.document_path
-    if error.code == errors.UNKNOWN_FIELD.code:
-        return path, _unknown_key(path, profile, rules)
     if error.code == errors.REQUIRED_FIELD.code:
         return path, _missing_key(path, profile, rules)
     node = node_at(profile, path)

@@ -102,3 +102,15 @@ def test_threads_do_not_disturb_each_other():
     for thread in threads:
         thread.join()
     assert found == [True] * 6
+
+
+def test_thousands_of_mistakes_are_all_told():
+    """Every one of thousands of unknown keys and of wrong items is an error of its own."""
+    assert errors_of({f"key{number}": 1 for number in range(4900)}) == ["unknown-key"] * 4900
+    assert errors_of({"models": {"aliases": list(range(1000))}}) == ["wrong-value"] * 1000
+
+
+def test_a_list_that_is_too_long_is_one_mistake():
+    """Of a list with more items than are allowed its length is told, not each item."""
+    assert errors_of({"models": {"aliases": [1] * 4000}})[0] == "wrong-value"
+    assert errors_of({"models": {"aliases": list(range(4000))}}) == ["wrong-value"]
