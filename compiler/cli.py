@@ -102,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_diff(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
+    schema = _command(
+        commands,
+        "schema",
+        "write the JSON Schema of profiles, for editors",
+        ("compiler.commands", "schema"),
+        epilog=None,
+    )
+    _add_output_option(schema)
     return parser
 
 
@@ -133,7 +141,7 @@ def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type 
     diff.add_argument(
         "--format", choices=("text", "json", "markdown"), default="text", help="how to tell them (default: text)"
     )
-    diff.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
+    _add_output_option(diff)
 
 
 def _command(
@@ -188,9 +196,13 @@ def _add_named_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api-profile", metavar="NAME", help="the profile, always a preset")
 
 
+def _add_output_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
+
+
 def _add_profile_options(parser: argparse.ArgumentParser) -> None:
     _add_selection_options(parser)
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write; - is standard output")
+    _add_output_option(parser)
     _add_override_options(parser)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from compiler.compilation import Compiled, compile_profile
 from compiler.diagnostics import CommandError, ProfileError, visible
+from compiler.json_schema import json_schema_bytes
 from compiler.output import write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
@@ -27,6 +28,7 @@ __all__ = [
     "print_profile",
     "printed",
     "rendered",
+    "schema",
     "selected_by",
     "selected_from",
 ]
@@ -75,6 +77,12 @@ def presets(_: Namespace) -> int:
     names = preset_names()
     width = max(map(len, names), default=0)
     write("".join(f"{name:{width}}  {describe(name)}\n" for name in names).encode(), "-")
+    return 0
+
+
+def schema(arguments: Namespace) -> int:
+    """Write the JSON Schema of the profile language."""
+    write(json_schema_bytes(preset_names()), arguments.output)
     return 0
 
 

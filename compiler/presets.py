@@ -1,9 +1,13 @@
 """The profiles that come with the product: their names, and where they lie."""
 
 from pathlib import Path
+from typing import Final
 
 from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, shown
 from router.artifact import shipped_folder
+
+MODELINE: Final = "# yaml-language-server:"
+"""How the comment begins that tells editors which JSON Schema a file follows."""
 
 
 def preset_names() -> tuple[str, ...]:
@@ -31,9 +35,9 @@ def preset_path(name: str, named_at: Location | None = None, named_by: str = "")
 
 
 def describe(name: str) -> str:
-    """Return the first comment line of a preset: what it is."""
-    first, _, _ = preset_path(name).read_text(encoding="utf-8").partition("\n")
-    return first.removeprefix("#").strip()
+    """Return the first comment line of a preset that speaks to people: what it is."""
+    lines = preset_path(name).read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if not line.startswith(MODELINE)).removeprefix("#").strip()
 
 
 def _hint(name: str, named_at: Location | None, named_by: str) -> str:

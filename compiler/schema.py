@@ -2,7 +2,8 @@
 
 Where a value may be written in two ways, `anyof` lists both; validation picks the branch that fits what was written
 (Cerberus itself would report both, and normalises nothing within `anyof`). `meta` holds what people read: `expected` is
-what an error says, `meaning`, `default` and `example` are for the reference.
+what an error says; `meaning`, `default` (a value, as YAML) or else `absent` (what holds then, in words) and `example`
+are for the reference and for editors.
 """
 
 from typing import Any, Final
@@ -23,6 +24,9 @@ BYTE_UNITS: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 BYTE_SIZE: Final = r"([0-9]{1,16}) *(B|KiB|MiB|GiB) *\Z"
 """A size in bytes: digits, then a unit; `\\Z` because Cerberus would add a `$`, which lets a newline pass."""
+
+PARENT_PATH: Final = r"(?!.*\.json\Z).*(/|\.ya?ml\Z)"
+"""An `extends` value that is a path and no artifact; any other is the name of a preset."""
 
 _PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*\Z"
 
@@ -56,52 +60,60 @@ def _mapping(schema: Rules, meaning: str) -> Rules:
     return {"type": "dict", "schema": schema, "meta": {"expected": f"a mapping with {keys}", "meaning": meaning}}
 
 
-def _parameter(name: str, domain: str, pin: Rules, edge: Rules | None = None, edge_domain: str = "") -> Rules:
+def _parameter(name: str, domain: str, example: str, pin: Rules, edge: tuple[str, Rules] | None = None) -> Rules:
     """Return the rules of a sampling parameter: a pin, or a band with edges in the same domain or in their own."""
+    edge_domain, edge_rules = edge or (domain, pin)
     kind = "a whole number" if name in WHOLE_NUMBER_FIELDS else "a number"
     common = {"type": "number", "finite": True, **({"whole": True} if name in WHOLE_NUMBER_FIELDS else {})}
-    at_edge = {
-        **common,
-        **(edge or pin),
-        "required": True,
-        "meta": {"expected": f"{kind}, {edge_domain or domain}", "when_missing": "a band needs both min and max"},
-    }
+    at_edge = {**common, **edge_rules, "required": True}
+    edge_meta = {"expected": f"{kind}, {edge_domain}", "when_missing": "a band needs both min and max"}
     band = {
         "type": "dict",
-        "schema": {"min": at_edge, "max": at_edge},
+        "schema": {
+            "min": {**at_edge, "meta": {**edge_meta, "meaning": "The least value that is accepted."}},
+            "max": {**at_edge, "meta": {**edge_meta, "meaning": "The largest value that is accepted."}},
+        },
         "meta": {"expected": "a band {min: ..., max: ...}"},
     }
-    expected = f"{kind}, {domain}; or a band {{min: ..., max: ...}}"
-    meaning = "A number pins the parameter; {min, max} accepts a band, both ends included."
-    return {"anyof": [{**common, **pin}, band], "meta": {"expected": expected, "meaning": meaning}}
+    meta = {
+        "expected": f"{kind}, {domain}; or a band {{min: ..., max: ...}}",
+        "pin": f"{kind}, {domain}",
+        "meaning": "A number pins the parameter; {min, max} accepts a band, both ends included.",
+        "absent": "any value",
+        "example": example,
+    }
+    return {"anyof": [{**common, **pin}, band], "meta": meta}
 
 
 SAMPLING_PARAMS: Final[Rules] = {
-    "temperature": _parameter("temperature", "from 0 to 2", {"min": 0, "max": 2}),
-    "top_p": _parameter("top_p", "above 0 and at most 1", {"above": 0, "max": 1}),
+    "temperature": _parameter("temperature", "from 0 to 2", "{min: 0, max: 1}", {"min": 0, "max": 2}),
+    "top_p": _parameter("top_p", "above 0 and at most 1", "0.95", {"above": 0, "max": 1}),
     "top_k": _parameter(
         "top_k",
         "at least 1, or exactly -1 for all",
+        "1000",
         {"min": -1, "forbidden": [0], "max": LARGEST_WHOLE},
-        {"min": 1, "max": LARGEST_WHOLE},
-        "at least 1",
+        ("at least 1", {"min": 1, "max": LARGEST_WHOLE}),
     ),
-    "min_p": _parameter("min_p", "from 0 to 1", {"min": 0, "max": 1}),
-    "repetition_penalty": _parameter("repetition_penalty", "above 0 and at most 2", {"above": 0, "max": 2}),
-    "frequency_penalty": _parameter("frequency_penalty", "from -2 to 2", {"min": -2, "max": 2}),
-    "presence_penalty": _parameter("presence_penalty", "from -2 to 2", {"min": -2, "max": 2}),
-    "n": _parameter("n", "from 1 to 128", {"min": 1, "max": 128}),
+    "min_p": _parameter("min_p", "from 0 to 1", "0.05", {"min": 0, "max": 1}),
+    "repetition_penalty": _parameter("repetition_penalty", "above 0 and at most 2", "1.05", {"above": 0, "max": 2}),
+    "frequency_penalty": _parameter("frequency_penalty", "from -2 to 2", "0", {"min": -2, "max": 2}),
+    "presence_penalty": _parameter("presence_penalty", "from -2 to 2", "0", {"min": -2, "max": 2}),
+    "n": _parameter("n", "from 1 to 128", "1", {"min": 1, "max": 128}),
 }
 
 _BODY_BYTES: Final = "a whole number of bytes, at least 1, or digits and a unit B, KiB, MiB or GiB, as in 100MiB"
 
 SCHEMA: Final[Rules] = {
-    "name": _text("a name", meaning="The name shown in logs, metrics and /readyz.", example="my-kimi"),
+    "name": _text(
+        "a name", meaning="The name shown in logs, metrics and /readyz.", absent="the file's name", example="my-kimi"
+    ),
     "extends": {
         "type": "string",
         "meta": {
             "expected": "the name of a preset, or a path that holds a / or ends in .yaml or .yml",
             "meaning": "The profile that this one builds on; a path is relative to this file.",
+            "absent": "nothing",
             "example": "moonshot-kimi",
         },
     },
@@ -113,6 +125,7 @@ SCHEMA: Final[Rules] = {
                 "schema": _text("a model name"),
                 "meta": {
                     "expected": f"a list of at most {MAX_ALIASES} model names",
+                    "unique": True,
                     "default": "[]",
                     "meaning": "Names accepted besides the served model id, and routed as it.",
                     "example": "[kimi-k3, kimi-latest]",
@@ -141,7 +154,8 @@ SCHEMA: Final[Rules] = {
             "max_images": _whole(
                 0,
                 "a whole number, at least 0",
-                meaning="The most image parts in one request; absent, any number.",
+                meaning="The most image parts in one request, over its whole history.",
+                absent="any number",
                 example="20",
             ),
         },
@@ -163,7 +177,7 @@ SCHEMA: Final[Rules] = {
                         1,
                         "a whole number of tokens, from 1 to the cap",
                         meaning="The budget of a request that names none.",
-                        default="the cap",
+                        absent="the cap",
                         example="8192",
                     ),
                 },
@@ -184,6 +198,7 @@ SCHEMA: Final[Rules] = {
             "bad_request_type": _text(
                 "an error type",
                 meaning="Replaces `type` in the body of every 400.",
+                absent="each 400 keeps its own",
                 example="invalid_request_error",
             ),
         },

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import cli, commands
-from router.artifact import read
+from router.artifact import read, shipped_folder
 
 REPOSITORY = Path(cli.__file__).parents[1]
 
@@ -101,6 +101,15 @@ def test_presets_are_listed(capsys):
     """`presets` gives a line for each: its name, and what it is."""
     assert cli.main(["presets"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["moonshot-kimi", "openai-compatible"]
+
+
+def test_the_schema_is_written_where_it_is_wanted(tmp_path, capsys):
+    """`schema` gives the JSON Schema that also ships beside the presets."""
+    assert cli.main(["schema"]) == 0
+    assert cli.main(["schema", "-o", "schema.json"]) == 0
+    shipped = (shipped_folder("profiles") / "profile.schema.json").read_text()
+    assert capsys.readouterr().out == shipped
+    assert (tmp_path / "schema.json").read_text() == shipped
 
 
 def test_version_names_the_artifact_format(capsys):

@@ -1,7 +1,9 @@
+import json
+
 import pytest
 
 from compiler.compilation import compile_profile
-from compiler.presets import describe, preset_names
+from compiler.presets import MODELINE, describe, preset_names, preset_path
 from compiler.selection import Selected
 from router.artifact import shipped_folder
 from router.contract.model import Contract, Interval, Sampling
@@ -18,14 +20,18 @@ def test_presets_are_listed_with_what_they_are():
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_compiled_presets_in_the_repository_are_fresh(name):
-    """`build/` holds, byte for byte, what the presets compile to today; if not, run `profilec build NAME -o FILE`."""
-    assert (shipped_folder("build") / f"{name}.json").read_bytes() == compiled(name).data()
+def test_editors_find_the_schema_of_a_preset(name):
+    """Each preset begins with the line that leads editors to the JSON Schema beside it."""
+    preset = preset_path(name)
+    modeline, value = preset.read_text().splitlines()[0].split("$schema=")
+    assert modeline.strip() == MODELINE
+    assert json.loads((preset.parent / value).read_text())["title"] == "API profile"
 
 
 def test_nothing_is_built_from_a_preset_that_is_gone():
     """`build/` holds no artifact without its preset."""
-    assert {path.stem for path in shipped_folder("build").glob("*.json")} == set(preset_names())
+    artifacts = [path for path in shipped_folder("build").glob("*.json") if not path.name.endswith(".schema.json")]
+    assert {path.stem for path in artifacts} == set(preset_names())
 
 
 def test_openai_compatible_enforces_nothing():
