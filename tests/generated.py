@@ -13,6 +13,7 @@ from compiler.json_schema import json_schema_bytes
 from compiler.presets import preset_names
 from compiler.selection import Selected
 from router import settings
+from router.artifact_schema import artifact_schema_bytes
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +22,7 @@ def generated() -> dict[str, bytes]:
     """Return the paths of all generated files with what they hold today."""
     return {
         **{f"build/{name}.json": _artifact(name) for name in preset_names()},
+        "build/artifact.schema.json": artifact_schema_bytes(),
         "profiles/profile.schema.json": json_schema_bytes(preset_names()),
         "profiles/README.md": _filled(
             "profiles/README.md",

@@ -32,7 +32,7 @@ class Models(Frozen, frozen=True):
 
 
 class Limits(Frozen, frozen=True):
-    """Largest request body in bytes, and image parts per request (None: any number)."""
+    """Largest request body in bytes, and image parts per request (null: any number)."""
 
     max_body_bytes: Positive = DEFAULT_MAX_BODY_BYTES
     max_images: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -47,7 +47,7 @@ class MaxTokens(Frozen, frozen=True):
 
 
 class Output(Frozen, frozen=True):
-    """What the contract says about a request's output (None: nothing)."""
+    """What the contract says about a request's output (null: nothing)."""
 
     max_tokens: MaxTokens | None = None
 
@@ -60,7 +60,7 @@ class Sampling(Frozen, frozen=True):
 
 
 class Errors(Frozen, frozen=True):
-    """The `type` that every 400 on the chat route carries (None: each keeps its own)."""
+    """The `type` that every 400 on the chat route carries (null: each keeps its own)."""
 
     bad_request_type: str | None = None
 
