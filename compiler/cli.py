@@ -102,6 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_diff(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
+    init = _command(commands, "init", "make a deployment folder", ("compiler.deployment", "init"), epilog=None)
+    init.add_argument("folder", metavar="DIR", help="the folder to make; it may be there, but holds none of the files")
+    init.add_argument(
+        "--preset", default="openai-compatible", metavar="NAME", help="the preset to extend (default: %(default)s)"
+    )
     schema = _command(
         commands,
         "schema",

@@ -40,10 +40,12 @@ def describe(name: str) -> str:
     return next(line for line in lines if not line.startswith(MODELINE)).removeprefix("#").strip()
 
 
-def _hint(name: str, named_at: Location | None, named_by: str) -> str:
+def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
     match = nearest(name, preset_names())
     if match is not None:
         return f"did you mean {match}?"
+    if named_by == "--preset":
+        return None
     beside = Path(named_at.document.name).parent if named_at else Path()
     for candidate in (name, f"{name}.yaml", f"{name}.yml"):
         if "\0" not in candidate and name and (beside / candidate).is_file():

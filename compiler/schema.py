@@ -189,7 +189,9 @@ SCHEMA: Final[Rules] = {
     "sampling": _mapping(
         {
             "conflict": _choice("reject", "allow", meaning="What happens to a request that sends another value."),
-            "params": _mapping(SAMPLING_PARAMS, "The governed sampling parameters."),
+            "params": _mapping(
+                SAMPLING_PARAMS, "Each parameter: a number pins it, {min: ..., max: ...} accepts a band."
+            ),
         },
         "The sampling contract.",
     ),

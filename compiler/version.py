@@ -7,8 +7,12 @@ from router.artifact import FORMAT_VERSION
 
 def describe() -> str:
     """Return the release and the artifact format that it writes."""
+    return f"profilec {release() or '(not installed)'} (artifact format {FORMAT_VERSION})"
+
+
+def release() -> str | None:
+    """Return the version of this release, or None where it runs from a checkout that was never installed."""
     try:
-        release = version("profilec")
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        release = "(not installed)"
-    return f"profilec {release} (artifact format {FORMAT_VERSION})"
+        return version("profilec")
+    except PackageNotFoundError:
+        return None
