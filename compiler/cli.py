@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from compiler import usage
+
 WRONG: Final = 1
 USAGE: Final = 2
 BUG: Final = 3
@@ -20,18 +22,6 @@ READER_GONE: Final = 141
 TRACEBACK_NAME: Final = "PROFILEC_TRACEBACK"
 """The environment variable that, when not empty, lets a bug of ours show its traceback."""
 
-_EXAMPLES = """\
-examples:
-  profilec demo moonshot-kimi                    show a contract at work
-  profilec presets                               which presets there are
-  profilec build moonshot-kimi -o profile.json   compile a preset
-  profilec build ./profile.yaml -o profile.json  compile a file of yours
-  profilec print ./profile.yaml --origin         show what it says once `extends` is resolved, and where
-  profilec check ./profile.yaml                  tell everything that is wrong with it
-  profilec check --artifact profile.json ./profile.yaml
-                                                 is the artifact what the profile gives today? (for CI)
-  profilec diff moonshot-kimi ./profile.yaml     say what a client sees of the difference
-"""
 
 _SELECTION = """\
 SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
@@ -46,11 +36,6 @@ or other. One that is tighter and looser at once, as a band that was shifted, co
 --fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
 
 exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
-
-examples:
-  profilec diff profile.json ./profile.yaml                            what the next build changes
-  profilec diff old.json new.json --fail-on tighter                    fails when clients lose something
-  profilec diff old.json new.json --format markdown -o comment.md      for a pull request
 """
 
 
@@ -75,11 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profilec",
         description="Compile an API profile, one YAML file, into the artifact that the router enforces.",
-        epilog=_EXAMPLES,
+        epilog=usage.OVERVIEW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and the artifact format")
+    parser.add_argument(
+        "--print-completion", action=_Completion, choices=("bash", "zsh"), help="print the completion script of a shell"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     build = _command(commands, "build", "compile a profile into an artifact", ("compiler.commands", "build"))
@@ -101,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
     _add_explain(commands)
     _add_diff(commands)
-    _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog=None)
-    init = _command(commands, "init", "make a deployment folder", ("compiler.deployment", "init"), epilog=None)
+    _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog="")
+    init = _command(commands, "init", "make a deployment folder", ("compiler.deployment", "init"), epilog="")
     init.add_argument("folder", metavar="DIR", help="the folder to make; it may be there, but holds none of the files")
     init.add_argument(
         "--preset", default="openai-compatible", metavar="NAME", help="the preset to extend (default: %(default)s)"
@@ -112,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         "schema",
         "write the JSON Schema of profiles, for editors",
         ("compiler.commands", "schema"),
-        epilog=None,
+        epilog="",
     )
     _add_output_option(schema)
     return parser
@@ -154,14 +142,14 @@ def _command(
     name: str,
     summary: str,
     run: tuple[str, str],
-    epilog: str | None = _SELECTION,
+    epilog: str = _SELECTION,
 ) -> argparse.ArgumentParser:
     """Add a command; `run` names the module and the function that takes its arguments and returns its exit code."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=epilog,
+        epilog=f"{usage.EXAMPLES.get(name, '')}\n{epilog}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -229,6 +217,14 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         sys.stdout.write(f"{import_module('compiler.version').describe()}\n")
+        parser.exit()
+
+
+class _Completion(argparse.Action):
+    """Prints a completion script; what makes it is imported only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, *__: object) -> None:  # noqa: ANN401
+        sys.stdout.write(import_module("compiler.completion").script(parser, shell))
         parser.exit()
 
 

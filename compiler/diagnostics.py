@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from compiler.colour import PLAIN, Style
+
 MAX_EXCERPT: Final = 120
 """Longest piece of a source line, in characters, that is shown."""
 
@@ -134,9 +136,9 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(diagnostics, key=_reading_order))
 
 
-def render(diagnostic: Diagnostic) -> str:
+def render(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
     """Return a diagnostic as text: place and message, source line and caret, then its details."""
-    return "\n".join([*_head(diagnostic), *(f"  {line}" for line in details(diagnostic))]) + "\n"
+    return "\n".join([*_head(diagnostic, style), *(f"  {line}" for line in details(diagnostic))]) + "\n"
 
 
 def details(diagnostic: Diagnostic) -> list[str]:
@@ -186,17 +188,19 @@ def _reading_order(diagnostic: Diagnostic) -> tuple[bool, int, int, int]:
     return (is_warning, sum(1 for _ in at.hops()), at.line, at.column)
 
 
-def _head(diagnostic: Diagnostic) -> Iterator[str]:
-    at = diagnostic.at
+def _head(diagnostic: Diagnostic, style: Style) -> Iterator[str]:
+    at, severity = diagnostic.at, diagnostic.severity
+    said = f"{style.paint(severity, severity)}: {style.paint('message', visible(diagnostic.message))}"
     if at is None:
-        yield f"profilec: {diagnostic.severity}: {visible(diagnostic.message)}"
+        yield f"profilec: {said}"
         return
-    yield f"{at}: {diagnostic.severity}: {visible(diagnostic.message)}"
+    yield f"{at}: {said}"
     line, start = _excerpt(at.document.line(at.line), at.column)
     before = line[: at.column - 1 - start]
     margin = " " * len(str(at.line))
     yield f"  {at.line} | {_flat(line)}".rstrip()
-    yield f"  {margin} | {_blank(before)}{'^' * _caret_width(at, len(line) + start)}"
+    caret = "^" * _caret_width(at, len(line) + start)
+    yield f"  {margin} | {_blank(before)}{style.paint(severity, caret)}"
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:

@@ -28,9 +28,11 @@ Errors come before warnings.
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from compiler.colour import style_for
 from compiler.diagnostics import Diagnostic, Location, details, render, visible
 
 FORMAT_VERSION: Final = 1
@@ -46,8 +48,9 @@ MAX_REPORTED: Final = 50
 
 
 def text_of(diagnostics: Sequence[Diagnostic], summary: str = "") -> str:
-    """Return diagnostics as text, not too many of them, and below them a summary, else their count."""
-    blocks = [render(diagnostic) for diagnostic in diagnostics[:MAX_REPORTED]]
+    """Return diagnostics as text for standard error, not too many of them, then a summary, else their count."""
+    style = style_for(sys.stderr, os.environ)
+    blocks = [render(diagnostic, style) for diagnostic in diagnostics[:MAX_REPORTED]]
     return "\n".join([*blocks, f"{summary or counted(diagnostics)}\n"])
 
 

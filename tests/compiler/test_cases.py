@@ -42,7 +42,7 @@ def test_case_comes_out_as_its_golden_file_says(case, tmp_path, capsysbinary, py
 def test_every_kind_of_error_stands_rendered_in_a_golden_file(tmp_path, capsysbinary, monkeypatch):
     """No kind of error can be told to people that nobody has looked at, rendered."""
     seen = set(SHOWN_ELSEWHERE)
-    monkeypatch.setattr(reporting, "render", lambda diagnostic: seen.add(diagnostic.code) or render(diagnostic))
+    monkeypatch.setattr(reporting, "render", lambda diagnostic, _: seen.add(diagnostic.code) or render(diagnostic))
 
     for number, case in enumerate(all_cases()):
         folder = tmp_path / str(number)

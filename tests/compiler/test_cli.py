@@ -213,7 +213,7 @@ def test_help_does_not_wait_for_what_it_does_not_need():
     """`--help` imports neither the YAML reader nor the validator."""
     done = profilec("--help", environment={"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.returncode == 0
-    assert not any(module in done.stderr for module in (b"yaml", b"cerberus", b"msgspec"))
+    assert not any(module in done.stderr for module in (b"yaml", b"cerberus", b"msgspec", b"shtab"))
 
 
 def test_every_option_is_explained(capsys):
