@@ -77,7 +77,8 @@ def _schema_errors(schema: Rules, values: dict[str, Any]) -> Iterator[errors.Val
     # One validator per call: it keeps its state in itself, so no two threads could share it.
     validator = _ProfileValidator(schema)
     validator.validate(values, normalize=False)
-    yield from _leaves(validator._errors)  # noqa: SLF001 - the only way to the paths and codes
+    # Sorted, since Cerberus finds missing keys in the order of a set, which differs from run to run.
+    yield from sorted(_leaves(validator._errors))  # noqa: SLF001 - the only way to the paths and codes
 
 
 def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationError]:

@@ -177,6 +177,13 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_errors_come_in_the_same_order_on_every_run(tmp_path):
+    """Errors at one place are told in one order, however Python happens to hash strings."""
+    (tmp_path / "profile.yaml").write_text("sampling: {params: {temperature: {}, top_p: {}, min_p: {}}}\n")
+    runs = (profilec("build", "profile.yaml", environment={"PYTHONHASHSEED": seed}, cwd=tmp_path) for seed in "1234")
+    assert len({run.stderr for run in runs}) == 1
+
+
 def test_a_reader_that_goes_away_is_no_error_to_talk_about():
     """When the reader of a pipe has gone, the process ends with 141 and no word."""
     reader, writer = os.pipe()
