@@ -1,6 +1,8 @@
 """The worker process: gunicorn's threaded worker, which closes its port when it stops and cannot hang at Ctrl-C."""
 
+import os
 import signal
+from types import FrameType
 
 from gunicorn.workers.gthread import ThreadWorker
 
@@ -19,6 +21,12 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """
         super().init_signals()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as gunicorn calls it
+        """Stop at once, whatever runs: gunicorn's own waits for a lock that the code it interrupts may hold."""
+        self.alive = False
+        self.cfg.worker_int(self)
+        os._exit(0)
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take connections or pause; once the worker stops, close its listening sockets."""
