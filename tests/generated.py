@@ -5,7 +5,6 @@ In the Markdown files only what stands between `<!-- NAME: generated … -->` an
 
 import re
 import sys
-from pathlib import Path
 
 from compiler import reference
 from compiler.compilation import compile_profile
@@ -14,8 +13,7 @@ from compiler.presets import preset_names
 from compiler.selection import Selected
 from router import settings
 from router.artifact_schema import artifact_schema_bytes
-
-CHECKOUT = Path(__file__).resolve().parents[1]
+from tests.checkout import CHECKOUT
 
 
 def generated() -> dict[str, bytes]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.generated import CHECKOUT, generated
+from tests.checkout import CHECKOUT
+from tests.generated import generated
 
 
 @pytest.mark.parametrize(("name", "data"), generated().items())

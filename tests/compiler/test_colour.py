@@ -4,14 +4,13 @@ import re
 import subprocess
 import sys
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
 from compiler.colour import COLOURED, PLAIN, style_for
 from compiler.diagnostics import Diagnostic, Document, Location, render
+from tests.checkout import CHECKOUT
 
-REPOSITORY = Path(__file__).parents[2]
 DIAGNOSTIC = Diagnostic(
     "wrong-value", "top_p is 2", Location(Document("p.yaml", "top_p: 2"), 1, 8, 1, 9), "at most 1", "write 1"
 )
@@ -53,7 +52,7 @@ def test_a_terminal_shows_it(no_color, painted, tmp_path):
     """As a process on a real terminal, profilec paints its errors, and does not where NO_COLOR asks it."""
     (tmp_path / "p.yaml").write_text("top_p: 2\n")
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-m", "compiler", "build", "p.yaml"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, stderr=theirs, check=False, timeout=60)
     os.close(theirs)

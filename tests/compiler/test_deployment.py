@@ -16,8 +16,9 @@ from compiler.deployment.folder import FolderError, NewFolder
 from compiler.presets import preset_names
 from router.artifact import read, shipped_folder
 from router.engines.standin import StandIn
+from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient
-from tests.router.serving import CHECKOUT, RunningRouter
+from tests.router.serving import RunningRouter
 
 FILES = {
     ".github/workflows/profile.yml",
@@ -56,14 +57,12 @@ def test_the_folder_holds_what_a_deployment_needs(tmp_path, capsys):
 
 
 def test_the_commands_in_its_readme_leave_it_as_it_is(kimi, monkeypatch):
-    """Building the profile and writing the schema as the README says gives the same bytes again."""
+    """Building, checking and writing the schema as the README says succeeds and gives the same bytes again."""
     monkeypatch.chdir(kimi)
     before = {name: (kimi / name).read_bytes() for name in FILES}
     run = [shlex.split(command)[1:] for command in commands_in(kimi) if command.startswith("profilec ")]
     assert [arguments[0] for arguments in run] == ["build", "check", "schema"]
-    for arguments in run:
-        if arguments[0] != "check":
-            assert cli.main(arguments) == 0
+    assert [cli.main(arguments) for arguments in run] == [0, 0, 0]
     assert {name: (kimi / name).read_bytes() for name in FILES} == before
 
 
@@ -79,6 +78,7 @@ def test_it_runs_as_it_stands(kimi):
             cwd=kimi,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         with RunningRouter(process) as router:
             router.wait_until_ready()
@@ -92,14 +92,16 @@ def test_it_runs_as_it_stands(kimi):
     assert (said["profile"], said["digest"]) == ("kimi-eu", read(kimi / "profile.json").digest)
 
 
-def test_the_workflow_checks_the_artifact(kimi):
-    """The CI snippet is YAML, installs the release that the folder names and runs the check line."""
+def test_the_workflow_checks_the_artifact(kimi, monkeypatch):
+    """The CI snippet is YAML, installs the release that the folder names and runs the check line, which succeeds."""
     workflow = yaml.safe_load((kimi / ".github/workflows/profile.yml").read_text())
     runs = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
     assert runs == [
         "pip install -r requirements.txt",
         "profilec check --artifact profile.json ./profile.yaml --format github",
     ]
+    monkeypatch.chdir(kimi)
+    assert cli.main(shlex.split(runs[1])[1:]) == 0
     assert (kimi / "requirements.txt").read_text().splitlines()[-1].startswith("profilec")
 
 

@@ -6,14 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from compiler import cli
 from compiler.presets import preset_names
+from tests.checkout import CHECKOUT
 
-REPOSITORY = Path(__file__).parents[2]
 NEVER_ENDS_OR_NEEDS_MORE = ("demo",)
 
 
@@ -54,7 +53,7 @@ def shell(tmp_path):
 
     def run(script, program="bash"):
         command = [program, "-c", script] if program == "bash" else [program, "-f", "-c", script]
-        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(CHECKOUT)}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
