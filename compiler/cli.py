@@ -43,12 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `profilec` with these arguments, by default those of the process, and return its exit code."""
     try:
         arguments = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has said what there was to say
-        return stop.code if isinstance(stop.code, int) else 0
-    module, function = arguments.run
-    try:
+        module, function = arguments.run
         # Imported only now, so that `--help` need not wait for it.
         code: int = getattr(import_module(module), function)(arguments)
+    except SystemExit as stop:  # argparse has said what there was to say
+        return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place where every error becomes words and a code
@@ -216,7 +215,7 @@ class _Version(argparse.Action):
     """Shows the version; it is looked up only when it is asked for, since that takes its time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        sys.stdout.write(f"{import_module('compiler.version').describe()}\n")
+        _write(f"{import_module('compiler.version').describe()}\n")
         parser.exit()
 
 
@@ -224,8 +223,12 @@ class _Completion(argparse.Action):
     """Prints a completion script; what makes it is imported only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, *__: object) -> None:  # noqa: ANN401
-        sys.stdout.write(import_module("compiler.completion").script(parser, shell))
+        _write(import_module("compiler.completion").script(parser, shell))
         parser.exit()
+
+
+def _write(text: str) -> None:
+    import_module("compiler.output").write(text.encode(), "-")
 
 
 def _told(error: Exception) -> int:

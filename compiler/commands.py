@@ -55,6 +55,9 @@ def print_profile(arguments: Namespace) -> int:
     if isinstance(loaded, Artifact):
         if arguments.origin:
             raise UsageError("--origin needs a profile: an artifact does not know where its values were set")
+        named = arguments.source or arguments.api_profile_file
+        if arguments.output != "-" and os.path.realpath(named) == os.path.realpath(arguments.output):
+            raise UsageError(f"{visible(arguments.output)} is the artifact itself: write somewhere else")
         write(yaml_of(profile_of(loaded)), arguments.output)
         return 0
     _refuse_own_source(loaded, arguments.output)

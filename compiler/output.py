@@ -48,7 +48,7 @@ def _to_file(data: bytes, path: Path) -> None:
         with path.open("wb") as file:
             file.write(data)
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".profilec.{os.getpid()}.tmp")
     try:
         _write_through(data, temporary, mode)
         temporary.replace(path)

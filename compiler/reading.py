@@ -356,7 +356,7 @@ class _Composer:
 
 
 def _empty(path: Path, at: Location) -> Diagnostic:
-    hint = "give it a value, or write null to delete what is inherited"
+    hint = "give it a value, indent the lines that belong to it, or write null to delete what is inherited"
     return Diagnostic("empty-value", f"{spelled(path)} has no value", at, hint=hint)
 
 

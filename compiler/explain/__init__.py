@@ -31,7 +31,8 @@ def run(arguments: Namespace) -> int:
     served = ServedIds(tuple(arguments.model)) if arguments.model else None
     in_json = arguments.format == "json"
     with ExitStack() as stack:
-        body, lines = _requests(_open(arguments.request, stack), forced=arguments.lines)
+        most = artifact.contract.limits.max_body_bytes + 1
+        body, lines = _requests(_open(arguments.request, stack), most, forced=arguments.lines)
         if body is not None:
             explanation = explain(body, artifact.contract, served)
             render: Callable[..., str] = explanation_json if in_json else explanation_text
@@ -52,21 +53,22 @@ def _open(name: str, stack: ExitStack) -> BinaryIO:
         raise CommandError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _requests(file: BinaryIO, *, forced: bool) -> tuple[bytes | None, Lines]:
+def _requests(file: BinaryIO, most: int, *, forced: bool) -> tuple[bytes | None, Lines]:
     """Return the body of the one request in a file, or else None and the numbered bodies of JSON Lines.
 
-    A file is JSON Lines when its first line is a whole object and another line follows.
+    A file is JSON Lines when its first line is a whole object and another line follows. Of one request at most `most`
+    bytes are read, which is more than the contract allows: the rest does not matter.
     """
     lines = numbered(file)
     if forced:
         return None, lines
     head = b""
-    for line in file:
+    while len(head) < most and (line := file.readline(most - len(head))):
         head += line
         if line.strip():
             break
     if not _is_request(head):
-        return head + file.read(), lines
+        return head + file.read(most - len(head)), lines
     skipped = head.count(b"\n")
     rest = numbered(file, after=skipped)
     second = next(rest, None)

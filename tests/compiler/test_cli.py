@@ -229,3 +229,19 @@ def test_every_option_is_explained(capsys):
     out = capsys.readouterr().out
     assert "SGLANG_ROUTER_API_PROFILE" in out
     assert "/etc/sgl-router/profile.yaml" in out
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--print-completion", "bash"], ["presets"]], ids=" ".join)
+def test_a_full_disk_is_told_whatever_prints(arguments):
+    """Output that cannot be written is one line and exit code 1, whatever prints it."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device, to be handed to a process
+        done = subprocess.run(
+            [sys.executable, "-m", "compiler", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("profilec: error: cannot write to standard output: No space left")

@@ -84,3 +84,10 @@ def test_what_cannot_be_written_is_told_in_one_line(destination, reason, tmp_pat
         write(b"new", destination)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_as_long_as_the_file_system_takes_can_be_written(tmp_path):
+    """The file that is written first, and then renamed, needs no longer a name than the one asked for."""
+    name = "x" * 250 + ".json"
+    write(b"new", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes() == b"new"

@@ -94,3 +94,11 @@ def test_no_progress_bar_stands_in_a_pipe(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stderr == ""
     assert done.stdout.startswith("1,000 requests: 0 refused (0.0 %), 1,000 forwarded")
+
+
+def test_a_request_without_end_is_read_no_further_than_the_contract_goes(tmp_path, capsys):
+    """From an endless file no more is read than it takes to refuse it for its size."""
+    profile = tmp_path / "profile.yaml"
+    profile.write_text("limits: {max_body_bytes: 1KiB}\n")
+    assert cli.main(["explain", "/dev/zero", str(profile)]) == 0
+    assert "HTTP/1.1 413" in capsys.readouterr().out
