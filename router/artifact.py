@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Frozen, Rule, rules_of
+from router.contract.model import Contract, Frozen, Interval, Rule, rules_of
 
 FORMAT_VERSION: Final = 1
 """The version of the artifact format that this release writes, and the only one it reads."""
@@ -61,7 +61,8 @@ def serialise(artifact: Artifact) -> bytes:
 def load(data: bytes, where: str) -> Artifact:
     """Read an artifact from its bytes; `where` names it in errors.
 
-    Raises ArtifactError on anything that `profilec build` would not have written.
+    Raises ArtifactError on anything but an artifact as `profilec build` writes it. The domains of single values are the
+    compiler's affair: a digest that fits values out of them was made by somebody who means it.
     """
     if len(data) > MAX_ARTIFACT_BYTES:
         raise ArtifactError(f"{where}: larger than {MAX_ARTIFACT_BYTES} bytes: not an artifact; {REBUILD}")
@@ -83,9 +84,9 @@ def load(data: bytes, where: str) -> Artifact:
     except msgspec.ValidationError as error:
         message = f"{where}: not an artifact of format {FORMAT_VERSION}: {_one_line(error)}; {REBUILD}"
         raise ArtifactError(message) from error
-    unknown = sorted(set(artifact.contract.sampling.params) - set(SAMPLING_FIELDS))
-    if unknown:
-        raise ArtifactError(f"{where}: unknown sampling parameter {unknown[0]!r}; {REBUILD}")
+    contradiction = _contradiction(artifact.contract)
+    if contradiction:
+        raise ArtifactError(f"{where}: {contradiction}; {REBUILD}")
     _check_unedited(artifact, written, where)
     return artifact
 
@@ -137,6 +138,22 @@ def _read_finite(text: str) -> float:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _contradiction(contract: Contract) -> str | None:
+    """Say what in a contract cannot be enforced together; None when all can."""
+    params, budget = contract.sampling.params, contract.output.max_tokens
+    unknown = sorted(set(params) - set(SAMPLING_FIELDS))
+    if unknown:
+        return f"unknown sampling parameter {unknown[0]!r}"
+    if budget is not None and budget.default > budget.cap:
+        return f"the default of {budget.default} tokens is above the cap of {budget.cap}"
+    for name, expected in params.items():
+        if isinstance(expected, Interval) and not expected.min <= expected.max:
+            return f"the band of {name} is empty"
+        if isinstance(expected, Interval) and contract.sampling.conflict == "allow":
+            return f"{name} is a band under conflict: allow"
+    return None
 
 
 def _check_version(value: object, where: str) -> None:

@@ -17,7 +17,9 @@ DRAIN_BYTES: Final = 64 * 1024 * 1024
 DRAIN_SECONDS: Final = 5.0
 
 _SPENT: Final = "router.body_spent"
-"""Set in the environ when nothing is left of the body to be read, or nothing that could be."""
+"""Set in the environ when nothing is left of the body to be read."""
+_UNREADABLE: Final = "router.body_unreadable"
+"""Set in the environ when what is left of the body cannot be read."""
 _UNDECODED: Final = ("", "identity")
 
 
@@ -49,9 +51,10 @@ def drain(environ: dict[str, Any]) -> None:
     """
     if environ.get(_SPENT) or not _has_body(environ):
         return
-    with contextlib.suppress(ApiError):
-        for _ in _pieces(environ, DRAIN_BYTES, DRAIN_SECONDS):
-            continue
+    if not environ.get(_UNREADABLE):
+        with contextlib.suppress(ApiError):
+            for _ in _pieces(environ, DRAIN_BYTES, DRAIN_SECONDS):
+                continue
     client = environ.get("gunicorn.socket")
     if client is not None and not environ.get(_SPENT) and not isinstance(client, ssl.SSLSocket):
         with contextlib.suppress(OSError):
@@ -74,10 +77,10 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
             left -= len(piece)
             yield piece
     except TimeoutError:
-        environ[_SPENT] = True
+        environ[_UNREADABLE] = True
         raise ApiError("bad_request", f"The request body did not arrive within {seconds:g} s") from None
     except (OSError, ParseException) as error:
-        environ[_SPENT] = True
+        environ[_UNREADABLE] = True
         raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
     finally:
         if client is not None:

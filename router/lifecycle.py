@@ -2,12 +2,13 @@
 
 import logging
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from router import artifact
 from router.artifact import Artifact, ArtifactError
-from router.settings import Settings
+from router.settings import Settings, load
 
 SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
 BUILT_IN_PROFILE: Final = "openai-compatible"
@@ -18,8 +19,9 @@ _DRAINING: Final = 1
 
 
 class _Inherited:
-    """The artifact that the master read last and found good, and why its newest try failed."""
+    """What the master read and found good at last: the settings, the artifact; and why its newest try failed."""
 
+    settings: Settings | None = None
     artifact: Artifact | None = None
     reload_error: str | None = None
 
@@ -51,8 +53,9 @@ def _is_there(path: Path) -> bool:
 
 
 def load_in_master(settings: Settings) -> Artifact:
-    """Read the artifact for all workers that are forked from here on. Raises ArtifactError."""
+    """Read the artifact for all workers forked from here on, which get the settings too. Raises ArtifactError."""
     _Inherited.artifact = read_artifact(settings)
+    _Inherited.settings = settings
     return _Inherited.artifact
 
 
@@ -66,6 +69,14 @@ def reload_in_master(settings: Settings) -> Artifact:
     else:
         _Inherited.reload_error = None
     return artifact_in_force(settings)
+
+
+def settings_in_force(environ: Mapping[str, str]) -> Settings:
+    """Return the settings that the master read: what they name may have gone since. Without our conf, read them here.
+
+    Raises SettingError.
+    """
+    return _Inherited.settings or load(environ)
 
 
 def artifact_in_force(settings: Settings) -> Artifact:

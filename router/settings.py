@@ -1,6 +1,7 @@
 """Every setting of the router, declared once: its environment variable, type, default and help text."""
 
 import difflib
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -11,6 +12,15 @@ from urllib.parse import urlsplit
 from router.routes import NARROWABLE, narrowed
 
 PREFIX: Final = "ROUTER_"
+
+MAX_SECONDS: Final = 30 * 24 * 3600
+"""Longest time that a setting may say: thirty days, well within what sockets and timers of the system take."""
+
+MAX_THREADS: Final = 10_000
+
+_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 
 _NOT_IN_A_BASE_URL: Final = frozenset(" ?#")
 
@@ -41,31 +51,29 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in value.split(",") if item.strip()))
 
 
-def _count(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) >= 1):
-        raise ValueError("a whole number of at least 1")
+def _threads(value: str) -> int:
+    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_THREADS:
+        raise ValueError(f"a whole number from 1 to {MAX_THREADS}")
     return int(value)
 
 
 def _seconds_or_zero(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ValueError("a number of seconds of at least 0")
-    return seconds
+    if not _DECIMAL.fullmatch(value) or float(value) > MAX_SECONDS:
+        raise ValueError(f"a number of seconds from 0 to {MAX_SECONDS}")
+    return float(value)
 
 
 def _seconds(value: str) -> float:
-    seconds = _seconds_or_zero(value)
-    if seconds == 0:
-        raise ValueError("a number of seconds above 0")
-    return seconds
+    if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
+        raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
+    return float(value)
 
 
 def _routes(value: str) -> tuple[str, ...]:
-    return narrowed(_list(value))
+    chosen = _list(value)
+    if not chosen:
+        raise ValueError("at least one path")
+    return narrowed(chosen)
 
 
 def _engines(value: str) -> tuple[str, ...]:
@@ -90,9 +98,11 @@ def _is_base_url(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url)
-        return bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+        port = parts.port
     except ValueError:  # a port or an address that is none
         return False
+    named = bool(_HOST_NAME.fullmatch(parts.hostname or "")) or parts.netloc.startswith("[")
+    return parts.scheme in ("http", "https") and named and port != 0
 
 
 def _setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
@@ -137,7 +147,7 @@ class Settings:
     graceful_seconds: float = _setting(
         _seconds_or_zero, 300.0, "How long running requests may take to finish after that."
     )
-    threads: int = _setting(_count, 128, "Requests that one worker process handles at the same time.")
+    threads: int = _setting(_threads, 128, "Requests that one worker process handles at the same time.")
 
 
 def load(environ: Mapping[str, str]) -> Settings:

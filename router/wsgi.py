@@ -6,7 +6,7 @@ from typing import Any
 
 from gunicorn.errors import AppImportError
 
-from router import lifecycle, settings, startup
+from router import lifecycle, startup
 from router.app import create_app, open_gateway
 from router.artifact import ArtifactError
 from router.settings import SettingError
@@ -15,7 +15,7 @@ from router.settings import SettingError
 def _application() -> Any:  # noqa: ANN401 - a WSGI callable
     startup.configure_logging()
     try:
-        own = settings.load(os.environ)
+        own = lifecycle.settings_in_force(os.environ)
         artifact = lifecycle.artifact_in_force(own)
         gateway = open_gateway(own, artifact)
         app = create_app(gateway)

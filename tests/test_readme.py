@@ -18,7 +18,7 @@ from tests.router.serving import wait_until
 
 README = (CHECKOUT / "README.md").read_text()
 PORTS_IN_README = ("30000", "8000")
-SECONDS = 300
+SECONDS = 120
 
 
 class Example(NamedTuple):

@@ -32,8 +32,8 @@ OTHER_SPELLINGS: Final = {
 }
 """Other spelling → the standard field by whose rule it is judged."""
 
-IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image"})
-"""Values of `type` that make a message part an image; also the keys that carry it."""
+IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image", "image_embeds", "image_pil"})
+"""Values of `type` that make a message part an image, the last two vLLM's alone; also the keys that carry it."""
 
 ONCE_ONLY_FIELDS: Final = frozenset({"model", "stream", "messages"})
 """Fields that may stand in a request only once, whatever the contract."""

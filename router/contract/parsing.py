@@ -16,6 +16,12 @@ MAX_NUMBER_DIGITS: Final = 1000
 MAX_MEMBERS: Final = 100_000
 """Most members of the request object, repetitions included, so that no body keeps a worker busy for long."""
 
+MAX_VALUES: Final = 1_000_000
+"""Most values in a request, those in objects and arrays included: each costs time and memory once it is read."""
+
+_MARKS_OF_VALUES: Final = (b",", b"[", b"{")
+# An open string reaches to the end, so that no body makes this look at its bytes again and again.
+_STRING_OR_REST = re.compile(STRING.removesuffix(b'"') + b'"?', re.DOTALL)
 _SHOWN_CHARACTERS: Final = 80
 _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
 _SAMPLED: Final = 125
@@ -60,6 +66,8 @@ def parse(body: bytes) -> Request:
 
     Raises ApiError `bad_request` for anything else.
     """
+    if _may_hold_many_values(body) and _holds_many_values(body):
+        raise ApiError("bad_request", f"The request body holds more than {MAX_VALUES:,} JSON values")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -76,6 +84,15 @@ def parse(body: bytes) -> Request:
             raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members")
         members.setdefault(member.key, []).append(member)
     return Request(body, value, members)
+
+
+def _may_hold_many_values(body: bytes) -> bool:
+    return sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
+
+
+def _holds_many_values(body: bytes) -> bool:
+    plain = _STRING_OR_REST.sub(b"", body)
+    return sum(map(plain.count, _MARKS_OF_VALUES)) > MAX_VALUES
 
 
 def _may_hold_long_number(body: bytes) -> bool:

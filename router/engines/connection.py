@@ -28,16 +28,28 @@ MAX_INTERIM_ANSWERS: Final = 32
 
 
 class _FinalAnswer(http.client.HTTPResponse):
-    """An answer read past the interim ones before it; the standard library itself knows only 100."""
+    """An answer read past the interim ones before it, with headers that say where it ends.
+
+    The standard library itself knows no interim answer but 100, and takes malformed headers for none.
+    """
 
     def begin(self) -> None:
         super().begin()
         for _ in range(MAX_INTERIM_ANSWERS):
             if self.status >= HTTPStatus.OK or self.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                _refuse_unclear_end(self.headers)
                 return
             self.headers = self.msg = None  # type: ignore[assignment] # begin() returns at once while there are any
             super().begin()
         raise http.client.HTTPException("too many interim answers")
+
+
+def _refuse_unclear_end(headers: http.client.HTTPMessage) -> None:
+    """Raise HTTPException when headers do not say clearly where an answer ends (RFC 9112, section 6.3)."""
+    length = headers.get("Content-Length", "0").strip()
+    coding = headers.get("Transfer-Encoding", "chunked").strip().lower()
+    if headers.defects or coding != "chunked" or not (length.isascii() and length.isdigit()):
+        raise http.client.HTTPException("malformed headers")
 
 
 class _PatientSender:

@@ -267,3 +267,18 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         assert shipped_folder(beside) == tmp_path / beside
         (tmp_path / inside).mkdir(parents=True)
         assert shipped_folder(beside) == tmp_path / Path(inside)
+
+
+@pytest.mark.parametrize(
+    ("contract", "said"),
+    [
+        (Contract(output=Output(MaxTokens(100, 500))), "the default of 500 tokens is above the cap of 100"),
+        (Contract(sampling=Sampling(params={"temperature": Interval(1, 0)})), "the band of temperature is empty"),
+        (Contract(sampling=Sampling("allow", {"n": Interval(1, 2)})), "n is a band under conflict: allow"),
+        (Contract(sampling=Sampling(params={"top_q": 1})), "unknown sampling parameter 'top_q'"),
+    ],
+)
+def test_a_contract_that_contradicts_itself_is_refused(contract, said):
+    """What cannot be enforced together is refused although the digest fits it."""
+    with pytest.raises(ArtifactError, match=said):
+        load(serialise(freeze("made-up", contract, SOURCES)), "made-up.json")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract.errors import ApiError
-from router.contract.parsing import MAX_MEMBERS, MAX_NUMBER_DIGITS, parse
+from router.contract.parsing import MAX_MEMBERS, MAX_NUMBER_DIGITS, MAX_VALUES, parse
 
 REFUSED = {
     "empty": b"",
@@ -165,3 +165,24 @@ def test_no_bytes_crash_the_parser(body):
     """Whatever bytes come, they are a request or a 400."""
     with contextlib.suppress(ApiError):
         parse(body)
+
+
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"a":[[1]]},'], ids=str)
+def test_more_values_than_a_million_are_refused(piece):
+    """However they are nested, more than MAX_VALUES values are a 400 before anything is made of them."""
+    body = b'{"model":"m","messages":[' + piece * MAX_VALUES + b"1]}"
+    with pytest.raises(ApiError, match="more than 1,000,000 JSON values"):
+        parse(body)
+
+
+def test_brackets_and_commas_in_strings_are_no_values():
+    """A text of millions of brackets, commas and quotes is one value."""
+    text = '[{,\\"' * MAX_VALUES
+    body = b'{"model":"m","messages":"' + text.encode() + b'"}'
+    assert parse(body).value("model") == "m"
+
+
+def test_an_open_string_of_quotes_is_refused_at_once():
+    """Millions of escaped quotes and commas behind a string that never ends are a 400."""
+    with pytest.raises(ApiError, match="not valid JSON"):
+        parse(b'{"model":"' + b'\\",' * (3 * MAX_VALUES))

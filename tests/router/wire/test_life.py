@@ -4,13 +4,15 @@ import os
 import re
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+import requests
 
-from router.contract.model import Contract, Sampling
+from router.contract.model import Contract, Limits, Sampling
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient, post_head
@@ -295,3 +297,44 @@ def test_ctrl_c_in_a_terminal_ends_master_and_workers(tmp_path: Path) -> None:
                 assert client.post(CHAT, chat()).status == 200
             os.killpg(router.process.pid, signal.SIGINT)
             router.process.wait(20)
+
+
+@pytest.mark.parametrize("arguments", [CONF, (*CONF, "--preload")], ids=["forked", "preloaded"])
+def test_settings_outlive_what_they_were_read_from(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """When the file of authorities is gone, a reload and a killed worker leave the service up."""
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_text(Path(requests.certs.where()).read_text())
+    settings = {"ROUTER_ENGINE_CA": str(authorities)}
+    with StandIn() as engine, running_router(None, [engine.url], settings, arguments) as router:
+        authorities.unlink()
+        router.signal(signal.SIGHUP)
+        wait_until(lambda: router.log().count("router: enforcing") == 2, router.log)
+        wait_until(lambda: router.log().count("Worker exiting") == 1, router.log)
+        wait_until(lambda: len(_children_of(router.process.pid)) == 1, router.log)
+        (worker,) = _children_of(router.process.pid)
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: _children_of(router.process.pid) not in ([], [worker]), router.log)
+        wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+        assert router.process.poll() is None
+
+
+def _children_of(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: Path) -> None:
+    """Clients that promise a body over the limit and then stall hold their threads for the drain alone."""
+    contract = Contract(limits=Limits(max_body_bytes=10))
+    artifact = artifact_file(tmp_path, contract)
+    with (
+        StandIn() as engine,
+        running_router(artifact, [engine.url], {"ROUTER_THREADS": "2"}) as router,
+        ExitStack() as stack,
+    ):
+        stalled = [stack.enter_context(RawClient(router.port)) for _ in range(2)]
+        for client in stalled:
+            client.send(post_head(CHAT, {"Content-Length": "1000"}) + b"x")
+        assert [client.answer().status for client in stalled] == [413, 413]
+        assert all(client.at_end() for client in stalled)
+        with RawClient(router.port) as client:
+            assert client.get("/healthz").status == 200
