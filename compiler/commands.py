@@ -44,6 +44,8 @@ def build(arguments: Namespace) -> int:
         return 0
     _refuse_own_source(loaded, arguments.output)
     write(loaded.data(), arguments.output)
+    if arguments.output != "-":
+        _say(f"{arguments.output}: {loaded.artifact.name} ({loaded.artifact.digest})")
     if loaded.warnings and sys.stderr is not None:
         sys.stderr.write(text_of(loaded.warnings))
     return 0
