@@ -41,8 +41,10 @@ exit code: 0 when there is no such change, 1 when there is; also 1, and nothing 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `profilec` with these arguments, by default those of the process, and return its exit code."""
+    command = "profilec"
     try:
         arguments = _parser().parse_args(argv)
+        command = f"profilec {arguments.command}"
         module, function = arguments.run
         # Imported only now, so that `--help` need not wait for it.
         code: int = getattr(import_module(module), function)(arguments)
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place where every error becomes words and a code
-        return _told(error)
+        return _told(error, command)
     return code
 
 
@@ -67,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--print-completion", action=_Completion, choices=("bash", "zsh"), help="print the completion script of a shell"
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
 
     build = _command(commands, "build", "compile a profile into an artifact", ("compiler.commands", "build"))
     _add_profile_options(build)
@@ -231,7 +233,7 @@ def _write(text: str) -> None:
     import_module("compiler.output").write(text.encode(), "-")
 
 
-def _told(error: Exception) -> int:
+def _told(error: Exception, command: str) -> int:
     """Tell people about an error and return the exit code that it means."""
     failures = import_module("compiler.commands")
     if isinstance(error, failures.ProfileError):
@@ -241,7 +243,7 @@ def _told(error: Exception) -> int:
         _say(f"profilec: error: {error}\n")
         return WRONG
     if isinstance(error, failures.UsageError):
-        _say(f"profilec: error: {error}; see profilec --help\n")
+        _say(f"profilec: error: {error}; see {command} --help\n")
         return USAGE
     if isinstance(error, BrokenPipeError):
         _forget_standard_output()

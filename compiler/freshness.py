@@ -60,7 +60,7 @@ def _set_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
 
 def _changed_sources(old: tuple[Source, ...], new: tuple[Source, ...], name: str) -> Iterator[str]:
     if [(source.kind, source.name) for source in old] != [(source.kind, source.name) for source in new]:
-        yield f"{name} was built from {_listed(old)}, and its sources are {_listed(new)} today"
+        yield f"{name} was built from {_listed(old) or 'nothing'}, and its sources are {_listed(new)} today"
         return
     for before, after in zip(old, new, strict=True):
         if before.sha256 != after.sha256:

@@ -72,7 +72,7 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
         if isinstance(entry.value, Mapping) and path != _PARAMS:  # a band is one value, however many keys it takes
             yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
         elif _meaning(place, entry.value) == _meaning(place, above.value):
-            message = f"{spelled(place)} is {inline(plain(entry.value))}, as it is inherited"
+            message = f"{spelled(place)} is set to {inline(plain(entry.value))}, which it inherits already"
             note = Note(above.value.at, "set to the same here")
             yield _warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
 

@@ -50,9 +50,9 @@ class Comparison:
         which = counts[0][1] if number == 1 else ", ".join(f"{count} {effect}" for count, effect in counts)
         tightens = any(change.tightens for change in self.changes)
         outcome = (
-            "some requests will newly be refused, or their budget lowered"
+            "some requests will newly be refused, or the budget they ask for lowered"
             if tightens
-            else "no request will newly be refused, nor its budget lowered"
+            else "no request will newly be refused, nor the budget it asks for lowered"
         )
         return f"{number} change{'s' if number > 1 else ''} ({which}): {outcome}."
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from router.contract import images
-from router.contract.decision import MODELS, READING, Forward, Refusal, ServedIds, decide
+from router.contract.decision import MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
 from router.contract.fields import BUDGET_FIELDS, spellings_of
 from router.contract.model import Band, BodyLimit, Budget, Contract, ImageLimit, Pin, Rule
 from router.contract.numbers import show
@@ -89,11 +89,13 @@ def _step(name: str, rule: Rule | None, case: _Case) -> Step:
 
 def _model_step(request: Request, case: _Case) -> Step:
     asked = request.value("model")
+    if isinstance(case.decision, Forward) and case.decision.model_served == SERVED_ID:
+        return Step(MODELS, "edited", f"{asked} is an alias: routed as the served id, which --model names")
     if isinstance(case.decision, Forward) and case.decision.model_served != asked:
         answer = f", and the answer says {asked}" if case.decision.answer_as else ""
         return Step(MODELS, "edited", f"{asked} is an alias: routed as {case.decision.model_served}{answer}")
     if asked in case.contract.models.aliases:
-        return Step(MODELS, "kept", f"{asked} is an alias: routed as the served id, which --model tells")
+        return Step(MODELS, "kept", f"{asked} is an alias: routed as the served id")
     return Step(MODELS, "kept", f"{asked} is served")
 
 
@@ -103,7 +105,7 @@ def _sampling_step(request: Request, rule: Pin | Band, decision: Forward | Refus
     if rule.field in decision.violations:
         return Step(rule.rule, *_violated(rule, written))
     if rule.field in sent:
-        return Step(rule.rule, "kept", f"{written}: expected {expectation(rule)}")
+        return Step(rule.rule, "kept", f"{written}, {_kept(rule)}")
     if isinstance(decision, Refusal):
         return Step(rule.rule, "no effect", written)
     edits = [edit for edit in decision.edits if edit.rule == rule.rule and edit.field == rule.field]
@@ -112,10 +114,14 @@ def _sampling_step(request: Request, rule: Pin | Band, decision: Forward | Refus
     return Step(rule.rule, "edited", f"{written}: {rule.field} {edits[-1].value.decode()} is injected")
 
 
+def _kept(rule: Pin | Band) -> str:
+    return "as pinned" if isinstance(rule, Pin) else f"within {show(rule.min)} to {show(rule.max)}"
+
+
 def _violated(rule: Pin | Band, written: str) -> tuple[Verdict, str]:
     if isinstance(rule, Pin) and rule.conflict == "allow":
         return "passed", f"{written}, not {show(rule.value)}: forwarded as it is under `conflict: allow`"
-    return "also violated", f"{written}: expected {expectation(rule)}; counted, but an earlier rule answers"
+    return "also violated", f"{written}: expected {expectation(rule)}; the client is told of the first only"
 
 
 def _budget_step(request: Request, rule: Budget, decision: Forward | Refusal) -> Step:

@@ -58,8 +58,9 @@ def explanation_json(explanation: Explanation, contract: Contract, origin: Origi
 
 def summary_text(summary: Summary) -> str:
     """Return how many requests would be refused and edited, by rule."""
+    noun = "request" if summary.requests == 1 else "requests"
     head = (
-        f"{summary.requests:,} requests: {summary.refused:,} refused ({_share(summary.refused, summary)}), "
+        f"{summary.requests:,} {noun}: {summary.refused:,} refused ({_share(summary.refused, summary)}), "
         f"{summary.forwarded:,} forwarded, {summary.untouched:,} of them byte for byte as they are"
     )
     lines = [head]
@@ -126,7 +127,7 @@ def _tallies(title: str, tallies: dict[str, Tally], summary: Summary) -> list[st
     rows = [
         (rule, f"{tally.requests:,}", _share(tally.requests, summary), str(tally.first_line)) for rule, tally in ordered
     ]
-    return ["", _table([(title, "requests", "share", "first in line"), *rows]).rstrip("\n")]
+    return ["", _table([(title, "requests", "share", "first on line"), *rows]).rstrip("\n")]
 
 
 def _counts(tallies: dict[str, Tally]) -> dict[str, dict[str, int]]:

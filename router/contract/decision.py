@@ -15,6 +15,9 @@ READING: Final = "request"
 MODELS: Final = "models"
 """The step that resolves the model name."""
 
+SERVED_ID: Final = "<served id>"
+"""Stands for the served id that an alias is routed as, where nobody says which ids are served."""
+
 _COUNTED_BY_PARAM: Final = frozenset({"limits.max_images", "output.max_tokens"})
 _SHOWN_NAME: Final = 200
 
@@ -105,7 +108,7 @@ def _resolve_model(request: Request, contract: Contract, served_ids: ServedIds |
         raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
     is_alias = asked in contract.models.aliases
     if served_ids is None:
-        return asked, asked
+        return asked, SERVED_ID if is_alias else asked
     if not served_ids.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     if asked in served_ids.ids:
