@@ -167,7 +167,7 @@ def _misfit(document: Document, retold: _Retold, mark: Any) -> _Retold:  # noqa:
     line, above = document.line(mark.line + 1), document.line(_number_above(document, mark.line + 1))
     key = _OPEN_KEY.fullmatch(above)
     if line[: mark.column].strip(" -"):
-        message, hint = "this does not fit what stands before it", "put the whole text in quotes"
+        message, hint = "this does not fit what stands before it", "put the whole text in one pair of quotes"
         return _Retold("", message, hint)
     if not _LIST_ITEM.match(line):
         return retold
