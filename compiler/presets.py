@@ -41,7 +41,7 @@ def describe(name: str) -> str:
 
 
 def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
-    match = nearest(name, preset_names())
+    match = _meant(name)
     if match is not None:
         return f"did you mean {match}?"
     if named_by == "--preset":
@@ -55,3 +55,9 @@ def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
     if named_by == "--api-profile":
         return "a file is named by --api-profile-file"
     return "a file is named by a path that holds a / or ends in .yaml or .yml"
+
+
+def _meant(name: str) -> str | None:
+    """Return the one preset whose name holds this one, or else the one that looks most like it."""
+    holding = [preset for preset in preset_names() if len(name) > 1 and name.lower() in preset]
+    return holding[0] if len(holding) == 1 else nearest(name, holding or preset_names())

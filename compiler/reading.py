@@ -1,7 +1,7 @@
 """Bytes → a tree: strict YAML 1.2, every value with its place, every hazard an error and never a silent guess."""
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 from yaml.parser import Parser
@@ -10,7 +10,8 @@ from yaml.scanner import Scanner, ScannerError
 from yaml.tokens import DirectiveToken
 
 from compiler.diagnostics import Code, Diagnostic, Document, Location, Note, ProfileError
-from compiler.scalars import resolve
+from compiler.scalars import resolve, unglued
+from compiler.syntax_errors import NO_TAG, syntax_error
 from compiler.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -21,46 +22,6 @@ _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _INVISIBLE = re.compile("[\x85\u2028\u2029\ufeff]")
 _INDENTING_TAB = re.compile(r"^ *(\t)[ \t]*(?=[^ \t\n])", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class _Retold(NamedTuple):
-    """What PyYAML says, told to people; some things are wrong where they began, not where PyYAML noticed."""
-
-    part: str
-    message: str
-    hint: str
-    where_it_began: bool = False
-
-
-_RETOLD: Final = (
-    _Retold(
-        "could not find expected ':'",
-        "a key without its colon",
-        "a key is followed by a colon and a space, as in `top_p: 0.95`",
-        where_it_began=True,
-    ),
-    _Retold("but found ':'", "a colon without its key", "write the key before the colon"),
-    _Retold(
-        "expected <block end>",
-        "this does not fit the lines above",
-        "keys of one mapping start in the same column: check the indentation",
-    ),
-    _Retold(
-        "mapping values are not allowed",
-        "a second key within a value",
-        "check the indentation, or put a value that holds `: ` in quotes",
-    ),
-    _Retold("'\\t' that cannot start any token", "a tab between key and value", "use spaces instead of the tab"),
-    _Retold("cannot start any token", "a value cannot start like this", "put the value in quotes"),
-    _Retold("unexpected end of stream", "a quote that is never closed", "close the quote", where_it_began=True),
-    _Retold("expected the node content", "a value is missing", "give the value, or close the bracket"),
-    _Retold("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
-    _Retold(
-        "unknown escape character",
-        "an unknown escape",
-        "put the value in single quotes, where a backslash is just a backslash",
-    ),
-)
 
 
 def read_yaml(data: bytes, name: str, extended_at: Location | None = None) -> Mapping:
@@ -96,11 +57,12 @@ def joined_surrogates(text: str) -> str:
 
 def repeated_key(entry: Entry, first: Entry, path: Path) -> Diagnostic:
     """Return the diagnostic of a key that stands twice in one mapping."""
+    both_mappings = isinstance(entry.value, Mapping) and isinstance(first.value, Mapping)
     return Diagnostic(
         "repeated-key",
         f"{spelled(path)} is set twice",
         entry.key_at,
-        hint="keep one of the two",
+        hint="move the keys of this one under the first" if both_mappings else "keep one of the two",
         notes=(Note(first.key_at, "first set here"),),
     )
 
@@ -172,9 +134,14 @@ class _Events(Reader, Scanner, Parser):
 
     def scan_directive(self) -> DirectiveToken:
         """Refuse every directive but the one that says what is read anyway."""
-        token: DirectiveToken = super().scan_directive()
+        start = self.get_mark()
+        try:
+            token: DirectiveToken = super().scan_directive()
+        except ValueError as error:
+            # Python reads no number of so many digits.
+            raise ScannerError(None, None, "only the directive `%YAML 1.2` is understood", start) from error
         if token.name != "YAML" or token.value != (1, 2):
-            raise ScannerError(None, None, "only the directive `%YAML 1.2` is understood", token.start_mark)
+            raise ScannerError(None, None, "only the directive `%YAML 1.2` is understood", start)
         return token
 
 
@@ -194,11 +161,11 @@ class _Composer:
             self._events = _Events(self._document.text)
             return self._compose_stream()
         except yaml.MarkedYAMLError as error:
-            raise ProfileError(self._syntax_error(error)) from error
+            raise ProfileError(syntax_error(self._document, error, self._events.get_mark())) from error
         except ReaderError as error:
             raise ProfileError(self._unprintable(error)) from error
         except (ValueError, OverflowError) as error:
-            # PyYAML lets Python's own errors through for an escape beyond Unicode and for a huge version number.
+            # PyYAML lets Python's own errors through for an escape beyond Unicode.
             at = self._location(self._events.get_mark())
             message, hint = "an escape that is no character", "characters end at U+10FFFF"
             raise ProfileError(Diagnostic("syntax", message, at, hint=hint)) from error
@@ -222,7 +189,10 @@ class _Composer:
             return node
         if isinstance(node, Scalar) and node.value is None and node.at.column == node.at.end_column:
             return Mapping((), start)
+        meant = unglued(node.value) if isinstance(node, Scalar) and isinstance(node.value, str) else None
         hint = "a key is followed by a colon and a space; an empty file is an empty profile"
+        if meant is not None:
+            hint = f"a colon needs a space after it: {meant}"
         self.problems.append(
             Diagnostic("not-a-mapping", "a profile is a mapping of keys to values", node.at, hint=hint)
         )
@@ -236,8 +206,7 @@ class _Composer:
             return self._alias(event, depth)
         self._add(1, event)
         if event.tag is not None:
-            hint = "leave it out; a value in quotes is a string, any other is read as YAML 1.2 core"
-            self._report("tag", "a tag is not understood here", event, hint)
+            self._report("tag", "a tag is not understood here", event, NO_TAG)
         before, self._height = self._count, 0
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -337,18 +306,6 @@ class _Composer:
         end = end or start
         return Location(self._document, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
-    def _syntax_error(self, error: yaml.MarkedYAMLError) -> Diagnostic:
-        problem = error.problem or error.context or "this is not YAML"
-        mark = error.problem_mark or error.context_mark or self._events.get_mark()
-        retold = next((retold for retold in _RETOLD if retold.part in problem), _Retold("", problem, ""))
-        began = error.context_mark
-        if retold.where_it_began and began is not None:
-            return Diagnostic("syntax", retold.message, self._location(began), hint=retold.hint)
-        notes: tuple[Note, ...] = ()
-        if error.context and began is not None and began.line != mark.line:
-            notes = (Note(self._location(began), error.context),)
-        return Diagnostic("syntax", retold.message, self._location(mark), hint=retold.hint or None, notes=notes)
-
     def _unprintable(self, error: ReaderError) -> Diagnostic:
         message = f"the unprintable character U+{error.character:04X} stands here"
         at = span(self._document, error.position, error.position + 1)
@@ -356,7 +313,12 @@ class _Composer:
 
 
 def _empty(path: Path, at: Location) -> Diagnostic:
+    meant = unglued(path[-1]) if isinstance(path[-1], str) else None
     hint = "give it a value, indent the lines that belong to it, or write null to delete what is inherited"
+    if isinstance(path[-1], int):
+        hint = "give it a value or remove the line"
+    elif meant is not None:
+        hint = f"a colon needs a space after it: {meant}"
     return Diagnostic("empty-value", f"{spelled(path)} has no value", at, hint=hint)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from cerberus import Validator, errors
 
 from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, Note, ProfileError, shown
-from compiler.hints import hint_for_key, hint_for_value
+from compiler.hints import hint_for_key, hint_for_value, meant_key
 from compiler.schema import SCHEMA, Rules
 from compiler.sizes import bytes_of
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, key_location, node_at, plain, spelled
@@ -20,8 +20,15 @@ def validate(profile: Mapping) -> None:
     """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
     values = plain(profile)
     rules = _narrowed({"type": "dict", "schema": SCHEMA}, values)
-    problems = [(path, _unknown_key(path, profile, rules)) for path in _taken_out(values, rules)]
-    problems += [_diagnostic(error, profile, rules) for error in _schema_errors(rules["schema"], values)]
+    unknown = _taken_out(values, rules)
+    problems = [(path, _unknown_key(path, profile, rules)) for path in unknown]
+    misspelled = {(*path[:-1], meant_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
+    problems += [
+        _diagnostic(error, profile, rules)
+        for error in _schema_errors(rules["schema"], values)
+        # A missing key that stands there misspelled is one mistake, and told already.
+        if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
+    ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
     related = [problem for places, problem in _relations(profile) if not any(_touches(at, by_place) for at in places)]
@@ -233,7 +240,8 @@ def _empty_band(name: str, band: Mapping) -> Iterator[Related]:
     path: Path = ("sampling", "params", name)
     message = f"{spelled(path)}: min is {_number_text(low[0])}, above the max of {_number_text(high[0])}"
     notes = (Note(high[1], "max is set here"),)
-    yield (path,), Diagnostic("empty-band", message, low[1], "min at most max", notes=notes)
+    hint = "swap them" if low[1].document is high[1].document else None
+    yield (path,), Diagnostic("empty-band", message, low[1], "min at most max", hint, notes)
 
 
 def _number_at(root: Node, path: Path) -> tuple[float, Location] | None:

@@ -1,3 +1,4 @@
+import re
 import time
 import tracemalloc
 
@@ -128,3 +129,29 @@ def test_random_bytes_are_read_or_refused(data):
 def test_random_yaml_is_read_or_refused(text):
     """Whatever is made of YAML's own characters, the reader returns a tree or errors that can be rendered."""
     assert read_or_rendered(text.encode()) is not None
+
+
+PIECES = [
+    *("name", "a", "1", "\\x4", "\\q", "%YAML 1.2", "%YAML", "%TAG", "---", "...", "~", "é", "http://x", "min:1"),
+    *(" ", "  ", "\n", "\n", "\n  ", "\t", ":", ": ", "- ", "-", "? ", ", ", "[", "]", "{", "}", "#", " #"),
+    *("'", '"', "|", ">", "|0", "*", "*a ", "&", "&a ", "!", "!<", "!x!y ", "!%zz", "@", "`", "<<: ", "\\"),
+]
+JARGON = re.compile(
+    "<|while (?:scanning|parsing)|could not|but (?:found|got)|token|scalar|sequence|block|flow|stream|URI|^expected"
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+def test_no_message_is_told_in_the_words_of_the_parser(text):
+    """Whatever is wrong with a text, it is told in words that need no knowledge of a YAML parser, and with a hint."""
+    try:
+        read_yaml(text.encode(), "profile.yaml")
+    except ProfileError as error:
+        for found in error.diagnostics:
+            # What stands behind this hint is the text itself.
+            hint = re.sub("(?<=^a colon needs a space after it: ).*", "", found.hint or "")
+            told = [found.message, hint, *(note.text for note in found.notes)]
+            if found.code == "syntax":
+                assert found.hint
+                assert not any(JARGON.search(words) for words in told), told
