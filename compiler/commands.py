@@ -8,7 +8,7 @@ from pathlib import Path
 from compiler.compilation import Compiled, compile_profile
 from compiler.diagnostics import CommandError, ProfileError, visible
 from compiler.json_schema import json_schema_bytes
-from compiler.output import write
+from compiler.output import refuse_overwriting, write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
 from compiler.printing import profile_of, with_defaults, yaml_of
@@ -57,9 +57,7 @@ def print_profile(arguments: Namespace) -> int:
     if isinstance(loaded, Artifact):
         if arguments.origin:
             raise UsageError("--origin needs a profile: an artifact does not know where its values were set")
-        named = arguments.source or arguments.api_profile_file
-        if arguments.output != "-" and os.path.realpath(named) == os.path.realpath(arguments.output):
-            raise UsageError(f"{visible(arguments.output)} is the artifact itself: write somewhere else")
+        refuse_overwriting(arguments.output, [arguments.source or arguments.api_profile_file], "the artifact itself")
         write(yaml_of(profile_of(loaded)), arguments.output)
         return 0
     _refuse_own_source(loaded, arguments.output)
@@ -139,11 +137,7 @@ def _say_where_from(selected: Selected) -> None:
 
 
 def _refuse_own_source(compiled: Compiled, destination: str) -> None:
-    if destination == "-":
-        return
-    for link in compiled.chain:
-        if os.path.realpath(link.path) == os.path.realpath(destination):
-            raise UsageError(f"{visible(destination)} is a source of this profile: write somewhere else")
+    refuse_overwriting(destination, [link.path for link in compiled.chain], "a source of this profile")
 
 
 def _say(text: str) -> None:

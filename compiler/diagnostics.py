@@ -119,6 +119,11 @@ class Diagnostic:
     severity: Severity = "error"
 
 
+def warning(code: Code, message: str, at: Location | None, hint: str, *notes: Note) -> Diagnostic:
+    """Return a diagnostic of what is not wrong, and yet hardly meant."""
+    return Diagnostic(code, message, at, hint=hint, notes=notes, severity="warning")
+
+
 class CommandError(Exception):
     """A command cannot do its work, whatever the profile says; the message is for people."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compiler.compilation import Compiled
-from compiler.diagnostics import Code, Diagnostic, Location, named_path, shown
+from compiler.diagnostics import Diagnostic, Location, named_path, shown, warning
 from compiler.differences import Difference, differences
 from compiler.printing import inline
 from compiler.tree import Mapping, node_at, spelled
@@ -27,9 +27,9 @@ def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> I
         return
     if artifact.name != today.artifact.name:
         message = f"the profile is named {shown(today.artifact.name)} today, and {shown(artifact.name)} in {name}"
-        yield _warning("stale-name", message, _set_at(today.profile, ("name",)), hint)
+        yield warning("stale-name", message, _set_at(today.profile, ("name",)), hint)
     for message in _changed_sources(artifact.sources, today.artifact.sources, name):
-        yield _warning("stale-source", message, None, hint)
+        yield warning("stale-source", message, None, hint)
 
 
 def _told(difference: Difference) -> str:
@@ -74,7 +74,3 @@ def _listed(sources: tuple[Source, ...]) -> str:
 
 def _named(source: Source) -> str:
     return f"preset:{source.name}" if source.kind == "preset" else source.name
-
-
-def _warning(code: Code, message: str, at: Location | None, hint: str) -> Diagnostic:
-    return Diagnostic(code, message, at, hint=hint, severity="warning")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from compiler.diagnostics import Code, Diagnostic, Location, Note, nearest, shown
+from compiler.diagnostics import Diagnostic, Note, nearest, shown, warning
 from compiler.inheritance import Link, merge
 from compiler.printing import inline
 from compiler.sizes import bytes_of
@@ -39,7 +39,7 @@ def warnings_of_size(size: int) -> Iterator[Diagnostic]:
     """Yield the warnings about an artifact of so many bytes."""
     if _NEARLY_FULL * MAX_ARTIFACT_BYTES <= size <= MAX_ARTIFACT_BYTES:
         message = f"the artifact has {size} bytes, and a router reads at most {MAX_ARTIFACT_BYTES}"
-        yield _warning("large-artifact", message, None, "list fewer or shorter aliases")
+        yield warning("large-artifact", message, None, "list fewer or shorter aliases")
 
 
 def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
@@ -55,12 +55,12 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
 def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: Entry | None) -> Diagnostic:
     message = f"this null deletes nothing: no {spelled(place)} is inherited"
     if deletion is not None:
-        return _warning(
+        return warning(
             "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
         )
     match = nearest(entry.key, inherited) if len(inherited) <= _SEARCHED else None
     hint = f"did you mean {spelled((*place[:-1], match))}?" if match else "remove it"
-    return _warning("idle-null", message, entry.value.at, hint)
+    return warning("idle-null", message, entry.value.at, hint)
 
 
 def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
@@ -74,7 +74,7 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
         elif _meaning(place, entry.value) == _meaning(place, above.value):
             message = f"{spelled(place)} is set to {inline(plain(entry.value))}, which it inherits already"
             note = Note(above.value.at, "set to the same here")
-            yield _warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
+            yield warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
 
 
 def _meaning(path: Path, node: Node) -> str:
@@ -98,7 +98,7 @@ def _lookalike_aliases(profile: Mapping) -> Iterator[Diagnostic]:
                 f"{place} is {shown(item.value)}, which differs from {shown(str(other.value))} only in case or blanks"
             )
             hint = "keep both only if clients use both: the router takes them for two names"
-            yield _warning("lookalike-alias", message, item.at, hint, Note(other.at, "the other one is listed here"))
+            yield warning("lookalike-alias", message, item.at, hint, Note(other.at, "the other one is listed here"))
 
 
 def _by_key(entries: tuple[Entry, ...]) -> dict[str, Entry]:
@@ -109,7 +109,3 @@ def _mapping_of(entry: Entry | None, otherwise_at: Node) -> Mapping:
     if entry is not None and isinstance(entry.value, Mapping):
         return entry.value
     return Mapping((), otherwise_at.at)
-
-
-def _warning(code: Code, message: str, at: Location | None, hint: str, *notes: Note) -> Diagnostic:
-    return Diagnostic(code, message, at, hint=hint, notes=notes, severity="warning")

@@ -3,14 +3,22 @@
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from compiler.diagnostics import CommandError, named_path
+from compiler.diagnostics import CommandError, named_path, visible
+from compiler.selection import UsageError
 
 
 class OutputError(CommandError):
     """A result cannot be written; the message is one line."""
+
+
+def refuse_overwriting(destination: str, files: Iterable[Path | str], which: str) -> None:
+    """Raise UsageError when a result would be written over one of the files that it comes from; `which` says which."""
+    if destination != "-" and os.path.realpath(destination) in map(os.path.realpath, files):
+        raise UsageError(f"{visible(destination)} is {which}: write somewhere else")
 
 
 def write(data: bytes, destination: str) -> None:

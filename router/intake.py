@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gunicorn.http.errors import ParseException
 
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, request_too_large
 
 PIECE_BYTES: Final = 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
@@ -33,11 +33,11 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
     _refuse_compressed(environ)
     promised = _content_length(environ)
     if promised is not None and promised > limit:
-        raise _too_large(limit)
+        raise request_too_large(limit)
     pieces = list(_pieces(environ, limit + 1, seconds))
     length = sum(map(len, pieces))
     if length > limit:
-        raise _too_large(limit)
+        raise request_too_large(limit)
     if promised is not None and length < promised:
         raise ApiError("bad_request", f"The request body ended after {length} of {promised} bytes")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -111,7 +111,3 @@ def _content_length(environ: dict[str, Any]) -> int | None:
 
 def _has_body(environ: dict[str, Any]) -> bool:
     return bool(_content_length(environ)) or "HTTP_TRANSFER_ENCODING" in environ
-
-
-def _too_large(limit: int) -> ApiError:
-    return ApiError("request_too_large", f"The request body is larger than the {limit} bytes that are allowed")

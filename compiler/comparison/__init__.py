@@ -1,6 +1,5 @@
 """`profilec diff`: two contracts compared, in the contract's terms: what changes for a client, setting by setting."""
 
-import os
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import Final
 from compiler.comparison.changes import Change, compare
 from compiler.comparison.report import RENDERERS, Comparison, Side
 from compiler.compilation import compile_profile
-from compiler.diagnostics import visible
-from compiler.output import write
-from compiler.selection import Named, UsageError, select
+from compiler.output import refuse_overwriting, write
+from compiler.selection import Named, select
 from router.artifact import Artifact, read
 
 DIFFERS: Final = 1
@@ -32,7 +30,7 @@ class _Loaded:
 def show(arguments: Namespace) -> int:
     """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
     before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
-    _refuse_overwriting(arguments.output, (*before.files, *after.files))
+    refuse_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
     changes = compare(before.artifact.contract, after.artifact.contract)
     comparison = Comparison(before.side(), after.side(), changes)
     write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
@@ -50,8 +48,3 @@ def _load(source: str, named_by: str) -> _Loaded:
         return _Loaded(source, read(Path(source)), (Path(source),))
     compiled = compile_profile(selected)
     return _Loaded(source, compiled.artifact, tuple(link.path for link in compiled.chain))
-
-
-def _refuse_overwriting(destination: str, files: tuple[Path, ...]) -> None:
-    if destination != "-" and os.path.realpath(destination) in map(os.path.realpath, files):
-        raise UsageError(f"{visible(destination)} is a source of what is compared: write somewhere else")

@@ -96,7 +96,7 @@ class Scene:
             as_expected &= (received is not None) == reached
             if received is not None:
                 got = _changes(body, json.loads(received.body), pins)
-        rule = self.rule or _rule_of(decision)
+        rule = self.rule or (decision.rule if isinstance(decision, Refusal) else "")
         return Row(self.shows, self.sent or _fields(self.fields), got, _answer(answer), rule, as_expected)
 
 
@@ -189,23 +189,6 @@ def _pins(contract: Contract) -> list[Pin]:
 def _rules(pins: list[Pin]) -> str:
     others = f"\nand {len(pins) - 1} more" if len(pins) > 1 else ""
     return pins[0].rule + others
-
-
-def _rule_of(decision: object) -> str:
-    """Return the rule that decided, by what the router's own decision says."""
-    if not isinstance(decision, Refusal):
-        return ""
-    if decision.error.code == "sampling_contract_violation":
-        return f"sampling.params.{decision.error.param}"
-    return _RULE_OF_CODE.get(decision.error.code, decision.error.code)
-
-
-_RULE_OF_CODE: Final = {
-    "max_tokens_exceeded": "output.max_tokens",
-    "too_many_images": "limits.max_images",
-    "request_too_large": "limits.max_body_bytes",
-    "model_not_found": "models",
-}
 
 
 def _fields(fields: Body) -> str:

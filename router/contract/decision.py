@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from router.contract import budget, images, sampling
 from router.contract.editing import Edit, apply_edits, replace, to_json
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
 from router.contract.model import Budget, Contract, ImageLimit
 from router.contract.parsing import Request, parse
@@ -60,7 +60,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     step = "limits.max_body_bytes"
     violations: tuple[str, ...] = ()
     try:
-        check_size(len(body), contract)
+        _check_size(body, contract)
         step = READING
         request = parse(body)
         stream = _read_once_only_fields(request)
@@ -82,11 +82,9 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations)
 
 
-def check_size(length: int, contract: Contract) -> None:
-    """Raise ApiError `request_too_large` when a body of this many bytes is over the limit."""
-    limit = contract.limits.max_body_bytes
-    if length > limit:
-        raise ApiError("request_too_large", f"The request body is larger than the {limit} bytes that are allowed")
+def _check_size(body: bytes, contract: Contract) -> None:
+    if len(body) > contract.limits.max_body_bytes:
+        raise request_too_large(contract.limits.max_body_bytes)
 
 
 def _read_once_only_fields(request: Request) -> bool:

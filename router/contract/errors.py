@@ -49,6 +49,11 @@ class ApiError(Exception):
         return STATUS_OF[self.code]
 
 
+def request_too_large(limit: int) -> ApiError:
+    """Return the error of a request body above a limit in bytes."""
+    return ApiError("request_too_large", f"The request body is larger than the {limit} bytes that are allowed")
+
+
 class ErrorAnswer(NamedTuple):
     """An error as it goes to the client: status, headers and JSON body."""
 

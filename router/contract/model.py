@@ -136,9 +136,7 @@ class Contract(Frozen, frozen=True, dict=True):
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""
         return bool(
-            self.errors.bad_request_type is not None
-            or self.models.aliases
-            or [rule for rule in self.rules if not isinstance(rule, BodyLimit)]
+            self.errors.bad_request_type is not None or self.models.aliases or self.sampling_rules or self.size_rules
         )
 
 
