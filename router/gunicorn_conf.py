@@ -26,8 +26,8 @@ _own = _settings()
 
 wsgi_app = "router.wsgi"
 worker_class = "router.worker.Worker"
-threads = _own.threads
-worker_connections = max(1000, 4 * _own.threads)
+threads = _own.max_in_flight
+worker_connections = max(1000, 4 * _own.max_in_flight)
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
 graceful_timeout = math.ceil(_own.graceful_seconds)

@@ -16,7 +16,8 @@ PREFIX: Final = "ROUTER_"
 MAX_SECONDS: Final = 30 * 24 * 3600
 """Longest time that a setting may say: thirty days, well within what sockets and timers of the system take."""
 
-MAX_THREADS: Final = 10_000
+MAX_COUNT: Final = 10_000
+"""Largest number that a setting may count: of threads, of failures, of retries."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
@@ -51,9 +52,15 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in value.split(",") if item.strip()))
 
 
-def _threads(value: str) -> int:
-    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_THREADS:
-        raise ValueError(f"a whole number from 1 to {MAX_THREADS}")
+def _count(value: str) -> int:
+    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_COUNT:
+        raise ValueError(f"a whole number from 1 to {MAX_COUNT}")
+    return int(value)
+
+
+def _count_or_zero(value: str) -> int:
+    if not _WHOLE.fullmatch(value) or int(value) > MAX_COUNT:
+        raise ValueError(f"a whole number from 0 to {MAX_COUNT}")
     return int(value)
 
 
@@ -138,16 +145,39 @@ class Settings:
         _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
     )
     connect_seconds: float = _setting(_seconds, 5.0, "Longest wait for a connection to an engine.")
-    read_seconds: float = _setting(_seconds, 600.0, "Longest silence of an engine, before its answer or within it.")
-    body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
+    first_byte_seconds: float = _setting(
+        _seconds,
+        600.0,
+        "Longest wait for the first byte of an answer of an engine; one not streamed comes when all is done.",
+    )
+    idle_seconds: float = _setting(_seconds, 120.0, "Longest silence of an engine once its answer has begun.")
+    total_seconds: float = _setting(_seconds, 3600.0, "Longest time that an engine may take for one request in all.")
+    pool_idle_seconds: float = _setting(
+        _seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."
+    )
+    comment_seconds: float = _setting(
+        _seconds_or_zero, 0.0, "Silence in a stream after which the client gets an SSE comment; 0: it never does."
+    )
+    retries: int = _setting(
+        _count_or_zero, 2, "How often a request is sent to another engine where nothing can have run; 0: never."
+    )
+    breaker_failures: int = _setting(_count, 5, "Failures of an engine in a row after which it gets no requests.")
+    breaker_seconds: float = _setting(
+        _seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
+    )
     probe_seconds: float = _setting(_seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
+    head_seconds: float = _setting(_seconds, 10.0, "Longest wait for the whole head of a request.")
+    body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
+    send_seconds: float = _setting(_seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")
     drain_seconds: float = _setting(
         _seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
     )
     graceful_seconds: float = _setting(
         _seconds_or_zero, 300.0, "How long running requests may take to finish after that."
     )
-    threads: int = _setting(_threads, 128, "Requests that one worker process handles at the same time.")
+    max_in_flight: int = _setting(
+        _count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
+    )
 
 
 def load(environ: Mapping[str, str]) -> Settings:

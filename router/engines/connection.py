@@ -86,8 +86,8 @@ class _Adapter(HTTPAdapter):
     """Pools of our connections: nothing is sent twice, none is waited for."""
 
     def __init__(self, settings: Settings) -> None:
-        self._send_seconds = settings.read_seconds
-        super().__init__(pool_connections=len(settings.engines), pool_maxsize=settings.threads, max_retries=0)
+        self._send_seconds = settings.first_byte_seconds
+        super().__init__(pool_connections=len(settings.engines), pool_maxsize=settings.max_in_flight, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - requests' own
         super().init_poolmanager(*args, **kwargs)
@@ -111,7 +111,7 @@ class Connections:
 
         Raises ApiError `upstream_unreachable`, `upstream_incomplete` or `upstream_timeout`.
         """
-        timeout = (self._settings.connect_seconds, self._settings.read_seconds)
+        timeout = (self._settings.connect_seconds, self._settings.first_byte_seconds)
         return self._send("POST", url, {**headers, "Content-Length": str(len(body))}, body, timeout)
 
     def get(self, url: str, headers: dict[str, str], seconds: float) -> Answer:

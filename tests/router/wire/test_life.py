@@ -57,7 +57,7 @@ BROKEN_STARTS = {
         "ROUTER_ENGINES cannot be used: expected URLs without credentials",
     ),
     "a route that is none": (lambda folder: {"ROUTER_ROUTES": "/v1/nothing"}, "ROUTER_ROUTES cannot be used"),
-    "no time at all": (lambda folder: {"ROUTER_READ_SECONDS": "0"}, "ROUTER_READ_SECONDS cannot be used"),
+    "no time at all": (lambda folder: {"ROUTER_FIRST_BYTE_SECONDS": "0"}, "ROUTER_FIRST_BYTE_SECONDS cannot be used"),
 }
 
 
@@ -328,7 +328,7 @@ def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: P
     artifact = artifact_file(tmp_path, contract)
     with (
         StandIn() as engine,
-        running_router(artifact, [engine.url], {"ROUTER_THREADS": "2"}) as router,
+        running_router(artifact, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "2"}) as router,
         ExitStack() as stack,
     ):
         stalled = [stack.enter_context(RawClient(router.port)) for _ in range(2)]

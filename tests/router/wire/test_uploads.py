@@ -279,7 +279,7 @@ def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, re
 
 def test_a_client_that_never_reads_keeps_nobody_else_waiting(router_of: RouterOf, engine: StandIn) -> None:
     """A stream nobody reads holds its own thread alone, and ends at the engine when its client leaves."""
-    router = router_of(ROUTER_THREADS="2")
+    router = router_of(ROUTER_MAX_IN_FLIGHT="2")
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
     engine.answer_next(Answer(headers=EVENT_STREAM, body=itertools.repeat(flood), framing="chunked"))
     with RawClient(router.port) as deaf:
