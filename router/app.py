@@ -12,15 +12,20 @@ from werkzeug.routing import BaseConverter
 
 from router import headers, intake, lifecycle, line, routes
 from router.artifact import Artifact
+from router.client import ClientGoneError
 from router.contract.errors import ApiError, answer
-from router.engines.connection import Connections
+from router.engines.connections import Connections
+from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
 from router.engines.probing import Prober
+from router.exchange import Exchange
 from router.line import Gateway
 from router.settings import Settings
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _MODEL: Final = f"{routes.MODELS}/"
+CLIENT_CLOSED_REQUEST: Final = 499
+"""The status that stands in logs for a client that hung up (nginx's); nobody gets it."""
 _LOG = logging.getLogger("router")
 
 
@@ -40,7 +45,9 @@ class _MembersInOrder(DefaultJSONProvider):
 def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
     fleet = Fleet(settings.engines, settings.model_id, has_aliases=bool(artifact.contract.models.aliases))
-    return Gateway(settings, artifact, fleet, Connections(settings), Prober(settings, fleet))
+    connections = Connections(settings)
+    dispatcher = Dispatcher(settings, fleet, connections)
+    return Gateway(settings, artifact, fleet, connections, dispatcher, Prober(settings, fleet))
 
 
 def create_app(gateway: Gateway) -> flask.Flask:
@@ -62,9 +69,9 @@ def create_app(gateway: Gateway) -> flask.Flask:
 def _add_inference(app: flask.Flask, gateway: Gateway, open_routes: tuple[str, ...]) -> None:
     def serve() -> flask.Response:
         environ = flask.request.environ
-        route = environ["PATH_INFO"]
-        step = line.chat if route == routes.CHAT else line.pass_through
-        return step(gateway, environ, route, flask.g.request_id)
+        exchange = Exchange(request_id=flask.g.request_id, route=environ["PATH_INFO"])
+        step = line.chat if exchange.route == routes.CHAT else line.pass_through
+        return step(gateway, environ, exchange)
 
     for route in open_routes:
         if route != routes.MODELS:
@@ -142,6 +149,10 @@ def _add_edges(app: flask.Flask, gateway: Gateway) -> None:
         if isinstance(error, NotFound):
             return refuse(ApiError("not_found", "There is no such route here"))
         return refuse(ApiError("bad_request", "The request could not be understood"))
+
+    @app.errorhandler(ClientGoneError)
+    def leave_unanswered(_: ClientGoneError) -> flask.Response:
+        return flask.Response(status=CLIENT_CLOSED_REQUEST)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> flask.Response:

@@ -1,5 +1,6 @@
 """An engine's answer brought to the client: buffered so that a cut one is an error, or streamed as it comes."""
 
+import errno
 import json
 import logging
 import re
@@ -12,20 +13,28 @@ from typing import Final, NamedTuple
 import flask
 import urllib3
 
+from router.client import Client, ClientGoneError
 from router.contract.answers import ModelRenamer, rename_model, retype_bad_request
 from router.contract.errors import ApiError, body_of
-from router.engines.connection import INCOMPLETE, Answer, failures_as_api_errors
+from router.engines.answer import Answer
+from router.engines.failure import EngineError
+from router.engines.outcome import Outcome
+from router.exchange import Exchange
 from router.headers import OF_THE_BODY, for_client
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
-PIECE_BYTES: Final = 64 * 1024
+ATTEMPTS: Final = "x-router-attempts"
+"""Says how often a request was sent to engines, where it was more than once."""
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
 _DONE_TAIL_BYTES: Final = 64
+_ERROR_EVENT = re.compile(rb"(?:^|\n)data:[ ]?\{[ ]?\"error\"")
+_COMMENT: Final = b":\n"
+"""An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
 
@@ -55,23 +64,41 @@ class RelayedResponse(flask.Response):
     default_mimetype = None
 
 
-class AbortedAnswerError(Exception):
-    """The engine's answer broke off after its beginning was sent: gunicorn closes the connection without an end."""
+class AbortedAnswerError(ConnectionResetError):
+    """An answer cannot go on although its beginning was sent: gunicorn closes the connection without an end."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ECONNRESET, message)
 
 
-def relay(answer: Answer, edits: AnswerEdits) -> flask.Response:
+class Relay(NamedTuple):
+    """An engine's answer on its way to the client, and what is done to it.
+
+    `comment_seconds` is the silence after which a stream's client gets a comment, None for never.
+    """
+
+    answer: Answer
+    edits: AnswerEdits
+    client: Client
+    exchange: Exchange
+    comment_seconds: float | None = None
+
+
+def relay(relay: Relay) -> flask.Response:
     """Return the response that brings an engine's answer to the client.
 
-    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow.
+    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
     """
     try:
-        _refuse_useless(answer)
-        if _is_stream(answer):
-            return _streamed(answer, edits)
-        return _buffered(answer, edits)
+        _refuse_useless(relay.answer)
+        response = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
     except BaseException:
-        answer.close()
+        relay.answer.close()
         raise
+    relay.client.is_answered = True
+    if relay.exchange.attempts > 1:
+        response.headers[ATTEMPTS] = str(relay.exchange.attempts)
+    return response
 
 
 def _refuse_useless(answer: Answer) -> None:
@@ -85,27 +112,22 @@ def _is_stream(answer: Answer) -> bool:
 
 
 def _media_type(answer: Answer) -> str:
-    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return answer.header("Content-Type").partition(";")[0].strip().lower()
 
 
-def _is_framed(answer: Answer) -> bool:
-    """Tell whether the answer says where it ends; else the end of the connection has to stand for it."""
-    return answer.chunked or "Content-Length" in answer.headers
-
-
-def _buffered(answer: Answer, edits: AnswerEdits) -> flask.Response:
+def _buffered(relay: Relay) -> flask.Response:
+    answer = relay.answer
     pieces = []
     length = 0
-    with failures_as_api_errors():
-        for piece in _pieces(answer):
-            pieces.append(piece)
-            length += len(piece)
-            if length > MAX_BUFFERED_BYTES:
-                return _too_long_to_hold(answer, pieces)
+    for piece in _pieces(answer):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_BUFFERED_BYTES:
+            return _too_long_to_hold(relay, pieces)
     body = b"".join(pieces)
     _refuse_cut(body, answer)
-    edited, decoded = _edit(body, answer, edits)
-    headers = for_client(answer.headers.items())
+    edited, decoded = _edit(body, answer, relay.edits)
+    headers = for_client(answer.headers)
     if edited is not body:
         stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
@@ -114,11 +136,11 @@ def _buffered(answer: Answer, edits: AnswerEdits) -> flask.Response:
 
 def _refuse_cut(body: bytes, answer: Answer) -> None:
     """Raise ApiError when an answer that ends with its connection is not whole, as far as its JSON can tell."""
-    if _is_framed(answer) or answer.status != HTTPStatus.OK:
+    if answer.is_framed or answer.status != HTTPStatus.OK:
         return
     plain = _decoded(body, answer)
     if not body or (_media_type(answer) == JSON and plain is not None and not _is_json(plain)):
-        raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
+        raise EngineError(Outcome.BROKEN)
 
 
 def _is_json(body: bytes) -> bool:
@@ -129,18 +151,25 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _too_long_to_hold(answer: Answer, pieces: list[bytes]) -> flask.Response:
-    def everything() -> Iterator[bytes]:
-        yield from pieces
-        try:
-            with failures_as_api_errors():
-                yield from _pieces(answer)
-        except ApiError as error:
-            raise AbortedAnswerError(error.message) from error
+def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
+    answer = relay.answer
 
-    headers = for_client(answer.headers.items())
-    if not answer.chunked and "Content-Length" in answer.headers:
-        headers.append(("Content-Length", answer.headers["Content-Length"]))
+    def everything() -> Iterator[bytes]:
+        while pieces:
+            yield pieces.pop(0)
+        try:
+            yield from _pieces(answer)
+        except EngineError as error:
+            relay.exchange.code = error.code
+            _LOG.warning("a long answer broke off: %s", error.code)
+            raise AbortedAnswerError(error.message) from error
+        except ClientGoneError as error:
+            raise AbortedAnswerError("the client left") from error
+
+    headers = for_client(answer.headers)
+    length = answer.header("Content-Length")
+    if length and not answer.chunked:
+        headers.append(("Content-Length", length))
     response = RelayedResponse(everything(), answer.status, headers)
     response.call_on_close(answer.close)
     return response
@@ -158,7 +187,7 @@ def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]
 
 def _decoded(body: bytes, answer: Answer) -> bytes | None:
     """Return a body without its content coding; None when that is unknown, broken or unfolds to too much."""
-    encoding = answer.headers.get("Content-Encoding", "").strip().lower()
+    encoding = answer.header("Content-Encoding").strip().lower()
     if encoding in _UNENCODED or not body:
         return body
     if any(name.strip() not in urllib3.HTTPResponse.CONTENT_DECODERS for name in encoding.split(",")):
@@ -171,46 +200,71 @@ def _decoded(body: bytes, answer: Answer) -> bytes | None:
     return plain if len(plain) <= MAX_BUFFERED_BYTES else None
 
 
-def _streamed(answer: Answer, edits: AnswerEdits) -> flask.Response:
-    headers = for_client(answer.headers.items())
+def _streamed(relay: Relay) -> flask.Response:
+    answer = relay.answer
+    # What fails before the first byte of a stream still gets its own status.
+    first = answer.read_piece(relay.comment_seconds)
+    if first == b"":
+        _refuse_bare_end(answer, b"")
+    headers = for_client(answer.headers)
     headers.append(("X-Accel-Buffering", "no"))
-    if "Cache-Control" not in answer.headers:
+    if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    response = RelayedResponse(_events(answer, edits), answer.status, headers)
+    response = RelayedResponse(_events(relay, first), answer.status, headers)
     response.call_on_close(answer.close)
     return response
 
 
-def _events(answer: Answer, edits: AnswerEdits) -> Iterator[bytes]:
-    encoded = answer.headers.get("Content-Encoding", "").strip().lower() not in _UNENCODED
-    renamer = ModelRenamer(edits.model) if edits.model is not None and not encoded else None
+def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
+    answer = relay.answer
+    encoded = answer.header("Content-Encoding").strip().lower() not in _UNENCODED
+    model = relay.edits.model
+    renamer = ModelRenamer(model) if model is not None and not encoded else None
     tail = b""
+    is_at_line_start = True
+    piece = first
     try:
-        with failures_as_api_errors():
-            for piece in _pieces(answer):
+        while piece != b"":
+            if piece is None:
+                if is_at_line_start and not encoded:
+                    yield _COMMENT
+            else:
                 tail = (tail + piece)[-_DONE_TAIL_BYTES:]
+                _note_error_event(answer, piece)
                 leaving = renamer.feed(piece) if renamer else piece
                 if leaving:
+                    is_at_line_start = leaving.endswith(b"\n")
                     yield leaving
-            _refuse_bare_end(answer, tail)
-    except ApiError as error:
+            piece = answer.read_piece(relay.comment_seconds)
+        _refuse_bare_end(answer, tail)
+    except EngineError as error:
         _LOG.warning("a stream broke off: %s", error.code)
+        relay.exchange.code = error.code
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
         rest = renamer.flush() if renamer else b""
         # Behind [DONE] nothing is missing any more, and nobody listens.
         yield rest if _DONE.search(tail) else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
+    except ClientGoneError as error:
+        raise AbortedAnswerError("the client left") from error
     else:
         yield renamer.flush() if renamer else b""
 
 
+def _note_error_event(answer: Answer, piece: bytes) -> None:
+    # vLLM says so under a 200 when its engine process has died.
+    if b'"error"' in piece and _ERROR_EVENT.search(piece):
+        answer.tell(Outcome.FAILED)
+
+
 def _refuse_bare_end(answer: Answer, tail: bytes) -> None:
-    """Raise ApiError when only the end of the connection tells that the stream is over, and `[DONE]` did not come."""
-    if not _is_framed(answer) and not _DONE.search(tail):
-        raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
+    """Raise EngineError when only the end of the connection ends the stream, and `[DONE]` did not come."""
+    if not answer.is_framed and not _DONE.search(tail):
+        raise EngineError(Outcome.BROKEN)
 
 
 def _pieces(answer: Answer) -> Iterator[bytes]:
-    while piece := answer.read1(PIECE_BYTES, decode_content=False):
-        yield piece
+    while (piece := answer.read_piece()) != b"":
+        if piece:
+            yield piece

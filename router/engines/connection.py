@@ -1,203 +1,146 @@
-"""Requests sent to engines over pooled connections, and what may go wrong on the way as ApiErrors."""
+"""One connection to an engine: opened, written to and read from with an eye on the client and on the time."""
 
-import http.client
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http import HTTPStatus
-from typing import Any, Final
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import time
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-from requests.structures import CaseInsensitiveDict
+from router.engines.failure import not_connected
+from router.engines.watch import Watch
 
-from router.contract.errors import ApiError
-from router.settings import Settings
+PIECE_BYTES: Final = 64 * 1024
+"""The most that one read takes, and the longest body that travels in one write with its head."""
 
-Answer = urllib3.BaseHTTPResponse
-"""An engine's answer: status and headers read, the body not yet."""
-
-UNREACHABLE: Final = "The engine could not be reached"
-INCOMPLETE: Final = "The engine's answer was cut off or malformed"
-TIMED_OUT: Final = "The engine did not answer in time"
-MAX_INTERIM_ANSWERS: Final = 32
-"""How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_RESET_SECONDS: Final = 1.0
+"""How long to wait for the reset that must follow when an engine had closed before a request came to it."""
+_BYTES_ACKED_AT: Final = 120
+"""Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
 
 
-class _FinalAnswer(http.client.HTTPResponse):
-    """An answer read past the interim ones before it, with headers that say where it ends.
+class Endpoint(NamedTuple):
+    """Where an engine listens, and how it is called in a Host header."""
 
-    The standard library itself knows no interim answer but 100, and takes malformed headers for none.
-    """
+    scheme: str
+    host: str
+    port: int
+    authority: str
 
-    def begin(self) -> None:
-        super().begin()
-        for _ in range(MAX_INTERIM_ANSWERS):
-            if self.status >= HTTPStatus.OK or self.status == HTTPStatus.SWITCHING_PROTOCOLS:
-                _refuse_unclear_end(self.headers)
-                return
-            self.headers = self.msg = None  # type: ignore[assignment] # begin() returns at once while there are any
-            super().begin()
-        raise http.client.HTTPException("too many interim answers")
+    @classmethod
+    def of(cls, url: str) -> "Endpoint":
+        """Return the endpoint of a base URL that the settings let pass."""
+        parts = urlsplit(url)
+        return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
 
 
-def _refuse_unclear_end(headers: http.client.HTTPMessage) -> None:
-    """Raise HTTPException when headers do not say clearly where an answer ends (RFC 9112, section 6.3)."""
-    length = headers.get("Content-Length", "0").strip()
-    coding = headers.get("Transfer-Encoding", "chunked").strip().lower()
-    if headers.defects or coding != "chunked" or not (length.isascii() and length.isdigit()):
-        raise http.client.HTTPException("malformed headers")
+class Connection:
+    """A socket to an engine, used for one request at a time."""
 
+    __slots__ = ("_acked", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
 
-class _PatientSender:
-    """A connection that gives sending as long as reading; urllib3 allows a whole body only the time to connect."""
+    def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self.endpoint = endpoint
+        self.fd = connected.fileno()
+        self.idle_since = 0.0
+        self.is_reused = False
+        self._acked = 0
+        self._socket = connected
+        self._is_tls = isinstance(connected, ssl.SSLSocket)
 
-    response_class: Any = _FinalAnswer
+    @classmethod
+    def open(cls, endpoint: Endpoint, seconds: float, context: ssl.SSLContext | None) -> "Connection":
+        """Connect, with TLS where a context is given, `seconds` for each. Raises EngineError: nothing was sent."""
+        try:
+            plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
+        except OSError as error:
+            raise not_connected(error) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is None:
+            return cls(endpoint, plain)
+        try:
+            return cls(endpoint, context.wrap_socket(plain, server_hostname=endpoint.host))
+        except OSError as error:
+            plain.close()
+            raise not_connected(error) from error
 
-    def __init__(self, *args: Any, send_seconds: float, **kwargs: Any) -> None:  # noqa: ANN401 - urllib3's own
-        super().__init__(*args, **kwargs)
-        self._send_seconds = send_seconds
+    def is_stale(self) -> bool:
+        """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
+        idle = select.poll()
+        idle.register(self.fd, select.POLLIN)
+        return bool(idle.poll(0))
 
-    def connect(self) -> None:
-        super().connect()  # type: ignore[misc] # urllib3's, mixed in
-        self.sock.settimeout(self._send_seconds)  # type: ignore[attr-defined] # urllib3's, mixed in
+    def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
+        """Send a request; False when the engine began to answer before it had read all.
 
-
-class _PlainConnection(_PatientSender, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _TlsConnection(_PatientSender, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-class _Adapter(HTTPAdapter):
-    """Pools of our connections: nothing is sent twice, none is waited for."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._send_seconds = settings.first_byte_seconds
-        super().__init__(pool_connections=len(settings.engines), pool_maxsize=settings.max_in_flight, max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - requests' own
-        super().init_poolmanager(*args, **kwargs)
-        pools = {"http": _PlainPool, "https": _TlsPool}
-        self.poolmanager.pool_classes_by_scheme = {
-            scheme: partial(pool, send_seconds=self._send_seconds) for scheme, pool in pools.items()
-        }
-
-
-class Connections:
-    """Pooled connections to engines. Made anew in each process: some shared over a fork would mix up answers."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._lock = threading.Lock()
-        self._process = 0
-        self._session = requests.Session()
-
-    def post(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Send a body to an engine and return its answer; redirects, cookies and proxies are not followed or kept.
-
-        Raises ApiError `upstream_unreachable`, `upstream_incomplete` or `upstream_timeout`.
+        Raises TimeoutError when the engine takes nothing for `seconds`, OSError when the connection breaks,
+        ClientGoneError.
         """
-        timeout = (self._settings.connect_seconds, self._settings.first_byte_seconds)
-        return self._send("POST", url, {**headers, "Content-Length": str(len(body))}, body, timeout)
+        if self.is_reused:
+            self._acked = _bytes_acked(self._socket)
+        if len(body) <= PIECE_BYTES:
+            return self._send_all(head + body, watch, seconds)
+        return self._send_all(head, watch, seconds) and self._send_all(body, watch, seconds)
 
-    def get(self, url: str, headers: dict[str, str], seconds: float) -> Answer:
-        """Ask an engine for a page within `seconds` to connect and between bytes. Raises ApiError as `post` does."""
-        return self._send("GET", url, headers, None, (seconds, seconds))
+    def _send_all(self, data: bytes, watch: Watch, seconds: float) -> bool:
+        left = memoryview(data)
+        while True:
+            try:
+                left = left[self._socket.send(left) :]
+                if not left:
+                    return True
+                continue
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                wanted = select.POLLIN | select.POLLOUT
+            except ssl.SSLWantReadError:
+                wanted = select.POLLIN
+            happened = watch.wait(self.fd, wanted, seconds)
+            if happened and not happened & select.POLLOUT and not self._is_tls:
+                return False
 
-    def _send(
-        self, method: str, url: str, headers: dict[str, str], body: bytes | None, timeout: tuple[float, float]
-    ) -> Answer:
-        request = requests.PreparedRequest()
-        request.method, request.url, request.body = method, url, body
-        request.headers = CaseInsensitiveDict(headers)
-        ca = self._settings.engine_ca
-        # The session's adapter alone: its own send would keep cookies, read .netrc and follow redirects.
-        with failures_as_api_errors():
-            response = (
-                self._own_session()
-                .get_adapter(url)
-                .send(request, stream=True, timeout=timeout, verify=str(ca) if ca else True, proxies={})
-            )
-        answer: Answer = response.raw
-        return answer
+    def receive(self, watch: Watch, seconds: float) -> bytes | None:
+        """Return what comes next, b"" at the end; None when the client should be written to first.
 
-    def _own_session(self) -> requests.Session:
-        if self._process != os.getpid():
-            with self._lock:
-                if self._process != os.getpid():
-                    self._session = self._new_session()
-                    self._process = os.getpid()
-        return self._session
+        Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
+        """
+        # A TLS socket may hold back what poll does not know of; a plain one has nothing yet, more often than not.
+        must_wait = not self._is_tls
+        deadline = time.monotonic() + seconds
+        while True:
+            if must_wait and not watch.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
+                return None
+            must_wait = True
+            try:
+                return self._socket.recv(PIECE_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue
 
-    def _new_session(self) -> requests.Session:
-        session = requests.Session()
-        session.trust_env = False
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _Adapter(self._settings))
-        return session
+    def was_unread(self) -> bool:
+        """Tell of a kept connection that broke whether the engine had closed it before this request came to it.
+
+        So it was when a reset follows and the engine's system never acknowledged a byte of the request. An engine
+        that took it and then died acknowledged it; where the system does not tell, it may have.
+        """
+        if not self.is_reused or not self._acked:
+            return False
+        gone = select.poll()
+        gone.register(self.fd, 0)
+        return bool(gone.poll(_RESET_SECONDS * 1000)) and _bytes_acked(self._socket) == self._acked
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
 
 
-@contextmanager
-def failures_as_api_errors() -> Iterator[None]:
-    """Turn what requests, urllib3 and the socket raise while talking to an engine into ApiErrors."""
+def _bytes_acked(connected: socket.socket) -> int:
+    """Return how many bytes the other side's system has taken over this connection; 0 where that is not known."""
     try:
-        yield
-    except requests.ConnectTimeout as error:
-        raise ApiError("upstream_timeout", TIMED_OUT) from error
-    except (requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError) as error:
-        raise ApiError("upstream_timeout", TIMED_OUT, may_have_run=True) from error
-    except requests.RequestException as error:
-        raise _refused_or_broken(error) from error
-    except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
-        raise ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True) from error
-
-
-def reason_of(error: ApiError) -> str:
-    """Return for the log why an engine could not be talked to, as the innermost cause says it."""
-    innermost: BaseException = error
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.strerror:
-            innermost = cause
-    if isinstance(innermost, OSError):
-        return f"{error.message}: {innermost.strerror}"
-    return error.message
-
-
-def _refused_or_broken(error: requests.RequestException) -> ApiError:
-    causes = list(_causes(error))
-    if any(isinstance(cause, urllib3.exceptions.NewConnectionError | urllib3.exceptions.SSLError) for cause in causes):
-        return ApiError("upstream_unreachable", UNREACHABLE)
-    if any(isinstance(cause, TimeoutError) for cause in causes):
-        # The engine did not take the whole body in time.
-        return ApiError("upstream_timeout", TIMED_OUT, may_have_run=True)
-    if any(isinstance(cause, ConnectionError) for cause in causes):
-        # The connection was gone before a status line came: the engine may have seen the request all the same.
-        return ApiError("upstream_unreachable", UNREACHABLE, may_have_run=True)
-    return ApiError("upstream_incomplete", INCOMPLETE, may_have_run=True)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it wraps, in requests' and urllib3's several ways."""
-    unseen: list[object] = [error]
-    seen: set[int] = set()
-    while unseen:
-        cause = unseen.pop()
-        if not isinstance(cause, BaseException) or id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        unseen += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+        info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_AT + 8)
+    except (OSError, AttributeError):
+        return 0
+    return int(struct.unpack_from("=Q", info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0

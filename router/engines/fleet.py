@@ -2,11 +2,12 @@
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from router.contract.decision import ServedIds
 from router.contract.errors import ApiError
+from router.engines.outcome import Outcome
 
 Card = dict[str, Any]
 """An engine's description of one model, as `GET /v1/models` lists it."""
@@ -50,13 +51,23 @@ class Fleet:
         reports = self._reports
         return tuple(engine for engine in self.engines if reports[engine].healthy)
 
-    def pick(self, model: str | None) -> str:
+    def note(self, engine: str, outcome: Outcome) -> None:
+        """Note what an attempt showed of an engine."""
+        if outcome is Outcome.UNREACHABLE:
+            self.note_unreachable(engine)
+
+    def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
+        """Tell whether there is a healthy engine besides."""
+        del model
+        return any(engine not in excluding for engine in self.healthy())
+
+    def pick(self, model: str | None, excluding: Collection[str] = ()) -> str:
         """Return the next healthy engine in turn, of those that serve the model where that is known.
 
         Raises ApiError `no_healthy_engines`.
         """
         reports = self._reports
-        healthy = self.healthy()
+        healthy = tuple(engine for engine in self.healthy() if engine not in excluding)
         serving = [engine for engine in healthy if reports[engine].may_serve(model)] or healthy
         if not serving:
             raise ApiError("no_healthy_engines", "No engine is healthy at the moment")

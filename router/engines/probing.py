@@ -10,7 +10,8 @@ from typing import Any, Final
 import orjson
 
 from router.contract.errors import ApiError
-from router.engines.connection import Connections, failures_as_api_errors, reason_of
+from router.engines.connections import Connections
+from router.engines.failure import reason_of
 from router.engines.fleet import Card, Fleet, Report
 from router.settings import Settings
 
@@ -108,8 +109,7 @@ class Prober:
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
         answer = self._connections.get(engine + path, headers, PROBE_TIMEOUT_SECONDS)
         try:
-            with failures_as_api_errors():
-                return answer.status, answer.read(MAX_CARDS_BYTES)
+            return answer.status, answer.read(MAX_CARDS_BYTES)
         finally:
             answer.close()
 

@@ -29,7 +29,7 @@ def app() -> flask.Flask:
     gateway: Any = open_gateway(Settings(engines=(ENGINE,), model_id=("served",), probe_seconds=600.0), artifact)
     gateway.fleet.learn(ENGINE, Report(healthy=True))
     gateway.prober.start = lambda: None
-    return create_app(Gateway(*gateway[:3], connections=_Broken(), prober=gateway.prober))
+    return create_app(Gateway(*gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober))
 
 
 def test_an_unexpected_exception_is_a_plain_500(app: flask.Flask, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from router.contract.errors import ApiError
-from router.engines.connection import Connections, failures_as_api_errors
+from router.engines.connections import Connections
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.settings import Settings
 from tests.router.serving import free_port
 
+MOST = 1_000_000
 PATH = "/v1/chat/completions"
 
 
@@ -24,8 +25,8 @@ def _connections(url: str, **settings: float) -> Connections:
 
 
 def _failure(connections: Connections, url: str, body: bytes = b"{}") -> ApiError:
-    with pytest.raises(ApiError) as raised, failures_as_api_errors():
-        connections.post(url + PATH, {}, body).read()
+    with pytest.raises(ApiError) as raised:
+        connections.post(url + PATH, {}, body).read(MOST)
     return raised.value
 
 
@@ -97,15 +98,16 @@ def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: i
 def test_connections_are_not_shared_over_a_fork(engine: StandIn) -> None:
     """A child process that inherits connections opens its own."""
     connections = _connections(engine.url)
-    connections.post(engine.url + PATH, {}, b"{}").read()
+    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child
         try:
-            connections.post(engine.url + PATH, {}, b"{}").read()
+            connections.post(engine.url + PATH, {}, b"{}").read(MOST)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
-    connections.post(engine.url + PATH, {}, b"{}").read()
+    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    connections.close()
     first, second, third = (received.connection for received in engine.received)
     assert first == third != second
 
@@ -119,7 +121,7 @@ def test_many_threads_get_their_own_answers(engine: StandIn) -> None:
     def ask(number: int) -> None:
         for turn in range(20):
             body = f"{number}.{turn}".encode()
-            if connections.post(engine.url + PATH, {}, body).read() != body:
+            if connections.post(engine.url + PATH, {}, body).read(MOST) != body:
                 mixed_up.append(body)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]

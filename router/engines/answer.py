@@ -1,0 +1,278 @@
+"""An engine's answer as it comes off a connection: head first, then the body piece by piece."""
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, NoReturn
+
+import httptools
+
+from router.engines.connection import Connection
+from router.engines.failure import EngineError
+from router.engines.outcome import Outcome
+from router.engines.watch import Watch
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_UNHEADED_BYTES: Final = 4 * MAX_HEAD_BYTES
+"""How much may come, interim answers too, before a head is complete."""
+MAX_HEADERS: Final = 100
+MAX_INTERIM_ANSWERS: Final = 32
+"""How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
+
+
+class Times(NamedTuple):
+    """How long an engine may take, in seconds: to be connected to, to its first byte, between bytes, and in all."""
+
+    connect: float
+    first_byte: float
+    idle: float
+    total: float
+
+
+class _MalformedError(Exception):
+    """The answer breaks HTTP, or a bound of ours."""
+
+
+class _Message:
+    """What the parser calls back: collects a head, passes interim answers over, keeps the body until it is fetched."""
+
+    __slots__ = (
+        "_head_bytes",
+        "_interim",
+        "headers",
+        "is_complete",
+        "is_followed",
+        "is_headed",
+        "may_be_followed",
+        "parser",
+        "pieces",
+    )
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[str, str]] = []
+        self.pieces: list[bytes] = []
+        self.is_headed = False
+        self.is_complete = False
+        self.is_followed = False
+        """Has more come than one answer? Then nobody knows what the connection carries."""
+        self.may_be_followed = False
+        """May the connection carry another answer after this one, by its own word?"""
+        self._head_bytes = 0
+        self._interim = 0
+        self.parser: Any = httptools.HttpResponseParser(self)
+        # A length beside chunks is overridden by them (RFC 9112, section 6.3).
+        self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
+
+    def on_message_begin(self) -> None:
+        self.is_followed = self.is_complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.is_headed:  # a trailer
+            return
+        self._head_bytes += len(name) + len(value)
+        if len(self.headers) >= MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
+            raise _MalformedError("too many headers")
+        self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._interim += 1
+            if self._interim > MAX_INTERIM_ANSWERS:
+                raise _MalformedError("too many interim answers")
+            return
+        self.is_headed = True
+
+    def on_body(self, body: bytes) -> None:
+        if not self.is_complete:
+            self.pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.is_headed:
+            self.is_complete = True
+            self.may_be_followed = self.parser.should_keep_alive()
+        else:
+            self.headers = []
+
+
+class Answer:
+    """Status and headers of an engine's answer, and its body as it comes.
+
+    However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
+    `on_end` is told once how the body ended, as far as that tells of the engine.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_deadline",
+        "_give_back",
+        "_has_body",
+        "_is_sent_whole",
+        "_last_byte",
+        "_malformation",
+        "_message",
+        "_received",
+        "_times",
+        "_watch",
+        "chunked",
+        "headers",
+        "is_framed",
+        "on_end",
+        "status",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        watch: Watch,
+        times: Times,
+        give_back: Callable[[Connection], None],
+        *,
+        is_sent_whole: bool,
+    ) -> None:
+        self._connection: Connection | None = connection
+        self._watch = watch
+        self._times = times
+        self._give_back = give_back
+        self._is_sent_whole = is_sent_whole
+        self._message = _Message()
+        self._received = 0
+        self._malformation: httptools.HttpParserError | None = None
+        self._has_body = False
+        self._last_byte = time.monotonic()
+        self._deadline = self._last_byte + times.total
+        self.on_end: Callable[[Outcome], None] | None = None
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.chunked = False
+        self.is_framed = False
+        """Does the answer say where it ends? Else the end of the connection has to stand for it."""
+
+    def header(self, name: str) -> str:
+        """Return the value of a header, several joined by commas; "" when there is none."""
+        lower = name.lower()
+        return ", ".join(value for key, value in self.headers if key.lower() == lower)
+
+    def read_head(self) -> None:
+        """Read up to the body. Raises EngineError, ClientGoneError."""
+        message = self._message
+        while not message.is_headed:
+            self._receive(None)
+        self.status = message.parser.get_status_code()
+        self.headers = message.headers
+        coding = self.header("Transfer-Encoding").strip().lower()
+        if coding not in ("", "chunked"):
+            self._fail(EngineError(Outcome.BROKEN))
+        self.chunked = bool(coding)
+        self.is_framed = self.chunked or message.is_complete or bool(self.header("Content-Length"))
+
+    def read_piece(self, patience: float | None = None) -> bytes | None:
+        """Return more of the body, b"" at its end; None when the client should be written to, latest after `patience`.
+
+        Raises EngineError, ClientGoneError.
+        """
+        message = self._message
+        while not message.pieces:
+            if message.is_complete:
+                self._finish()
+                return b""
+            if not self._receive(patience):
+                return None
+        self._has_body = True
+        pieces, message.pieces = message.pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read(self, most_bytes: int) -> bytes:
+        """Return the whole body, or the beginning of one that is longer. Raises EngineError, ClientGoneError."""
+        body = b""
+        while len(body) < most_bytes and (piece := self.read_piece()) != b"":
+            body += piece or b""
+        return body[:most_bytes]
+
+    def close(self) -> None:
+        """Let go of the connection; one that may still carry something is closed, not kept."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _receive(self, patience: float | None) -> bool:
+        """Read once and parse; False when the client should be written to. Raises EngineError, ClientGoneError."""
+        if self._malformation is not None:
+            self._fail(EngineError(Outcome.BROKEN), self._malformation)
+        now = time.monotonic()
+        limit = self._times.idle if self._has_body else self._times.first_byte
+        seconds = min(self._last_byte + limit, self._deadline) - now
+        is_patient = patience is None or seconds <= patience
+        try:
+            data = self._open_connection().receive(self._watch, seconds if is_patient else patience or 0.0)
+        except TimeoutError as error:
+            if not is_patient:
+                return False
+            self._fail(EngineError(Outcome.TIMED_OUT), error)
+        except OSError as error:
+            self._fail(self._broken(), error)
+        if data is None:
+            return False
+        self._last_byte = time.monotonic()
+        if data:
+            self._parse(data)
+        else:
+            self._end()
+        return True
+
+    def _parse(self, data: bytes) -> None:
+        message = self._message
+        self._received += len(data)
+        try:
+            message.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            message.is_complete = message.is_followed = True
+        except httptools.HttpParserError as error:
+            message.is_followed = True
+            if message.is_complete:
+                return
+            # What came whole before goes to the client first.
+            self._malformation = error
+        if not message.is_headed and self._received > MAX_UNHEADED_BYTES:
+            self._fail(EngineError(Outcome.BROKEN))
+
+    def _end(self) -> None:
+        message = self._message
+        if not message.is_headed or self.is_framed:
+            self._fail(self._broken())
+        message.is_complete = message.is_followed = True
+
+    def _broken(self) -> EngineError:
+        """Return the error of a connection that broke, before the answer or within it."""
+        if self._received:
+            return EngineError(Outcome.BROKEN)
+        is_unread = self._open_connection().was_unread()
+        return EngineError(Outcome.BROKEN, "upstream_unreachable", may_have_run=not is_unread, is_unread=is_unread)
+
+    def _fail(self, failure: EngineError, cause: BaseException | None = None) -> NoReturn:
+        self.close()
+        self.tell(failure.outcome)
+        raise failure from cause
+
+    def _finish(self) -> None:
+        """Give the connection back if it is certain that nothing more comes over it."""
+        message = self._message
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._is_sent_whole and not message.is_followed and message.may_be_followed:
+            self._give_back(connection)
+        else:
+            connection.close()
+        self.tell(Outcome.SUCCEEDED)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell `on_end` what the body showed, unless it was told before."""
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(outcome)
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise EngineError(Outcome.BROKEN)
+        return self._connection

@@ -1,0 +1,82 @@
+"""Requests sent to engines over pooled sessions."""
+
+import os
+import threading
+from typing import Any
+
+import certifi
+import requests
+from requests.structures import CaseInsensitiveDict
+
+from router.client import Client
+from router.engines.answer import Answer, Times
+from router.engines.transport import EngineAdapter, Terms
+from router.settings import Settings
+
+
+class Connections:
+    """A pooled session for all engines. Made anew in each process: one shared over a fork would mix up answers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._times = Times(
+            settings.connect_seconds, settings.first_byte_seconds, settings.idle_seconds, settings.total_seconds
+        )
+        self._lock = threading.Lock()
+        self._process = 0
+        self._session = requests.Session()
+        self._adapter: EngineAdapter | None = None
+
+    def post(
+        self, url: str, headers: dict[str, str], body: bytes, client: Client | None = None, *, is_fresh: bool = False
+    ) -> Answer:
+        """Send a body to an engine and return its answer; redirects, cookies and proxies are not followed or kept.
+
+        `is_fresh` asks for a new connection. Raises EngineError, and ClientGoneError as soon as the client hangs up.
+        """
+        return self._send("POST", url, headers, body, Terms(self._times, client, is_fresh))
+
+    def post_within(self, url: str, headers: dict[str, str], body: bytes, seconds: float) -> Answer:
+        """Send a body to an engine that may take `seconds` in all. Raises EngineError."""
+        return self._send("POST", url, headers, body, Terms(Times(seconds, seconds, seconds, seconds)))
+
+    def get(self, url: str, headers: dict[str, str], seconds: float) -> Answer:
+        """Ask an engine for a page that may take `seconds` in all. Raises EngineError."""
+        return self._send("GET", url, headers, None, Terms(Times(seconds, seconds, seconds, seconds)))
+
+    def close_idle(self) -> None:
+        """Close connections that nobody has used for a while."""
+        if self._adapter is not None and self._process == os.getpid():
+            self._adapter.pool.close_idle()
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._session.close()
+
+    def _send(self, method: str, url: str, headers: dict[str, str], body: bytes | None, terms: Terms) -> Answer:
+        request = requests.PreparedRequest()
+        request.method, request.url, request.body = method, url, body
+        request.headers = CaseInsensitiveDict({"Accept-Encoding": "identity"} | headers)
+        if body is not None:
+            request.headers["Content-Length"] = str(len(body))
+        # The session's adapter alone: its own send would keep cookies, read .netrc and follow redirects.
+        adapter: Any = self._own_session().get_adapter(url)
+        answer: Answer = adapter.send(request, terms=terms).raw
+        return answer
+
+    def _own_session(self) -> requests.Session:
+        if self._process != os.getpid():
+            with self._lock:
+                if self._process != os.getpid():
+                    self._session = self._new_session()
+                    self._process = os.getpid()
+        return self._session
+
+    def _new_session(self) -> requests.Session:
+        session = requests.Session()
+        session.trust_env = False
+        authorities = self._settings.engine_ca
+        self._adapter = EngineAdapter(str(authorities or certifi.where()), self._settings.pool_idle_seconds)
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, self._adapter)
+        return session

@@ -1,0 +1,124 @@
+"""A request brought to an engine, and to another one where it is certain that the first did not work on it."""
+
+import logging
+import time
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from router.client import Client
+from router.contract.errors import ApiError
+from router.engines.answer import Answer
+from router.engines.connections import Connections
+from router.engines.failure import EngineError, reason_of
+from router.engines.fleet import Fleet
+from router.engines.outcome import Outcome, outcome_of
+from router.engines.retries import RetryBudget, backoff_seconds
+from router.engines.watch import Watch
+from router.exchange import Exchange
+from router.settings import Settings
+
+_REFUSALS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+"""An engine that answers so did not begin to work."""
+_KEY_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_LOG = logging.getLogger("router")
+
+
+def _is_unreached(error: ApiError) -> bool:
+    return isinstance(error, EngineError) and error.outcome is Outcome.UNREACHABLE
+
+
+class Request(NamedTuple):
+    """What goes to an engine: the route, the headers, the body, and the model that it has to serve, if any."""
+
+    route: str
+    headers: dict[str, str]
+    body: bytes
+    model: str | None
+
+
+class Dispatcher:
+    """Picks engines, sends, and sends again where that is safe."""
+
+    def __init__(self, settings: Settings, fleet: Fleet, connections: Connections) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._connections = connections
+        self._budget = RetryBudget()
+
+    def send(self, request: Request, client: Client, exchange: Exchange) -> Answer:
+        """Return an engine's answer, of which the head was read.
+
+        A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
+        and once more on a new connection when the engine had closed the kept one. Raises EngineError, or ApiError
+        `no_healthy_engines`, and ClientGoneError.
+        """
+        self._budget.earn()
+        tried: list[str] = []
+        refusal: Answer | None = None
+        with ExitStack() as refused:
+            while True:
+                try:
+                    engine = self._fleet.pick(request.model, tried)
+                    tried.append(engine)
+                    answer = self._send_to(engine, request, client, exchange)
+                except ApiError as error:
+                    if refusal is not None:
+                        refused.pop_all()
+                        return refusal
+                    if not _is_unreached(error) or not self._may_retry(request.model, tried):
+                        raise
+                else:
+                    if answer.status not in _REFUSALS or not self._may_retry(request.model, tried):
+                        return answer
+                    refusal = answer
+                    refused.callback(answer.close)
+                Watch(client).sleep(backoff_seconds(len(tried) - 1))
+
+    def _may_retry(self, model: str | None, tried: list[str]) -> bool:
+        return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()
+
+    def _send_to(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:
+        """Send to one engine, on a second connection where the first was closed before it read anything."""
+        exchange.engine = engine
+        try:
+            return self._attempt(engine, request, client, exchange)
+        except EngineError as error:
+            if not error.is_unread:
+                raise
+        return self._attempt(engine, request, client, exchange, is_fresh=True)
+
+    def _attempt(
+        self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool = False
+    ) -> Answer:
+        exchange.attempts += 1
+        exchange.sent = time.monotonic()
+        try:
+            answer = self._connections.post(
+                engine + request.route, request.headers, request.body, client, is_fresh=is_fresh
+            )
+        except EngineError as error:
+            if not error.is_unread:
+                self._note_failure(engine, error)
+            raise
+        exchange.first_byte = time.monotonic()
+        self._refuse_own_key(engine, answer)
+        outcome = outcome_of(answer.status)
+        if outcome is Outcome.SUCCEEDED:
+            answer.on_end = partial(self._fleet.note, engine)
+        else:
+            self._fleet.note(engine, outcome)
+        return answer
+
+    def _note_failure(self, engine: str, error: EngineError) -> None:
+        _LOG.info("engine %s: %s", engine, reason_of(error))
+        self._fleet.note(engine, error.outcome)
+
+    def _refuse_own_key(self, engine: str, answer: Answer) -> None:
+        """Raise EngineError when the engine refused the router's key, which is not the client's affair."""
+        if self._settings.engine_api_key is None or answer.status not in _KEY_REFUSED:
+            return
+        answer.close()
+        _LOG.error("engine %s refused the key in ROUTER_ENGINE_API_KEY with %d", engine, answer.status)
+        raise ApiError("upstream_unreachable", "The engine could not be reached")

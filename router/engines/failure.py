@@ -1,0 +1,46 @@
+"""What may go wrong between the router and an engine, as errors for the client."""
+
+from typing import Final
+
+from router.contract.errors import ApiError
+from router.engines.outcome import Outcome
+
+_CODES: Final = {
+    Outcome.UNREACHABLE: ("upstream_unreachable", "The engine could not be reached"),
+    Outcome.BROKEN: ("upstream_incomplete", "The engine's answer was cut off or malformed"),
+    Outcome.TIMED_OUT: ("upstream_timeout", "The engine did not answer in time"),
+}
+
+
+class EngineError(ApiError):
+    """A request could not be brought to an engine, or its answer not back.
+
+    `outcome` is what it shows of the engine. `is_unread` tells that the engine had closed a kept connection before
+    the request came to it: it is safe to send it once more.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        code: str | None = None,
+        *,
+        may_have_run: bool = True,
+        is_unread: bool = False,
+    ) -> None:
+        usual, message = _CODES[outcome]
+        super().__init__(code or usual, message, may_have_run=may_have_run)
+        self.outcome = outcome
+        self.is_unread = is_unread
+
+
+def not_connected(error: OSError) -> EngineError:
+    """Return the error for a connection that did not come about: nothing was sent."""
+    code = "upstream_timeout" if isinstance(error, TimeoutError) else "upstream_unreachable"
+    return EngineError(Outcome.UNREACHABLE, code, may_have_run=False)
+
+
+def reason_of(error: ApiError) -> str:
+    """Return for the log why an engine could not be talked to, as the system says it."""
+    cause = error.__cause__
+    reason = str(getattr(cause, "strerror", "") or cause or "")
+    return f"{error.message}: {reason}" if reason else error.message

@@ -1,0 +1,54 @@
+"""Connections to engines that wait for their next request."""
+
+import math
+import time
+from collections import defaultdict, deque
+
+from router.engines.connection import Connection, Endpoint
+
+
+class Pool:
+    """Idle connections by endpoint, the one used last first. Safe to use from many threads.
+
+    None is kept longer than `idle_seconds`: an engine closes idle ones too (SGLang and vLLM after 5 s), and a request
+    that meets this moment cannot always be told from one that the engine has read.
+    """
+
+    def __init__(self, idle_seconds: float) -> None:
+        self._idle_seconds = idle_seconds
+        self._idle: defaultdict[Endpoint, deque[Connection]] = defaultdict(deque)
+
+    def take(self, endpoint: Endpoint) -> Connection | None:
+        """Return an idle connection that is fit for use, None when there is none."""
+        idle = self._idle[endpoint]
+        while True:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                return None
+            if connection.idle_since + self._idle_seconds > time.monotonic() and not connection.is_stale():
+                connection.is_reused = True
+                return connection
+            connection.close()
+
+    def put(self, connection: Connection) -> None:
+        """Keep a connection whose answer came whole."""
+        connection.idle_since = time.monotonic()
+        self._idle[connection.endpoint].append(connection)
+
+    def close_idle(self) -> None:
+        """Close the connections that have been idle for too long."""
+        self._close_until(time.monotonic() - self._idle_seconds)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._close_until(math.inf)
+
+    def _close_until(self, latest: float) -> None:
+        for idle in list(self._idle.values()):
+            while idle and idle[0].idle_since <= latest:
+                try:
+                    connection = idle.popleft()
+                except IndexError:
+                    break
+                connection.close()

@@ -1,0 +1,39 @@
+"""When a request may be sent once more, and how soon: never so that an outage is multiplied."""
+
+import random
+import threading
+from typing import Final
+
+RATIO: Final = 0.1
+"""Retries per request, in the long run."""
+RESERVE: Final = 10.0
+"""Retries that may come at once before the ratio holds."""
+FIRST_BACKOFF_SECONDS: Final = 0.05
+LONGEST_BACKOFF_SECONDS: Final = 1.0
+
+
+class RetryBudget:
+    """Bounds retries to a share of the requests, over all engines of a process. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._left = RESERVE
+        self._lock = threading.Lock()
+
+    def earn(self) -> None:
+        """Count a request that was sent for the first time."""
+        with self._lock:
+            self._left = min(RESERVE, self._left + RATIO)
+
+    def spend(self) -> bool:
+        """Take one retry out of the budget; False when there is none left."""
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+def backoff_seconds(retries: int) -> float:
+    """Return how long to wait before one more, after so many: random, up to a bound that doubles."""
+    longest: float = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0**retries)
+    return random.uniform(0, longest)  # noqa: S311 - spreads load, keeps no secret
