@@ -150,7 +150,9 @@ class Settings:
         600.0,
         "Longest wait for the first byte of an answer of an engine; one not streamed comes when all is done.",
     )
-    idle_seconds: float = _setting(_seconds, 120.0, "Longest silence of an engine once its answer has begun.")
+    idle_seconds: float = _setting(
+        _seconds, 120.0, "Longest silence of an engine within its answer, and while it takes the request."
+    )
     total_seconds: float = _setting(_seconds, 3600.0, "Longest time that an engine may take for one request in all.")
     pool_idle_seconds: float = _setting(
         _seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."

@@ -44,6 +44,9 @@ class Pool:
         """Close all idle connections."""
         self._close_until(math.inf)
 
+    def __del__(self) -> None:
+        self.close()
+
     def _close_until(self, latest: float) -> None:
         for idle in list(self._idle.values()):
             while idle and idle[0].idle_since <= latest:
