@@ -10,7 +10,7 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
-from router import headers, intake, lifecycle, line, routes
+from router import lifecycle, line, routes
 from router.artifact import Artifact
 from router.client import ClientGoneError
 from router.contract.errors import ApiError, answer
@@ -18,7 +18,7 @@ from router.engines.connections import Connections
 from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
 from router.engines.probing import Prober
-from router.exchange import Exchange
+from router.exchange import exchange_of
 from router.line import Gateway
 from router.settings import Settings
 
@@ -62,16 +62,16 @@ def create_app(gateway: Gateway) -> flask.Flask:
     if routes.MODELS in open_routes:
         _add_models(app, gateway)
     _add_probes(app, gateway)
-    _add_edges(app, gateway)
+    _add_refusals(app, gateway)
     return app
 
 
 def _add_inference(app: flask.Flask, gateway: Gateway, open_routes: tuple[str, ...]) -> None:
     def serve() -> flask.Response:
         environ = flask.request.environ
-        exchange = Exchange(request_id=flask.g.request_id, route=environ["PATH_INFO"])
-        step = line.chat if exchange.route == routes.CHAT else line.pass_through
-        return step(gateway, environ, exchange)
+        route = environ["PATH_INFO"]
+        step = line.chat if route == routes.CHAT else line.pass_through
+        return step(gateway, environ, route, exchange_of(environ))
 
     for route in open_routes:
         if route != routes.MODELS:
@@ -83,7 +83,7 @@ def _add_models(app: flask.Flask, gateway: Gateway) -> None:
         return _json({"object": "list", "data": _cards(gateway)})
 
     def show_model(model_id: str) -> flask.Response:  # noqa: ARG001 - the raw target decides, see below
-        asked = unquote(_raw_path().removeprefix(_MODEL))
+        asked = unquote(routes.path_as_sent(flask.request.environ).removeprefix(_MODEL))
         for card in _cards(gateway):
             if card["id"] == asked:
                 return _json(card)
@@ -116,22 +116,14 @@ def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
     _add(app, routes.READYZ, readyz, "GET")
 
 
-def _add_edges(app: flask.Flask, gateway: Gateway) -> None:
-    """Add what surrounds every request: its id, the exact match of its target, its errors, its unread body."""
+def _add_refusals(app: flask.Flask, gateway: Gateway) -> None:
+    """Add what is refused before any route is entered, and the one shape of every error."""
 
     @app.before_request
     def enter() -> None:
-        flask.g.request_id = headers.request_id(flask.request.environ)
         gateway.prober.start()
         _refuse_bad_host()
         _refuse_other_spelling_of_route()
-
-    @app.after_request
-    def leave(response: flask.Response) -> flask.Response:
-        environ = flask.request.environ
-        response.headers["x-request-id"] = flask.g.request_id
-        response.call_on_close(lambda: intake.drain(environ))
-        return response
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
@@ -152,11 +144,12 @@ def _add_edges(app: flask.Flask, gateway: Gateway) -> None:
 
     @app.errorhandler(ClientGoneError)
     def leave_unanswered(_: ClientGoneError) -> flask.Response:
+        exchange_of(flask.request.environ).client_gone = True
         return flask.Response(status=CLIENT_CLOSED_REQUEST)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> flask.Response:
-        _LOG.error("request %s failed", flask.g.get("request_id"), exc_info=error)
+        _LOG.error("request %s failed", exchange_of(flask.request.environ).request_id, exc_info=error)
         return refuse(ApiError("internal_error", "The router failed to handle this request"))
 
 
@@ -176,14 +169,9 @@ def _cards(gateway: Gateway) -> list[Card]:
     return cards + [{**cards[0], "id": alias, "root": served.ids[0]} for alias in aliases]
 
 
-def _raw_path() -> str:
-    environ = flask.request.environ
-    return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]
-
-
 def _refuse_other_spelling_of_route() -> None:
     # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
-    raw = _raw_path()
+    raw = routes.path_as_sent(flask.request.environ)
     as_sent = raw == flask.request.environ["PATH_INFO"] and not raw.startswith("//")
     if not as_sent and not raw.startswith(_MODEL):
         raise ApiError("not_found", "There is no such route here")

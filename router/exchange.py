@@ -2,6 +2,11 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import Any, Final
+
+from router.headers import request_id
+
+_IN_ENVIRON: Final = "router.exchange"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,3 +42,11 @@ class Exchange:
     """When the request was sent to the engine that answered."""
     first_byte: float | None = None
     """When the first byte of that engine's answer came."""
+
+
+def exchange_of(environ: dict[str, Any]) -> Exchange:
+    """Return the exchange of a request; the first to ask makes it, which is the edge where there is one."""
+    exchange: Exchange | None = environ.get(_IN_ENVIRON)
+    if exchange is None:
+        exchange = environ[_IN_ENVIRON] = Exchange(request_id=request_id(environ), method=environ["REQUEST_METHOD"])
+    return exchange

@@ -83,3 +83,13 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
     """Let a worker know its engines before it takes requests; one that was forked from a loaded app does not yet."""
     startup.meet_engines(worker.wsgi)
+
+
+def worker_int(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
+    """Write what the access log still holds before a worker ends at once."""
+    startup.flush_access_log(getattr(worker, "wsgi", None))
+
+
+def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
+    """Write what the access log still holds before a worker ends."""
+    startup.flush_access_log(getattr(worker, "wsgi", None))

@@ -43,7 +43,7 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def drain(environ: dict[str, Any]) -> None:
+def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:
     """Read and drop what is left of a request body that was not read whole, up to a bound, then stop receiving.
 
     Called when the answer is written: a client that is still sending must get to read it, and closing at once would
@@ -53,7 +53,7 @@ def drain(environ: dict[str, Any]) -> None:
         return
     if not environ.get(_UNREADABLE):
         with contextlib.suppress(ApiError):
-            for _ in _pieces(environ, DRAIN_BYTES, DRAIN_SECONDS):
+            for _ in _pieces(environ, DRAIN_BYTES, seconds):
                 continue
     client = environ.get("gunicorn.socket")
     if client is not None and not environ.get(_SPENT) and not isinstance(client, ssl.SSLSocket):

@@ -6,7 +6,8 @@ import flask
 
 from router.artifact import Artifact
 from router.client import Client
-from router.contract.decision import Refusal, decide
+from router.contract.decision import BODY_SIZE, Refusal, decide
+from router.contract.errors import ApiError
 from router.engines.connections import Connections
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
@@ -29,7 +30,7 @@ class Gateway(NamedTuple):
     prober: Prober
 
 
-def chat(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> flask.Response:
+def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
     """Answer a chat completion request, which is under the whole contract.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
@@ -37,10 +38,10 @@ def chat(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> flask
     contract = gateway.artifact.contract
     body = _read(gateway, environ, exchange)
     decision = decide(body, contract, gateway.fleet.served_ids())
+    exchange.model_asked = decision.model_asked
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule
         raise decision.error
-    exchange.model_asked = decision.model_asked
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
     edits = AnswerEdits(decision.answer_as, contract.errors.bad_request_type)
@@ -48,22 +49,28 @@ def chat(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> flask
     if edits.due():
         # What may have to be edited should not come compressed.
         headers["Accept-Encoding"] = "identity"
-    request = Request(exchange.route, headers, decision.body, decision.model_served)
+    request = Request(route, headers, decision.body, decision.model_served)
     return _answer(gateway, environ, exchange, request, edits)
 
 
-def pass_through(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> flask.Response:
+def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
     """Answer a request on a route where only the body limit holds.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
     """
     body = _read(gateway, environ, exchange)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
-    return _answer(gateway, environ, exchange, Request(exchange.route, headers, body, None), AnswerEdits())
+    return _answer(gateway, environ, exchange, Request(route, headers, body, None), AnswerEdits())
 
 
 def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:
-    body = read_body(environ, gateway.artifact.contract.limits.max_body_bytes, gateway.settings.body_seconds)
+    limit = gateway.artifact.contract.limits.max_body_bytes
+    try:
+        body = read_body(environ, limit, gateway.settings.body_seconds)
+    except ApiError as error:
+        if error.code == "request_too_large":
+            exchange.rule = BODY_SIZE
+        raise
     exchange.bytes_in = len(body)
     return body
 

@@ -164,6 +164,7 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
             _LOG.warning("a long answer broke off: %s", error.code)
             raise AbortedAnswerError(error.message) from error
         except ClientGoneError as error:
+            relay.exchange.client_gone = True
             raise AbortedAnswerError("the client left") from error
 
     headers = for_client(answer.headers)
@@ -247,6 +248,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         # Behind [DONE] nothing is missing any more, and nobody listens.
         yield rest if _DONE.search(tail) else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
     except ClientGoneError as error:
+        relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error
     else:
         yield renamer.flush() if renamer else b""

@@ -1,6 +1,7 @@
 """The routes that exist. Everything else is 404."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 CHAT: Final = "/v1/chat/completions"
 """The route that is under the whole contract."""
@@ -23,6 +24,8 @@ PASSED_THROUGH: Final = (
 
 INFERENCE: Final = (CHAT, *PASSED_THROUGH)
 MODELS: Final = "/v1/models"
+ONE_MODEL: Final = "/v1/models/{model}"
+"""Stands in logs for the routes of all models."""
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 
@@ -35,3 +38,8 @@ def narrowed(chosen: tuple[str, ...]) -> tuple[str, ...]:
     if not set(chosen) <= set(NARROWABLE):
         raise ValueError(f"paths out of {', '.join(NARROWABLE)}")
     return tuple(route for route in NARROWABLE if route in chosen)
+
+
+def path_as_sent(environ: Mapping[str, Any]) -> str:
+    """Return the path of a request's target as it was sent: servers tidy up what they put into PATH_INFO."""
+    return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]

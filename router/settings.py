@@ -19,6 +19,9 @@ MAX_SECONDS: Final = 30 * 24 * 3600
 MAX_COUNT: Final = 10_000
 """Largest number that a setting may count: of threads, of failures, of retries."""
 
+ACCESS_LOGS: Final = ("auto", "json", "text", "off")
+"""What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
+
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
@@ -74,6 +77,12 @@ def _seconds(value: str) -> float:
     if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
         raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
     return float(value)
+
+
+def _access_log(value: str) -> str:
+    if value not in ACCESS_LOGS:
+        raise ValueError(f"one of {', '.join(ACCESS_LOGS)}")
+    return value
 
 
 def _routes(value: str) -> tuple[str, ...]:
@@ -180,6 +189,11 @@ class Settings:
     max_in_flight: int = _setting(
         _count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
     )
+    access_log: str = _setting(
+        _access_log,
+        "auto",
+        "Access log on stdout: `json`, `text`, `off`, or `auto`: text where that is a terminal, else JSON.",
+    )
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -226,7 +240,7 @@ def _default(item: Field[Any]) -> str:
         return "none"
     if item.default == NARROWABLE:
         return "all"
-    return f"`{item.default:g}`"
+    return f"`{item.default}`" if isinstance(item.default, str) else f"`{item.default:g}`"
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -80,6 +80,13 @@ def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually o
         gateway.prober.start_and_look()
 
 
+def flush_access_log(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
+    """Have an app of ours write what its access log still holds, without waiting long."""
+    flush = getattr(app, "flush", None)
+    if flush is not None:
+        flush()
+
+
 def is_preloading() -> bool:
     """Tell whether gunicorn imports the app in its master, before it forks workers."""
     cfg = getattr(_gunicorn(), "cfg", None)

@@ -9,6 +9,7 @@ from gunicorn.errors import AppImportError
 from router import lifecycle, startup
 from router.app import create_app, open_gateway
 from router.artifact import ArtifactError
+from router.edge import Edge
 from router.settings import SettingError
 
 
@@ -18,7 +19,7 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         own = lifecycle.settings_in_force(os.environ)
         artifact = lifecycle.artifact_in_force(own)
         gateway = open_gateway(own, artifact)
-        app = create_app(gateway)
+        app = Edge(create_app(gateway), gateway)
     except (SettingError, ArtifactError) as error:
         if startup.is_preloading():
             # This is the master, where gunicorn would print a traceback.

@@ -158,7 +158,8 @@ def _environment(profile: Path, engine_url: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name in _OF_THE_ENGINE or not _is_setting(name)}
     # The packages may be importable only because of where profilec was started.
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    return {**inherited, "PYTHONPATH": path, "ROUTER_PROFILE": str(profile), "ROUTER_ENGINES": engine_url}
+    own = {"ROUTER_PROFILE": str(profile), "ROUTER_ENGINES": engine_url, "ROUTER_ACCESS_LOG": "off"}
+    return {**inherited, "PYTHONPATH": path, **own}
 
 
 def _model_of(engine_url: str) -> str:

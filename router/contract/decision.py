@@ -9,6 +9,9 @@ from router.contract.fields import ONCE_ONLY_FIELDS
 from router.contract.model import Budget, Contract, ImageLimit
 from router.contract.parsing import Request, parse
 
+BODY_SIZE: Final = "limits.max_body_bytes"
+"""The rule of the largest body, which is refused before all of it is read."""
+
 READING: Final = "request"
 """The step that reads the request: strict JSON, with some fields only once and of the right type."""
 
@@ -45,11 +48,15 @@ class Forward(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused."""
+    """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused.
+
+    `model_asked` is None where the request could not be read so far.
+    """
 
     error: ApiError
     rule: str
     violations: tuple[str, ...] = ()
+    model_asked: str | None = None
 
 
 def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Refusal:
@@ -57,15 +64,17 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
 
     `served_ids` None means that every name which is not an alias counts as served.
     """
-    step = "limits.max_body_bytes"
+    step = BODY_SIZE
     violations: tuple[str, ...] = ()
+    asked = None
     try:
         _check_size(body, contract)
         step = READING
         request = parse(body)
         stream = _read_once_only_fields(request)
         step = MODELS
-        asked, served = _resolve_model(request, contract, served_ids)
+        asked = _read_model(request)
+        served = _resolve_model(asked, contract, served_ids)
         verdict = sampling.judge(request, contract.sampling_rules)
         violations = tuple(verdict.violations)
         if verdict.error is not None:
@@ -77,7 +86,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
             edits += _judge_size(request, rule)
     except ApiError as error:
         own = (error.param,) if step in _COUNTED_BY_PARAM and error.param else ()
-        return Refusal(error, step, violations + own)
+        return Refusal(error, step, violations + own, asked)
     answer_as = asked if asked != served and contract.models.answer_as == "requested" else None
     return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations)
 
@@ -97,20 +106,24 @@ def _read_once_only_fields(request: Request) -> bool:
     return bool(stream)
 
 
-def _resolve_model(request: Request, contract: Contract, served_ids: ServedIds | None) -> tuple[str, str]:
-    """Return the model asked and the model served. A served id beats an equal alias."""
+def _read_model(request: Request) -> str:
     asked = request.value("model")
     if asked is None:
         raise ApiError("bad_request", "model is missing: name the model that should answer", "model")
     if not isinstance(asked, str):
         raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
+    return asked
+
+
+def _resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
+    """Return the model served. A served id beats an equal alias."""
     is_alias = asked in contract.models.aliases
     if served_ids is None:
-        return asked, SERVED_ID if is_alias else asked
+        return SERVED_ID if is_alias else asked
     if not served_ids.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     if asked in served_ids.ids:
-        return asked, asked
+        return asked
     if not is_alias:
         shown = asked if len(asked) <= _SHOWN_NAME else asked[:_SHOWN_NAME] + "…"
         raise ApiError("model_not_found", f"The model {shown!r} does not exist here", "model")
@@ -118,7 +131,7 @@ def _resolve_model(request: Request, contract: Contract, served_ids: ServedIds |
         raise ApiError(
             "no_healthy_engines", "Several models are served and it is not configured which one aliases mean"
         )
-    return asked, served_ids.ids[0]
+    return served_ids.ids[0]
 
 
 def _route(request: Request, asked: str, served: str) -> list[Edit]:

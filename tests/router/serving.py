@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -29,9 +29,15 @@ class RunningRouter:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.lines: list[str] = []
+        self.access_lines: list[str] = []
+        """What came on stdout; empty where `launch` was told another one."""
         self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(process.stderr, self.lines), daemon=True)
+        self._access_reader = threading.Thread(
+            target=self._read, args=(process.stdout or [], self.access_lines), daemon=True
+        )
         self._reader.start()
+        self._access_reader.start()
         self.port = int(self.wait_for_line(_LISTENING)[1])
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -46,6 +52,16 @@ class RunningRouter:
             if not self._changed.wait_for(lambda: find() or not self._reader.is_alive(), seconds) or not find():
                 raise AssertionError(f"no line matches {pattern.pattern!r} in:\n" + "".join(self.lines))
             return find()  # type: ignore[return-value]
+
+    def access_lines_with(self, text: str, count: int = 1) -> list[str]:
+        """Wait for so many lines of the access log that hold a text and return all of them."""
+
+        def found() -> list[str]:
+            return [line for line in self.access_lines if text in line]
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(found()) >= count, START_SECONDS), (found(), self.log())
+            return found()
 
     def wait_until_ready(self) -> None:
         """Wait until the router says that it can serve; fails at once with its log when it ended."""
@@ -68,12 +84,15 @@ class RunningRouter:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._reader.join()
-        self.process.stderr.close()  # type: ignore[union-attr]
+        self._access_reader.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
 
-    def _read(self) -> None:
-        for line in self.process.stderr:  # type: ignore[union-attr]
+    def _read(self, stream: Iterable[str], lines: list[str]) -> None:
+        for line in stream:
             with self._changed:
-                self.lines.append(line)
+                lines.append(line)
                 self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
@@ -85,20 +104,26 @@ class RunningRouter:
         self.stop()
 
 
-def launch(
+def launch(  # noqa: PLR0913, PLR0917 - a process has many sides
     environment: Mapping[str, str],
     arguments: Sequence[str] = ("-c", "python:router.gunicorn_conf"),
     app: str = "router.wsgi",
     folder: Path | None = None,
     bind: str | None = "127.0.0.1:0",
+    stdout: int = subprocess.PIPE,
+    before: Sequence[str] = (),
 ) -> subprocess.Popen[str]:
-    """Start gunicorn with only the given settings; its log comes on stderr. `bind` None leaves it to PORT."""
+    """Start gunicorn with only the given settings; its log comes on stderr, the access log on stdout.
+
+    `bind` None leaves it to PORT; `before` is a command that runs the rest.
+    """
     ours = ("ROUTER_", "SGLANG_", "GUNICORN_", "WEB_CONCURRENCY", "PORT")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", *(["--bind", bind] if bind else []), *arguments, app],
+        [*before, sys.executable, "-m", "gunicorn", *(["--bind", bind] if bind else []), *arguments, app],
         env={**plain, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1", **environment},
         cwd=folder or "/",
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -4,12 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import flask
 import pytest
+from werkzeug.test import Client
 
 from router.app import create_app, open_gateway
 from router.artifact import freeze
 from router.contract.model import Contract, Errors
+from router.edge import Edge
 from router.engines.fleet import Report
 from router.line import Gateway
 from router.settings import Settings
@@ -23,19 +24,22 @@ class _Broken:
 
 
 @pytest.fixture
-def app() -> flask.Flask:
-    """An app whose connections to engines fail as nobody foresaw."""
+def client() -> Client:
+    """A client of an app whose connections to engines fail as nobody foresaw."""
     artifact = freeze("under-test", Contract(errors=Errors(bad_request_type="vendor_error")), ())
-    gateway: Any = open_gateway(Settings(engines=(ENGINE,), model_id=("served",), probe_seconds=600.0), artifact)
+    gateway: Any = open_gateway(
+        Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
+    )
     gateway.fleet.learn(ENGINE, Report(healthy=True))
     gateway.prober.start = lambda: None
-    return create_app(Gateway(*gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober))
+    broken = Gateway(*gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober)
+    return Client(Edge(create_app(broken), broken))
 
 
-def test_an_unexpected_exception_is_a_plain_500(app: flask.Flask, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_is_a_plain_500(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """What nobody foresaw is an error in the one shape, told to the log and not to the client."""
     with caplog.at_level(logging.ERROR, "router"):
-        answer = app.test_client().post("/v1/chat/completions", data=b'{"model":"served"}')
+        answer = client.post("/v1/chat/completions", data=b'{"model":"served"}')
     assert answer.status_code == 500
     assert answer.headers["x-router-error-code"] == "internal_error"
     assert answer.headers["x-request-id"] in caplog.text
@@ -48,3 +52,22 @@ def test_an_unexpected_exception_is_a_plain_500(app: flask.Flask, caplog: pytest
             "code": "internal_error",
         }
     }
+
+
+def test_unexpected_exceptions_leave_no_request_in_flight(client: Client) -> None:
+    """However often the unforeseen happens, the bound of requests in flight is not used up."""
+    answers = [client.post("/v1/chat/completions", data=b'{"model":"served"}', buffered=True) for _ in range(10)]
+    assert {answer.headers["x-router-error-code"] for answer in answers} == {"internal_error"}
+
+
+def test_an_app_that_breaks_is_a_plain_500_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that even the app's own handlers let through gets the one shape, and is over like any other."""
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("a secret of the machine")
+
+    monkeypatch.setattr(client.application, "_app", broken)
+    answers = [client.post("/v1/chat/completions", data=b"{}", buffered=True) for _ in range(10)]
+    assert {answer.status_code for answer in answers} == {500}
+    assert answers[-1].headers["x-request-id"]
+    assert answers[-1].get_json()["error"]["code"] == "internal_error"

@@ -34,6 +34,7 @@ def test_every_setting_is_read() -> None:
             "ROUTER_DRAIN_SECONDS": "0",
             "ROUTER_GRACEFUL_SECONDS": "0",
             "ROUTER_MAX_IN_FLIGHT": "4",
+            "ROUTER_ACCESS_LOG": "json",
         }
     )
     assert own == Settings(
@@ -50,6 +51,7 @@ def test_every_setting_is_read() -> None:
         drain_seconds=0.0,
         graceful_seconds=0.0,
         max_in_flight=4,
+        access_log="json",
     )
 
 
@@ -87,6 +89,8 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("ENGINE_CA", __file__),
         ("ENGINE_API_KEY", "secret\n2"),
         ("MAX_IN_FLIGHT", "0"),
+        ("ACCESS_LOG", "yes"),
+        ("ACCESS_LOG", "JSON"),
         ("MAX_IN_FLIGHT", "1.0"),
         ("MAX_IN_FLIGHT", "\u0661"),
         ("MAX_IN_FLIGHT", "10001"),

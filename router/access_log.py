@@ -1,0 +1,254 @@
+"""The access log: one line on stdout for each request that is over, written by a thread of its own.
+
+Serving never waits for it: what the writer cannot get rid of in time is dropped, and a later line says how many were.
+Of what clients send, a line holds the model's name and the request's id, bounded and escaped; never a prompt or a key.
+"""
+
+import atexit
+import errno
+import json
+import logging
+import os
+import queue
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from router import routes
+from router.exchange import Exchange
+from router.settings import Settings
+
+STDOUT: Final = 1
+MOST_WAITING: Final = 10_000
+"""How many lines may wait for the writer; a line has some 300 bytes, and at most WRITE_BYTES."""
+WRITE_BYTES: Final = 4096
+"""Most bytes of one write: Linux never mixes up writes of several workers to a pipe up to this (PIPE_BUF, pipe(7))."""
+SHOWN_CHARACTERS: Final = 200
+FLUSH_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.02
+"""How long the writer lets lines gather under load, which costs less than waking it for each."""
+
+_MOST_AT_ONCE: Final = 1000
+_PROBES: Final = frozenset({routes.HEALTHZ, routes.READYZ})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
+_IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
+_LOG = logging.getLogger("router")
+
+Fields = dict[str, Any]
+"""What a line says, by name, in the order in which it says it."""
+
+
+class _Over(NamedTuple):
+    """A request that is over, and when that was, on both clocks."""
+
+    exchange: Exchange
+    clock: float
+    monotonic: float
+
+
+class AccessLog:
+    """Lines on their way to a file descriptor. The thread that writes them is started by each process's first line."""
+
+    def __init__(
+        self, render: Callable[[Fields], bytes], descriptor: int = STDOUT, most_waiting: int = MOST_WAITING
+    ) -> None:
+        self._render = render
+        self._descriptor = descriptor
+        self._most_waiting = most_waiting
+        self._waiting: queue.SimpleQueue[_Over | threading.Event] = queue.SimpleQueue()
+        self._process = 0
+        self._lock = threading.Lock()
+        self._dropped = 0
+        self._is_broken = False
+
+    def note(self, exchange: Exchange) -> None:
+        """Have a line written about a request that is over; probes that went well are left out."""
+        if exchange.route in _PROBES and exchange.status == HTTPStatus.OK:
+            return
+        if self._is_broken or not self._is_running():
+            return
+        if self._waiting.qsize() >= self._most_waiting:
+            self._drop(1)
+            return
+        if exchange.model_asked is not None:
+            # Names may be as long as a body, and many may wait.
+            exchange.model_asked = exchange.model_asked[:SHOWN_CHARACTERS]
+        self._waiting.put(_Over(exchange, time.time(), time.monotonic()))
+
+    def flush(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Wait until the lines so far are written, but no longer than that."""
+        if self._process == os.getpid():
+            written = threading.Event()
+            self._waiting.put(written)
+            written.wait(seconds)
+
+    def _is_running(self) -> bool:
+        """Start the writer unless it runs; threads do not survive a fork. Without a thread to be had there is none."""
+        if self._process == os.getpid():
+            return True
+        with self._lock:
+            if self._process != os.getpid():
+                try:
+                    threading.Thread(target=self._write_for_ever, name="access-log", daemon=True).start()
+                except RuntimeError:
+                    self._dropped += 1
+                    return False
+                atexit.register(self.flush)
+                self._process = os.getpid()
+        return True
+
+    def _drop(self, count: int) -> None:
+        with self._lock:
+            self._dropped += count
+
+    def _write_for_ever(self) -> None:
+        while True:
+            batch = list(self._next_batch())
+            try:
+                self._write(batch)
+            except Exception:  # noqa: BLE001 - the writer is the only one, and no line is worth its end
+                _LOG.exception("lines of the access log are lost")
+            for entry in batch:
+                if isinstance(entry, threading.Event):
+                    entry.set()
+            time.sleep(PAUSE_SECONDS)
+
+    def _next_batch(self) -> Iterator[_Over | threading.Event]:
+        """Yield what waits, at least one, but no more than _MOST_AT_ONCE."""
+        yield self._waiting.get()
+        for _ in range(_MOST_AT_ONCE - 1):
+            try:
+                yield self._waiting.get_nowait()
+            except queue.Empty:
+                return
+
+    def _write(self, batch: list[_Over | threading.Event]) -> None:
+        lines = [self._render(fields_of(*entry)) for entry in batch if isinstance(entry, _Over)]
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            lines.append(self._render({"time": _rfc3339(time.time()), "dropped_lines": dropped}))
+        if self._is_broken:
+            return
+        try:
+            for data in _joined(lines):
+                self._put_out(data)
+        except OSError as error:
+            self._fail(error, dropped + len(lines))
+
+    def _put_out(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:
+                # Whoever shares a terminal or a pipe may have made it non-blocking.
+                select.select([], [self._descriptor], [])
+
+    def _fail(self, error: OSError, lines: int) -> None:
+        self._drop(lines)
+        if error.errno in _IS_GONE:
+            self._is_broken = True
+            _LOG.error("the access log ends, stdout cannot be written to: %s", error.strerror)
+
+
+def open_log(settings: Settings) -> AccessLog | None:
+    """Return the access log that the settings ask for, None for none."""
+    # Without a stdout at start, the system gives its number to another file.
+    if settings.access_log == "off" or sys.__stdout__ is None:
+        return None
+    form = settings.access_log
+    if form == "auto":
+        form = "text" if os.isatty(STDOUT) else "json"
+    return AccessLog(as_text if form == "text" else as_json)
+
+
+def fields_of(exchange: Exchange, clock: float, monotonic: float) -> Fields:
+    """Return what the line of a request says that was over at these times; what there is nothing to say of is None."""
+    sent, first_byte = exchange.sent, exchange.first_byte
+    return {
+        "time": _rfc3339(clock),
+        "request_id": exchange.request_id,
+        "method": exchange.method if exchange.method in _METHODS else "other",
+        "route": exchange.route or None,
+        "key": exchange.key_name,
+        "model_asked": exchange.model_asked,
+        "model_served": exchange.model_served,
+        "stream": exchange.stream or None,
+        "engine": exchange.engine,
+        "attempts": exchange.attempts if exchange.attempts > 1 else None,
+        "status": exchange.status,
+        "code": exchange.code,
+        "rule": exchange.rule,
+        "client_gone": exchange.client_gone or None,
+        "bytes_in": exchange.bytes_in,
+        "bytes_out": exchange.bytes_out,
+        "to_engine_ms": None if sent is None else _milliseconds(sent - exchange.started),
+        "first_byte_ms": None if sent is None or first_byte is None else _milliseconds(first_byte - sent),
+        "total_ms": _milliseconds(monotonic - exchange.started),
+    }
+
+
+def as_json(fields: Fields) -> bytes:
+    """Return a line of JSON with those fields that are not None."""
+    present = {name: _bounded(value) for name, value in fields.items() if value is not None}
+    if all(value.isprintable() for value in present.values() if isinstance(value, str)):
+        return orjson.dumps(present, option=orjson.OPT_APPEND_NEWLINE)
+    # Among what is not printable are line breaks of Unicode's, orders to terminals and halves of surrogate pairs.
+    whole = {name: _without_halves(value) for name, value in present.items()}
+    return f"{json.dumps(whole, separators=(',', ':'))}\n".encode()
+
+
+def as_text(fields: Fields) -> bytes:
+    """Return a line for people, in columns, with nothing in it that a terminal takes orders from."""
+    rest = {name: _bounded(value) for name, value in fields.items() if value is not None}
+    columns = [str(rest.pop("time"))]
+    if "status" in rest:
+        status, method, route = rest.pop("status"), rest.pop("method"), rest.pop("route", "-")
+        columns.append(f"{status} {method:<6} {route:<25} {rest.pop('total_ms'):>9.1f} ms")
+    columns += [f"{name}={_plain(value)}" for name, value in rest.items()]
+    return f"{' '.join(columns)}\n".encode()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes"
+    text = str(value)
+    # Of what is not printable, terminals take orders; quotes and spaces would pretend to be another field.
+    return text if text.isprintable() and not set(text) & set(" \"'=") else json.dumps(text)
+
+
+def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield whole lines together, as many as one write may hold."""
+    together: list[bytes] = []
+    length = 0
+    for line in lines:
+        if length + len(line) > WRITE_BYTES and together:
+            yield b"".join(together)
+            together, length = [], 0
+        together.append(line)
+        length += len(line)
+    if together:
+        yield b"".join(together)
+
+
+def _bounded(value: object) -> object:
+    return value[:SHOWN_CHARACTERS] if isinstance(value, str) else value
+
+
+def _without_halves(value: object) -> object:
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def _rfc3339(clock: float) -> str:
+    return datetime.fromtimestamp(clock, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
