@@ -17,6 +17,7 @@ from router.contract.errors import ApiError, answer
 from router.engines.connections import Connections
 from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
+from router.engines.health import Breaker
 from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.line import Gateway
@@ -44,7 +45,9 @@ class _MembersInOrder(DefaultJSONProvider):
 
 def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
-    fleet = Fleet(settings.engines, settings.model_id, has_aliases=bool(artifact.contract.models.aliases))
+    breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+    has_aliases = bool(artifact.contract.models.aliases)
+    fleet = Fleet(settings.engines, settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
     dispatcher = Dispatcher(settings, fleet, connections)
     return Gateway(settings, artifact, fleet, connections, dispatcher, Prober(settings, fleet))
@@ -104,7 +107,7 @@ def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
             "profile": gateway.artifact.name,
             "digest": gateway.artifact.digest,
             "models": list(gateway.fleet.served_ids().ids),
-            "engines": {"healthy": len(gateway.fleet.healthy()), "configured": len(gateway.fleet.engines)},
+            "engines": gateway.fleet.counts(),
         }
         if obstacle is not None:
             state["reason"] = obstacle

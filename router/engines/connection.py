@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
 class Connection:
     """A socket to an engine, used for one request at a time."""
 
-    __slots__ = ("_acked", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
+    __slots__ = ("_acked", "_is_reset", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
 
     def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -49,6 +49,7 @@ class Connection:
         self.idle_since = 0.0
         self.is_reused = False
         self._acked = 0
+        self._is_reset = False
         self._socket = connected
         self._is_tls = isinstance(connected, ssl.SSLSocket)
 
@@ -94,6 +95,9 @@ class Connection:
                 if not left:
                     return True
                 continue
+            except ConnectionResetError:
+                self._is_reset = True
+                raise
             except (BlockingIOError, ssl.SSLWantWriteError):
                 wanted = select.POLLIN | select.POLLOUT
             except ssl.SSLWantReadError:
@@ -116,16 +120,20 @@ class Connection:
             must_wait = True
             try:
                 return self._socket.recv(PIECE_BYTES)
+            except ConnectionResetError:
+                self._is_reset = True
+                raise
             except (BlockingIOError, ssl.SSLWantReadError):
                 continue
 
     def was_unread(self) -> bool:
         """Tell of a kept connection that broke whether the engine had closed it before this request came to it.
 
-        So it was when a reset follows and the engine's system never acknowledged a byte of the request. An engine
-        that took it and then died acknowledged it; where the system does not tell, it may have.
+        So it was when its end had come before a reset, and the engine's system never acknowledged a byte of the
+        request. An engine that took it and then died acknowledges it with its end, or resets at once (and a reset
+        acknowledges nothing); where the system does not tell, it may have taken it.
         """
-        if not self.is_reused or not self._acked:
+        if not self.is_reused or not self._acked or self._is_reset:
             return False
         gone = select.poll()
         gone.register(self.fd, 0)

@@ -1,77 +1,182 @@
-"""The engines of one router: which of them are healthy, what they serve, and which is next."""
+"""The engines of one router: which of them take requests, what they serve, and which is next."""
 
 import itertools
+import logging
+import random
 import threading
-from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, NamedTuple
 
 from router.contract.decision import ServedIds
 from router.contract.errors import ApiError
-from router.engines.outcome import Outcome
+from router.engines import health
+from router.engines.health import Breaker, Health, State
+from router.engines.outcome import Outcome, Verdict
 
 Card = dict[str, Any]
 """An engine's description of one model, as `GET /v1/models` lists it."""
 
+_ASK_FOR_A_LOOK: Final = frozenset({Outcome.UNREACHABLE, Outcome.BROKEN, Outcome.TIMED_OUT})
+_SPOKEN: Final = {State.UNHEALTHY: "not healthy"}
+_LOG = logging.getLogger("router")
+
 
 class Report(NamedTuple):
-    """What was last learnt of an engine: is it healthy, what does it list (None: never learnt), what is wrong."""
+    """What a probe found: the engine's state, what it lists (None: it does not tell), what is wrong."""
 
-    healthy: bool = False
+    state: State
     cards: tuple[Card, ...] | None = None
     problem: str = ""
 
+
+class _Known(NamedTuple):
+    """What is known of one engine; a problem is that of the last probe, none when a request found the engine gone."""
+
+    health: Health = Health()
+    cards: tuple[Card, ...] | None = None
+    problem: str = "not looked at yet"
+
+    def lists(self, model: str | None) -> bool:
+        return self.cards is not None and model in ids_of(self.cards)
+
     def may_serve(self, model: str | None) -> bool:
-        """Tell whether the engine is healthy and lists the model, or never said what it serves."""
-        return self.healthy and (model is None or self.cards is None or model in ids_of(self.cards))
+        return model is None or self.cards is None or self.lists(model)
 
 
 class Fleet:
-    """Engines by base URL with what was last learnt of each. Safe to use from many threads."""
+    """Engines by base URL with what is known of each. Safe to use from many threads."""
 
-    def __init__(self, engines: tuple[str, ...], configured_ids: tuple[str, ...], *, has_aliases: bool) -> None:
+    def __init__(  # noqa: PLR0913 - clock and chance are here to be replaced in tests
+        self,
+        engines: tuple[str, ...],
+        configured_ids: tuple[str, ...],
+        *,
+        has_aliases: bool,
+        breaker: Breaker,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self.engines = engines
         self._configured_ids = configured_ids
         self._has_aliases = has_aliases
+        self._breaker = breaker
+        self._clock = clock
+        self._chance = chance
         self._lock = threading.Lock()
         self._turns = itertools.count()
-        self._reports = {engine: Report() for engine in engines}
+        self._known = {engine: _Known() for engine in engines}
+        self._ask_for_a_look: Callable[[str], None] = lambda _: None
+
+    # --- what is learnt ---
+
+    def call_when_in_doubt(self, look: Callable[[str], None]) -> None:
+        """Name what is to be called with an engine that should be looked at now; it must not block."""
+        self._ask_for_a_look = look
 
     def learn(self, engine: str, report: Report) -> None:
         """Note what a probe found. An engine that lists nothing now keeps the cards that it listed before."""
         with self._lock:
-            cards = report.cards if report.cards is not None else self._reports[engine].cards
-            self._reports = {**self._reports, engine: Report(report.healthy, cards)}
-
-    def note_unreachable(self, engine: str) -> None:
-        """Take an engine out of the rotation until a probe finds it healthy."""
-        self.learn(engine, Report(healthy=False))
-
-    def healthy(self) -> tuple[str, ...]:
-        """Return the healthy engines, in the order in which they are configured."""
-        reports = self._reports
-        return tuple(engine for engine in self.engines if reports[engine].healthy)
+            known = self._known[engine]
+            cards = report.cards if report.cards is not None else known.cards
+            self._put(engine, _Known(health.seen(known.health, report.state), cards, report.problem))
+        if _is_news(report, known):
+            _say_state(engine, report.state, report.problem)
 
     def note(self, engine: str, outcome: Outcome) -> None:
-        """Note what an attempt showed of an engine."""
-        if outcome is Outcome.UNREACHABLE:
-            self.note_unreachable(engine)
+        """Note how a request to an engine ended, and ask for a look at the engine where that leaves a doubt."""
+        now = self._clock()
+        before, after = self._move(
+            engine, _cause(outcome), lambda it: health.noted(it, outcome, self._breaker, now, self._chance())
+        )
+        # A circuit that opens has its trial before the next look that was planned.
+        opened = after.is_open and not before.is_open
+        if opened or outcome in _ASK_FOR_A_LOOK or health.trial_at(after, self._breaker) <= now:
+            self._ask_for_a_look(engine)
 
-    def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
-        """Tell whether there is a healthy engine besides."""
-        del model
-        return any(engine not in excluding for engine in self.healthy())
+    def begin_trial(self, engine: str) -> bool:
+        """Tell whether an engine is to be tried now, by the caller, who has to end the trial."""
+        with self._lock:
+            known = self._known[engine]
+            due = health.trial_at(known.health, self._breaker) <= self._clock()
+            if due:
+                self._put(engine, known._replace(health=health.trial_begun(known.health)))
+        return due
+
+    def end_trial(self, engine: str, verdict: Verdict, cause: str) -> None:
+        """Note what the trial of an engine showed, and why, for the log."""
+        now = self._clock()
+        self._move(engine, cause, lambda it: health.trial_ended(it, verdict, self._breaker, now, self._chance()))
+
+    def seconds_until_look(self, engine: str, healthy_seconds: float, other_seconds: float) -> float:
+        """Return how long to wait before the next look at an engine: jittered, and no longer than to its trial."""
+        known = self._known[engine].health
+        wait = health.jittered(healthy_seconds if known.state is State.HEALTHY else other_seconds, self._chance())
+        return min(wait, max(0.0, health.trial_at(known, self._breaker) - self._clock()))
+
+    def _move(self, engine: str, cause: str, step: Callable[[Health], Health]) -> tuple[Health, Health]:
+        with self._lock:
+            known = self._known[engine]
+            before, after = known.health, step(known.health)
+            if after is not before:
+                lost = after.state is not before.state
+                self._put(engine, known._replace(health=after, problem="" if lost else known.problem))
+        if after.state is not before.state:
+            _say_state(engine, after.state, "a request could not reach it")
+        if after.is_open and not before.is_open:
+            _LOG.warning("engine %s gets no more requests until a trial succeeds: %s", engine, cause)
+        if before.is_open and not after.is_open:
+            _LOG.info("engine %s gets requests again: %s", engine, cause)
+        return before, after
+
+    def _put(self, engine: str, known: _Known) -> None:
+        # Readers take no lock: they see the old whole or the new one.
+        self._known = {**self._known, engine: known}
+
+    # --- which engine is next ---
+
+    def healthy(self) -> tuple[str, ...]:
+        """Return the engines whose last probe succeeded, in the order in which they are configured."""
+        known = self._known
+        return tuple(engine for engine in self.engines if known[engine].health.state is State.HEALTHY)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many engines are configured, in each state, and behind an open circuit."""
+        known = self._known.values()
+        states = Counter(each.health.state for each in known)
+        of_each = {state.value: states[state] for state in State}
+        return {"configured": len(known), **of_each, "open": sum(each.health.is_open for each in known)}
 
     def pick(self, model: str | None, excluding: Collection[str] = ()) -> str:
-        """Return the next healthy engine in turn, of those that serve the model where that is known.
+        """Return the next engine in turn, of those that take requests and serve the model where that is known.
 
-        Raises ApiError `no_healthy_engines`.
+        Raises ApiError `no_healthy_engines` when there is none outside `excluding`.
         """
-        reports = self._reports
-        healthy = tuple(engine for engine in self.healthy() if engine not in excluding)
-        serving = [engine for engine in healthy if reports[engine].may_serve(model)] or healthy
+        serving = self._serving(model, excluding)
         if not serving:
             raise ApiError("no_healthy_engines", "No engine is healthy at the moment")
         return serving[next(self._turns) % len(serving)]
+
+    def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
+        """Tell whether `pick` would find an engine."""
+        return bool(self._serving(model, excluding))
+
+    def _serving(self, model: str | None, excluding: Collection[str]) -> list[str]:
+        known = self._known
+        ready = [each for each in self.engines if known[each].health.takes_requests and each not in excluding]
+        serving = [engine for engine in ready if known[engine].may_serve(model)]
+        if serving or any(each.lists(model) for each in known.values()):
+            return serving
+        # A model that nobody lists is anybody's: its answer is then the engine's.
+        return ready
+
+    # --- what is served ---
+
+    def trial_model(self, engine: str) -> str | None:
+        """Return the model that an engine is tried with: the first that it lists, else the first configured."""
+        listed = ids_of(self._known[engine].cards or ())
+        return next(iter((*listed, *self._configured_ids)), None)
 
     def served_ids(self) -> ServedIds:
         """Return the configured model ids, else the union of what the engines list."""
@@ -90,6 +195,8 @@ class Fleet:
         served = self.served_ids()
         if not self.healthy():
             return "no engine is healthy"
+        if not any(each.health.takes_requests for each in self._known.values()):
+            return "every healthy engine failed too often and waits for its trial"
         if not served.ids:
             return "no engine has listed a model yet"
         if self._has_aliases and not served.routes_aliases:
@@ -97,10 +204,27 @@ class Fleet:
         return None
 
     def _cards(self) -> Iterable[Card]:
-        reports = self._reports
-        return [card for engine in self.engines for card in reports[engine].cards or ()]
+        known = self._known
+        return [card for engine in self.engines for card in known[engine].cards or ()]
 
 
 def ids_of(cards: Iterable[Card]) -> list[str]:
     """Return the model ids of cards."""
     return [card["id"] for card in cards]
+
+
+def _is_news(report: Report, known: _Known) -> bool:
+    """Tell whether a report is worth a line in the log: not when it only explains what a request had found."""
+    if report.state is not known.health.state:
+        return True
+    return report.problem != known.problem and (bool(known.problem) or report.state is State.HEALTHY)
+
+
+def _say_state(engine: str, state: State, problem: str) -> None:
+    saying = _SPOKEN.get(state, state.value)
+    level = logging.WARNING if problem else logging.INFO
+    _LOG.log(level, "engine %s is %s", engine, f"{saying}: {problem}" if problem else saying)
+
+
+def _cause(outcome: Outcome) -> str:
+    return "a request succeeded" if outcome is Outcome.SUCCEEDED else f"too many failures in a row, now {outcome.value}"

@@ -1,4 +1,4 @@
-"""Engines looked at in the background: are they healthy, and which models do they list."""
+"""Engines looked at in the background: are they healthy, which models do they list, do they work when in doubt."""
 
 import logging
 import os
@@ -10,12 +10,19 @@ from typing import Any, Final
 import orjson
 
 from router.contract.errors import ApiError
+from router.engines.answer import Answer
 from router.engines.connections import Connections
 from router.engines.failure import reason_of
 from router.engines.fleet import Card, Fleet, Report
+from router.engines.health import State
+from router.engines.outcome import Verdict, verdict_of
+from router.routes import CHAT
 from router.settings import Settings
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0
+"""Longest that one question of a probe may take in all."""
+TRIAL_TIMEOUT_SECONDS: Final = 30.0
+"""Longest that the request of a trial may take in all; an engine under load may let it wait."""
 UNHEALTHY_PROBE_SECONDS: Final = 1.0
 """Time between two looks while an engine is not healthy."""
 FIRST_LOOK_SECONDS: Final = 2.0
@@ -27,7 +34,7 @@ _LOG = logging.getLogger("router")
 
 
 class Prober:
-    """Background threads that keep a fleet's reports fresh: one per engine, so that a silent one delays no other."""
+    """Background threads that keep fresh what a fleet knows: one per engine, so that a silent one delays no other."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._settings = settings
@@ -37,6 +44,7 @@ class Prober:
         self._lock = threading.Lock()
         self._wakes = {engine: threading.Event() for engine in fleet.engines}
         self._seen = {engine: threading.Event() for engine in fleet.engines}
+        fleet.call_when_in_doubt(self.look_now)
 
     def start(self) -> None:
         """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
@@ -71,47 +79,79 @@ class Prober:
         status, _ = self._get(engine, "/health")
         healthy = _is_success(status)
         if not healthy and status != HTTPStatus.NOT_FOUND:
-            return Report(healthy=False, problem=f"/health answers {status}")
+            return Report(_state_of(status), problem=f"/health answers {status}")
         status, body = self._get(engine, "/v1/models")
         if not _is_success(status):
-            return Report(healthy=healthy, problem=f"/v1/models answers {status}{_KEY_HINTS.get(status, '')}")
+            state = State.HEALTHY if healthy else _state_of(status)
+            return Report(state, problem=f"/v1/models answers {status}{_KEY_HINTS.get(status, '')}")
         cards = _read_cards(body)
-        return Report(healthy=True, cards=cards, problem="" if cards else "/v1/models lists no model")
+        return Report(State.HEALTHY, cards, "" if cards else "/v1/models lists no model")
+
+    def try_out(self, engine: str) -> tuple[Verdict, str]:
+        """Send an engine the smallest real request and return what that shows, and why.
+
+        An engine whose health is good is taken at its word where no model is known to ask it for.
+        """
+        model = self._fleet.trial_model(engine)
+        if model is None:
+            return Verdict.WORKS, "its health is good"
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "stream": False}
+        headers = {**self._key(), "Content-Type": "application/json"}
+        try:
+            answer = self._connections.post_within(engine + CHAT, headers, orjson.dumps(body), TRIAL_TIMEOUT_SECONDS)
+            status, _ = _read(answer)
+        except ApiError as error:
+            return Verdict.BROKEN, f"a trial request failed: {reason_of(error)}"
+        return verdict_of(status), f"a trial request got {status}"
 
     def _run(self, engine: str) -> None:
         wake = self._wakes[engine]
-        said = None
+        seldom = self._settings.probe_seconds
+        often = min(seldom, UNHEALTHY_PROBE_SECONDS)
         while True:
             wake.clear()
-            report = self._look(engine)
-            state = "healthy" if report.healthy else "not healthy"
-            saying = f"{state}: {report.problem}" if report.problem else state
-            if saying != said:
-                _LOG.log(logging.WARNING if report.problem else logging.INFO, "engine %s is %s", engine, saying)
-            said = saying
+            self._look(engine)
             self._seen[engine].set()
-            seconds = self._settings.probe_seconds
-            wake.wait(seconds if report.healthy else min(seconds, UNHEALTHY_PROBE_SECONDS))
+            wake.wait(self._fleet.seconds_until_look(engine, seldom, often))
 
-    def _look(self, engine: str) -> Report:
-        report = Report(healthy=False)
+    def _look(self, engine: str) -> None:
+        report = Report(State.UNHEALTHY, problem="the probe failed")
         try:
             report = self.probe(engine)
         except ApiError as error:
-            report = Report(healthy=False, problem=reason_of(error))
+            report = Report(State.UNHEALTHY, problem=reason_of(error))
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
         self._fleet.learn(engine, report)
-        return report
+        if self._fleet.begin_trial(engine):
+            self._try(engine)
+
+    def _try(self, engine: str) -> None:
+        verdict, cause = Verdict.UNCLEAR, "a trial failed"
+        try:
+            verdict, cause = self.try_out(engine)
+        except Exception:  # noqa: BLE001 - nor must a trial
+            _LOG.exception("trying %s failed", engine)
+        self._fleet.end_trial(engine, verdict, cause)
 
     def _get(self, engine: str, path: str) -> tuple[int, bytes]:
+        return _read(self._connections.get(engine + path, self._key(), PROBE_TIMEOUT_SECONDS))
+
+    def _key(self) -> dict[str, str]:
         key = self._settings.engine_api_key
-        headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
-        answer = self._connections.get(engine + path, headers, PROBE_TIMEOUT_SECONDS)
-        try:
-            return answer.status, answer.read(MAX_CARDS_BYTES)
-        finally:
-            answer.close()
+        return {"Authorization": f"Bearer {key}"} if key is not None else {}
+
+
+def _read(answer: Answer) -> tuple[int, bytes]:
+    """Return status and body of an answer, which is cut where it gets too long. Raises ApiError."""
+    try:
+        return answer.status, answer.read(MAX_CARDS_BYTES)
+    finally:
+        answer.close()
+
+
+def _state_of(status: int) -> State:
+    return State.DRAINING if status == HTTPStatus.SERVICE_UNAVAILABLE else State.UNHEALTHY
 
 
 def _is_success(status: int) -> bool:

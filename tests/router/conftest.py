@@ -11,6 +11,7 @@ from router.engines.standin import StandIn
 from tests.router.serving import RunningRouter, artifact_file, running_router
 
 RouterOf = Callable[..., RunningRouter]
+PATIENT = {"ROUTER_BREAKER_FAILURES": "10000"}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,10 @@ def _forget_earlier_requests(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="module")
 def router_of(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterOf]:
-    """Return the running router of a contract in front of the shared engine; equal ones are started once a file."""
+    """Return the running router of a contract in front of the shared engine; equal ones are started once a file.
+
+    However often the engine fails, tests get at it: which engine is taken out is tested by itself.
+    """
     running: dict[str, RunningRouter] = {}
     with ExitStack() as stack:
 
@@ -39,7 +43,7 @@ def router_of(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iter
             if key not in running:
                 folder: Path = tmp_path_factory.mktemp("artifact")
                 artifact = artifact_file(folder, contract or Contract())
-                running[key] = stack.enter_context(running_router(artifact, [engine.url], settings))
+                running[key] = stack.enter_context(running_router(artifact, [engine.url], PATIENT | settings))
             return running[key]
 
         yield start

@@ -12,6 +12,7 @@ from router.artifact import freeze
 from router.contract.model import Contract, Errors
 from router.edge import Edge
 from router.engines.fleet import Report
+from router.engines.health import State
 from router.line import Gateway
 from router.settings import Settings
 
@@ -30,7 +31,7 @@ def client() -> Client:
     gateway: Any = open_gateway(
         Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
     )
-    gateway.fleet.learn(ENGINE, Report(healthy=True))
+    gateway.fleet.learn(ENGINE, Report(State.HEALTHY))
     gateway.prober.start = lambda: None
     broken = Gateway(*gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober)
     return Client(Edge(create_app(broken), broken))

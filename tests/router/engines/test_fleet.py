@@ -1,23 +1,47 @@
-"""The fleet: what was learnt of each engine, and which is next."""
+"""The fleet: what is known of each engine, which is next, and what the log says of it."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from router.contract.decision import ServedIds
 from router.contract.errors import ApiError
 from router.engines.fleet import Fleet, Report
+from router.engines.health import Breaker, State
+from router.engines.outcome import Outcome, Verdict
 
 A, B, C = "http://a", "http://b", "http://c"
+FAILURES = 3
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def _cards(*names: str) -> tuple[dict[str, str], ...]:
     return tuple({"id": name} for name in names)
 
 
-def _fleet(*healthy: str, ids: tuple[str, ...] = (), has_aliases: bool = False) -> Fleet:
-    fleet = Fleet((A, B, C), ids, has_aliases=has_aliases)
+def _fleet(*healthy: str, ids: tuple[str, ...] = (), has_aliases: bool = False, clock: _Clock | None = None) -> Fleet:
+    breaker = Breaker(FAILURES, seconds=2.0)
+    fleet = Fleet((A, B, C), ids, has_aliases=has_aliases, breaker=breaker, clock=clock or _Clock(), chance=lambda: 0.5)
     for engine in healthy:
-        fleet.learn(engine, Report(healthy=True, cards=_cards("m")))
+        fleet.learn(engine, Report(State.HEALTHY, _cards("m")))
     return fleet
+
+
+def _note(fleet: Fleet, engine: str, outcome: Outcome, times: int = FAILURES) -> None:
+    for _ in range(times):
+        fleet.note(engine, outcome)
+
+
+def _picked(fleet: Fleet, model: str | None = "m", excluding: tuple[str, ...] = ()) -> set[str]:
+    return {fleet.pick(model, excluding) for _ in range(6)}
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -38,48 +62,131 @@ def test_healthy_engines_take_turns() -> None:
 def test_an_unreachable_engine_is_left_out_until_it_is_learnt_anew() -> None:
     """An engine that was found unreachable is not picked before a probe finds it healthy."""
     fleet = _fleet(A, B)
-    fleet.note_unreachable(A)
-    assert {fleet.pick("m") for _ in range(4)} == {B}
-    fleet.learn(A, Report(healthy=True))
-    assert {fleet.pick("m") for _ in range(4)} == {A, B}
+    fleet.note(A, Outcome.UNREACHABLE)
+    assert _picked(fleet) == {B}
+    fleet.note(A, Outcome.SUCCEEDED)  # begun before
+    assert _picked(fleet) == {B}
+    fleet.learn(A, Report(State.HEALTHY))
+    assert _picked(fleet) == {A, B}
+
+
+def test_a_draining_engine_gets_nothing_new() -> None:
+    """An engine that drains is not picked."""
+    fleet = _fleet(A, B)
+    fleet.learn(A, Report(State.DRAINING))
+    assert _picked(fleet) == {B}
+
+
+def test_an_engine_that_keeps_failing_is_left_out_until_its_trial() -> None:
+    """Behind an open circuit an engine gets nothing, whatever its probes say, until a trial after the cool-down."""
+    clock = _Clock()
+    fleet = _fleet(A, B, clock=clock)
+    _note(fleet, A, Outcome.UNAVAILABLE)
+    fleet.learn(A, Report(State.HEALTHY))
+    assert _picked(fleet) == {B}
+    assert not fleet.begin_trial(A)
+    clock.now += 2.0
+    assert _picked(fleet) == {B}
+    assert fleet.begin_trial(A)
+    assert not fleet.begin_trial(A)
+    fleet.end_trial(A, Verdict.WORKS, "it works")
+    assert _picked(fleet) == {A, B}
+
+
+def test_one_of_many_threads_gets_the_trial() -> None:
+    """Of all that look at an engine at once, one is told to try it, and every failure they note is counted."""
+    clock = _Clock()
+    fleet = _fleet(A, clock=clock)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: fleet.note(A, Outcome.BROKEN), range(FAILURES)))
+        assert fleet.counts()["open"] == 1
+        clock.now += 60.0
+        assert sum(pool.map(lambda _: fleet.begin_trial(A), range(100))) == 1
+
+
+def test_a_fleet_that_failed_altogether_has_nothing_to_pick() -> None:
+    """Where every circuit is open the router says so, rather than to bother engines that fail."""
+    fleet = _fleet(A, B)
+    for engine in (A, B):
+        _note(fleet, engine, Outcome.BROKEN)
+    with pytest.raises(ApiError, match="No engine is healthy") as raised:
+        fleet.pick("m")
+    assert raised.value.code == "no_healthy_engines"
+    assert fleet.obstacle() == "every healthy engine failed too often and waits for its trial"
+
+
+def test_what_was_tried_already_is_not_picked_again() -> None:
+    """Engines that are excluded are passed over, and whether another is left can be asked."""
+    fleet = _fleet(A, B)
+    assert _picked(fleet, excluding=(A,)) == {B}
+    assert fleet.has_other("m", {A})
+    assert not fleet.has_other("m", {A, B})
+    with pytest.raises(ApiError, match="No engine is healthy"):
+        fleet.pick("m", {A, B})
+
+
+def test_engines_are_counted_by_state() -> None:
+    """The counts tell the engines of each state, and the open circuits among them all."""
+    fleet = _fleet(A, B)
+    fleet.learn(B, Report(State.DRAINING))
+    _note(fleet, A, Outcome.TIMED_OUT)
+    assert fleet.counts() == {"configured": 3, "healthy": 1, "draining": 1, "unhealthy": 1, "open": 1}
 
 
 def test_a_model_is_asked_of_those_that_list_it() -> None:
     """Engines that list other models are passed over; one that never said what it serves is not."""
     fleet = _fleet()
-    fleet.learn(A, Report(healthy=True, cards=_cards("x")))
-    fleet.learn(B, Report(healthy=True, cards=_cards("y")))
-    fleet.learn(C, Report(healthy=True))
-    assert {fleet.pick("x") for _ in range(6)} == {A, C}
-    assert {fleet.pick(None) for _ in range(6)} == {A, B, C}
+    fleet.learn(A, Report(State.HEALTHY, _cards("x")))
+    fleet.learn(B, Report(State.HEALTHY, _cards("y")))
+    fleet.learn(C, Report(State.HEALTHY))
+    assert _picked(fleet, "x") == {A, C}
+    assert _picked(fleet, None) == {A, B, C}
+
+
+def test_a_model_is_not_asked_of_another_while_those_that_list_it_are_out() -> None:
+    """An engine that lists other models would answer 404; the client is told that none is healthy instead."""
+    fleet = _fleet()
+    fleet.learn(A, Report(State.HEALTHY, _cards("x")))
+    fleet.learn(B, Report(State.HEALTHY, _cards("y")))
+    assert not fleet.has_other("x", (A,))
+    fleet.note(A, Outcome.UNREACHABLE)
+    with pytest.raises(ApiError, match="No engine is healthy"):
+        fleet.pick("x")
 
 
 def test_a_model_that_nobody_lists_is_asked_of_anybody() -> None:
     """A configured id that no engine lists goes to any healthy engine, whose answer it then is."""
     fleet = _fleet(A, B, ids=("given",))
-    assert {fleet.pick("given") for _ in range(4)} == {A, B}
+    assert _picked(fleet, "given") == {A, B}
 
 
 def test_cards_outlive_a_probe_that_found_none() -> None:
     """An engine that lists nothing at the moment keeps the ids that it listed before."""
     fleet = _fleet(A)
-    fleet.learn(A, Report(healthy=False))
+    fleet.learn(A, Report(State.UNHEALTHY))
     assert fleet.served_ids() == ServedIds(("m",), routes_aliases=True)
-    fleet.learn(A, Report(healthy=True, cards=_cards("n")))
+    fleet.learn(A, Report(State.HEALTHY, _cards("n")))
     assert fleet.served_ids().ids == ("n",)
 
 
 def test_ids_are_the_union_in_the_order_of_the_engines() -> None:
     """Ids of all engines are served once each; more than one makes aliases ambiguous."""
     fleet = _fleet()
-    fleet.learn(B, Report(healthy=True, cards=_cards("y", "x")))
-    fleet.learn(A, Report(healthy=True, cards=_cards("x")))
+    fleet.learn(B, Report(State.HEALTHY, _cards("y", "x")))
+    fleet.learn(A, Report(State.HEALTHY, _cards("x")))
     assert fleet.served_ids() == ServedIds(("x", "y"), routes_aliases=False)
 
 
 def test_given_ids_win_over_learnt_ones() -> None:
     """Configured ids are what is served, whatever engines list, and aliases mean the first."""
     assert _fleet(A, ids=("p", "q")).served_ids() == ServedIds(("p", "q"), routes_aliases=True)
+
+
+def test_an_engine_is_tried_with_what_it_lists() -> None:
+    """The model of a trial is the first that the engine lists, else the first configured, else none."""
+    fleet = _fleet(A, ids=("p", "q"))
+    assert (fleet.trial_model(A), fleet.trial_model(B)) == ("m", "p")
+    assert _fleet().trial_model(A) is None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +206,7 @@ def test_what_stands_in_the_way_is_said(fleet: Fleet, obstacle: str | None) -> N
 def test_a_healthy_engine_without_ids_is_not_enough() -> None:
     """Health alone does not make ready: somebody has to have said what is served."""
     fleet = _fleet()
-    fleet.learn(A, Report(healthy=True))
+    fleet.learn(A, Report(State.HEALTHY))
     assert fleet.obstacle() == "no engine has listed a model yet"
 
 
@@ -107,5 +214,110 @@ def test_several_ids_are_in_the_way_of_aliases_alone() -> None:
     """Several learnt ids are an obstacle only where aliases need one of them."""
     for has_aliases in (False, True):
         fleet = _fleet(has_aliases=has_aliases)
-        fleet.learn(A, Report(healthy=True, cards=_cards("x", "y")))
+        fleet.learn(A, Report(State.HEALTHY, _cards("x", "y")))
         assert ("ROUTER_MODEL_ID" in str(fleet.obstacle())) is has_aliases
+
+
+@pytest.mark.parametrize(
+    ("outcome", "asked"),
+    [
+        (Outcome.SUCCEEDED, False),
+        (Outcome.UNREACHABLE, True),
+        (Outcome.BROKEN, True),
+        (Outcome.TIMED_OUT, True),
+        (Outcome.UNAVAILABLE, False),
+        (Outcome.FAILED, False),
+    ],
+)
+def test_a_look_is_asked_for_where_a_probe_may_tell_more(outcome: Outcome, *, asked: bool) -> None:
+    """One request without an answer makes the prober look at its engine; one with an answer does not."""
+    fleet = _fleet(A)
+    looks: list[str] = []
+    fleet.call_when_in_doubt(looks.append)
+    fleet.note(A, outcome)
+    assert looks == [A] * asked
+
+
+def test_a_circuit_that_opens_asks_for_a_look() -> None:
+    """The prober is told of a circuit that opened, lest it sleep beyond the trial, and not of failures after that."""
+    fleet = _fleet(A)
+    looks: list[str] = []
+    fleet.call_when_in_doubt(looks.append)
+    _note(fleet, A, Outcome.UNAVAILABLE, 10 * FAILURES)
+    assert looks == [A]
+
+
+def test_only_so_many_500s_ask_for_a_trial_and_not_again_at_once() -> None:
+    """500s in a row ask for one look, and after a trial that succeeded for none before some seconds have passed."""
+    clock = _Clock()
+    fleet = _fleet(A, clock=clock)
+    looks: list[str] = []
+    fleet.call_when_in_doubt(looks.append)
+    _note(fleet, A, Outcome.FAILED, FAILURES - 1)
+    assert looks == []
+    fleet.note(A, Outcome.FAILED)
+    assert looks == [A]
+    assert fleet.begin_trial(A)
+    fleet.end_trial(A, Verdict.WORKS, "it works")
+    _note(fleet, A, Outcome.FAILED, 100)
+    assert looks == [A]
+    assert not fleet.begin_trial(A)
+    clock.now += 60.0
+    fleet.note(A, Outcome.FAILED)
+    assert looks == [A, A]
+
+
+def test_the_next_look_comes_no_later_than_the_trial() -> None:
+    """A healthy engine is looked at seldom, another often, one behind an open circuit when its trial is due."""
+    clock = _Clock()
+    fleet = _fleet(A, B, clock=clock)
+    assert fleet.seconds_until_look(A, 10.0, 1.0) == 10.0
+    assert fleet.seconds_until_look(C, 10.0, 1.0) == 1.0
+    _note(fleet, A, Outcome.BROKEN)
+    assert fleet.seconds_until_look(A, 10.0, 1.0) == 2.0
+    clock.now += 5.0
+    assert fleet.seconds_until_look(A, 10.0, 1.0) == 0.0
+    fleet.learn(A, Report(State.UNHEALTHY))
+    assert fleet.seconds_until_look(A, 10.0, 1.0) == 1.0
+
+
+def test_each_change_of_state_is_said_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells when a state changes and why, not each request or probe that finds the same."""
+    caplog.set_level(logging.INFO, "router")
+    fleet = _fleet()
+    for _ in range(2):
+        fleet.learn(A, Report(State.HEALTHY, _cards("m")))
+    _note(fleet, A, Outcome.UNREACHABLE)
+    for _ in range(2):
+        fleet.learn(A, Report(State.UNHEALTHY, problem="refused"))
+    for _ in range(2):
+        fleet.learn(A, Report(State.DRAINING, problem="/health answers 503"))
+    fleet.learn(A, Report(State.HEALTHY))
+    fleet.learn(A, Report(State.HEALTHY, problem="/v1/models answers 401"))
+    assert caplog.messages == [
+        "engine http://a is healthy",
+        "engine http://a is not healthy: a request could not reach it",
+        "engine http://a is draining: /health answers 503",
+        "engine http://a is healthy",
+        "engine http://a is healthy: /v1/models answers 401",
+    ]
+
+
+def test_an_open_circuit_is_said_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells when an engine gets no more requests, and when it gets them again, and nothing between."""
+    clock = _Clock()
+    fleet = _fleet(A, clock=clock)
+    caplog.set_level(logging.INFO, "router")
+    _note(fleet, A, Outcome.TIMED_OUT, 10 * FAILURES)
+    for verdict in (Verdict.BROKEN, Verdict.UNCLEAR, Verdict.WORKS):
+        clock.now += 60.0
+        assert fleet.begin_trial(A)
+        fleet.end_trial(A, verdict, f"a trial request {verdict.value}")
+    _note(fleet, A, Outcome.UNAVAILABLE)
+    fleet.note(A, Outcome.SUCCEEDED)
+    assert caplog.messages == [
+        "engine http://a gets no more requests until a trial succeeds: too many failures in a row, now timed out",
+        "engine http://a gets requests again: a trial request works",
+        "engine http://a gets no more requests until a trial succeeds: too many failures in a row, now unavailable",
+        "engine http://a gets requests again: a request succeeded",
+    ]

@@ -1,20 +1,28 @@
-"""Probes: what they ask an engine, and what they make of its answers."""
+"""Probes and trials: what they ask an engine, and what they make of its answers."""
+
+from collections.abc import Iterator
+from threading import Event
 
 import pytest
 
 from router.contract.errors import ApiError
+from router.engines import health, probing
 from router.engines.fleet import Fleet
+from router.engines.health import Breaker, State
+from router.engines.outcome import Outcome, Verdict
 from router.engines.probing import Prober
-from router.engines.standin import Answer, StandIn
+from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
 from router.settings import Settings
-from tests.router.serving import free_port
+from tests.router.serving import free_port, wait_until
 
 
-def _prober(*engines: str, key: str | None = None, probe_seconds: float = 600.0) -> tuple[Prober, Fleet]:
+def _prober(
+    *engines: str, key: str | None = None, probe_seconds: float = 600.0, ids: tuple[str, ...] = ()
+) -> tuple[Prober, Fleet]:
     settings = Settings(engines=engines, engine_api_key=key, probe_seconds=probe_seconds)
-    fleet = Fleet(settings.engines, (), has_aliases=False)
+    fleet = Fleet(settings.engines, ids, has_aliases=False, breaker=Breaker(failures=2, seconds=0.01))
     return Prober(settings, fleet), fleet
 
 
@@ -22,22 +30,35 @@ def test_a_probe_asks_for_health_and_models(engine: StandIn) -> None:
     """A healthy engine is asked for its health, then for its cards, with the engines' own key."""
     prober, _ = _prober(engine.url, key="k")
     report = prober.probe(engine.url)
-    assert (report.healthy, [card["id"] for card in report.cards or ()]) == (True, ["served"])
+    assert (report.state, [card["id"] for card in report.cards or ()]) == (State.HEALTHY, ["served"])
     probes = engine.wait_for_probes(2)
     assert [probe.target for probe in probes] == ["/health", "/v1/models"]
     assert [probe.values("Authorization") for probe in probes] == [["Bearer k"]] * 2
 
 
 def test_a_sick_engine_is_not_asked_further(engine: StandIn) -> None:
-    """An engine whose health is no 2xx is not healthy, and its models do not matter."""
+    """An engine whose health is no 2xx is not healthy, and its models do not matter; 503 means that it drains."""
     engine.healthy = False
     prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).healthy is False
+    assert prober.probe(engine.url).state is State.DRAINING
     assert [probe.target for probe in engine.wait_for_probes(1)] == ["/health"]
 
 
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (401, False), (500, False)])
-def test_without_a_health_route_the_models_decide(engine: StandIn, status: int, *, healthy: bool) -> None:
+@pytest.mark.parametrize("status", [302, 401, 429, 500, 502])
+def test_any_other_answer_is_not_health(engine: StandIn, status: int) -> None:
+    """A redirect is not followed, and no error but 503 says that an engine only drains."""
+    location = [("Location", f"{engine.url}/v1/models")]
+    engine.script(lambda received: Answer(status, location) if received.path == "/health" else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).state is State.UNHEALTHY
+    assert [probe.target for probe in engine.probes] == ["/health"]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(200, State.HEALTHY), (401, State.UNHEALTHY), (500, State.UNHEALTHY), (503, State.DRAINING)],
+)
+def test_without_a_health_route_the_models_decide(engine: StandIn, status: int, state: State) -> None:
     """Where GET /health is a 404, a 2xx to GET /v1/models is health."""
 
     def script(received: Received) -> Reply:
@@ -45,7 +66,7 @@ def test_without_a_health_route_the_models_decide(engine: StandIn, status: int, 
 
     engine.script(script)
     prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).healthy is healthy
+    assert prober.probe(engine.url).state is state
 
 
 def test_a_healthy_engine_may_keep_its_models_to_itself(engine: StandIn) -> None:
@@ -57,7 +78,7 @@ def test_a_healthy_engine_may_keep_its_models_to_itself(engine: StandIn) -> None
     engine.script(script)
     prober, _ = _prober(engine.url)
     report = prober.probe(engine.url)
-    assert (report.healthy, report.cards) == (True, None)
+    assert (report.state, report.cards) == (State.HEALTHY, None)
 
 
 def test_an_absent_engine_raises() -> None:
@@ -108,3 +129,176 @@ def test_a_report_says_what_is_wrong(engine: StandIn, script: dict[str, int], sa
     engine.script(lambda received: Answer(status=script[received.path]) if received.path in script else None)
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).problem == said
+
+
+def _note(fleet: Fleet, engine: StandIn, outcome: Outcome) -> None:
+    for _ in range(2):
+        fleet.note(engine.url, outcome)
+
+
+def _is_taken(fleet: Fleet, engine: StandIn) -> bool:
+    return not fleet.has_other("served", ()) and fleet.healthy() == (engine.url,)
+
+
+def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
+    """A trial asks the first model that the engine lists for one token, with the engines' own key."""
+    prober, fleet = _prober(engine.url, key="k", ids=("configured",))
+    fleet.learn(engine.url, prober.probe(engine.url))
+    assert prober.try_out(engine.url) == (Verdict.WORKS, "a trial request got 200")
+    [trial] = engine.received
+    assert (trial.method, trial.target) == ("POST", "/v1/chat/completions")
+    assert trial.json() == {
+        "model": "served",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 1,
+        "stream": False,
+    }
+    assert trial.values("Authorization") == ["Bearer k"]
+    assert trial.values("Content-Type") == ["application/json"]
+
+
+def test_a_trial_needs_a_model(engine: StandIn) -> None:
+    """Without any known model nothing is asked: the engine is taken at the word of its probe."""
+    prober, _ = _prober(engine.url)
+    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert engine.received == []
+
+
+def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -> None:
+    """An engine that keeps its models to itself is tried with the first configured id."""
+    prober, _ = _prober(engine.url, ids=("configured", "other"))
+    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert engine.received[0].json()["model"] == "configured"
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        (Answer(400), Verdict.WORKS),
+        (Answer(404), Verdict.WORKS),
+        (Answer(302, [("Location", "/v1/models")]), Verdict.WORKS),
+        (Answer(429), Verdict.UNCLEAR),
+        (Answer(500), Verdict.BROKEN),
+        (Answer(503), Verdict.BROKEN),
+        (Raw(b"", "reset"), Verdict.BROKEN),
+        (Raw(b"SSH-2.0-OpenSSH\r\n"), Verdict.BROKEN),
+        (Answer(200, body=b"{}", cut_after=1), Verdict.BROKEN),
+    ],
+    ids=str,
+)
+def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, verdict: Verdict) -> None:
+    """Any whole answer below 500 shows an engine at work, but for 429; no redirect is followed."""
+    engine.answer_next(reply)
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is verdict
+    assert len(engine.received) == 1
+    assert engine.probes == []
+
+
+def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that takes the trial and stays silent is broken."""
+    monkeypatch.setattr(probing, "TRIAL_TIMEOUT_SECONDS", 0.05)
+    silence = Event()
+    engine.answer_next(Answer(hold=silence))
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is Verdict.BROKEN
+    silence.set()
+
+
+def test_a_silent_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that accepts a probe and says nothing is not waited for."""
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT_SECONDS", 0.05)
+    silence = Event()
+    engine.script(lambda _: Answer(hold=silence))
+    prober, _ = _prober(engine.url)
+    with pytest.raises(ApiError) as raised:
+        prober.probe(engine.url)
+    assert raised.value.code == "upstream_timeout"
+    silence.set()
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "head"])
+def test_a_dripping_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
+    """An answer that never ends, however lively, is given up when its time is over."""
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT_SECONDS", 0.3)
+    pause = Event()
+
+    def drip() -> Iterator[bytes]:
+        yield start
+        while not pause.wait(0.01):
+            yield b"x"
+
+    engine.script(lambda _: Raw(drip()))
+    prober, _ = _prober(engine.url)
+    with pytest.raises(ApiError) as raised:
+        prober.probe(engine.url)
+    assert raised.value.code == "upstream_timeout"
+    pause.set()
+
+
+def test_a_flooding_probe_is_cut(engine: StandIn) -> None:
+    """Of an answer without end only so much is read, and it is no list of models."""
+
+    def flood() -> Iterator[bytes]:
+        while True:
+            yield b" " * 65536
+
+    engine.script(lambda received: Answer(body=flood(), framing="close") if received.path == "/v1/models" else None)
+    prober, _ = _prober(engine.url)
+    report = prober.probe(engine.url)
+    assert (report.state, report.cards) == (State.HEALTHY, None)
+
+
+def test_an_open_circuit_closes_after_its_trial(engine: StandIn) -> None:
+    """An engine that failed too often is tried without any request of a client, and gets requests again."""
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.BROKEN)
+    wait_until(lambda: fleet.has_other("served", ()))
+    assert len(engine.received) == 1
+
+
+def test_an_engine_that_only_looks_healthy_stays_out(engine: StandIn) -> None:
+    """500s make for one trial; an engine that fails it too is taken out, and tried again until it works."""
+    engine.script(lambda received: Answer(500) if received.method == "POST" else None)
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.FAILED)
+    wait_until(lambda: _is_taken(fleet, engine))
+    engine.wait_for(3)
+    assert _is_taken(fleet, engine)
+    engine.script(None)
+    wait_until(lambda: fleet.has_other("served", ()))
+
+
+def test_500s_that_are_the_clients_cost_one_trial(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many 500s requests got, an engine that passes its trial stays in, and is not tried again at once."""
+    monkeypatch.setattr(health, "CALM_SECONDS", 600.0)
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    for _ in range(500):
+        fleet.note(engine.url, Outcome.FAILED)
+        assert fleet.pick("served") == engine.url
+    engine.wait_for(1)
+    seen = len(engine.probes)
+    prober.look_now(engine.url)
+    engine.wait_for_probes(seen + 2)
+    assert len(engine.received) == 1
+
+
+def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw ends neither the probing nor the trials."""
+    prober, fleet = _prober(engine.url)
+    failed = Event()
+    try_out = prober.try_out
+
+    def fail_once(url: str) -> tuple[Verdict, str]:
+        if failed.is_set():
+            return try_out(url)
+        failed.set()
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(prober, "try_out", fail_once)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.BROKEN)
+    wait_until(lambda: failed.is_set() and fleet.has_other("served", ()))

@@ -65,7 +65,7 @@ def test_a_router_is_ready_once_an_engine_answers(folder: Path) -> None:
             ready = _get(router, "/readyz").json()
         assert (ready["status"], ready["profile"], ready["models"]) == ("ready", "under-test", ["served"])
         assert ready["digest"].startswith("sha256:")
-        assert ready["engines"] == {"healthy": 1, "configured": 1}
+        assert ready["engines"] == {"configured": 1, "healthy": 1, "draining": 0, "unhealthy": 0, "open": 0}
 
 
 @pytest.mark.parametrize("status", [503, 500, 401, 301])
