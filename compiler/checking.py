@@ -13,14 +13,17 @@ from compiler.freshness import staleness
 from compiler.output import write
 from compiler.overrides import Override
 from compiler.reporting import counted, github_of, json_of, text_of
-from compiler.selection import Named, Selected, UsageError
+from compiler.selection import NOBODY, Named, Selected, UsageError
 from router.artifact import Artifact, ArtifactError, read
 
 
 def check(arguments: Namespace) -> int:
     """Tell everything there is to say of the profiles that are named, and return 1 if some of it is an error."""
-    override, selected = override_of(arguments), _selected(arguments)
-    if arguments.artifact is not None:
+    override = override_of(arguments)
+    selected = _selected(arguments, say_default=arguments.artifact is None or override is not None)
+    if arguments.artifact is not None and override is None and selected[0].chosen_by == NOBODY:
+        found, summary = _artifact_alone(arguments.artifact)
+    elif arguments.artifact is not None:
         found, summary = _against_artifact(arguments, selected[0], override)
     else:
         found = once_each(diagnostic for each in selected for diagnostic in findings(each, override)[1])
@@ -52,12 +55,21 @@ def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(told.values(), key=lambda diagnostic: diagnostic.severity != "error"))
 
 
-def _selected(arguments: Namespace) -> list[Selected]:
+def _selected(arguments: Namespace, *, say_default: bool) -> list[Selected]:
     sources = arguments.sources or [None]
     named = [Named(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
     if arguments.artifact is not None and len(named) > 1:
         raise UsageError("--artifact is held against one profile: name one SOURCE")
-    return [selected_from(each) for each in named]
+    return [selected_from(each, say_default=say_default) for each in named]
+
+
+def _artifact_alone(path: str) -> tuple[tuple[Diagnostic, ...], str]:
+    """Return what is wrong with an artifact where there is nothing to hold it against, and its summary."""
+    artifact, unusable = _read(path, None)
+    if artifact is None:
+        return unusable, counted(unusable)
+    good = f"{named_path(path)} is a good artifact: {visible(artifact.name)} ({artifact.digest})"
+    return (), f"{good}; no source is named to compare it with"
 
 
 def _against_artifact(

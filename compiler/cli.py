@@ -169,7 +169,9 @@ def _add_check(commands: Any) -> None:  # noqa: ANN401
     _add_named_options(check)
     _add_override_options(check)
     check.add_argument(
-        "--artifact", metavar="FILE", help="is this artifact what the profile gives today? what differs is an error"
+        "--artifact",
+        metavar="FILE",
+        help="is this artifact what the profile gives today? when no profile is named: would a router load it?",
     )
     check.add_argument("--strict", action="store_true", help="let no warning pass: exit with 1 for them, too")
     check.add_argument(

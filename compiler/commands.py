@@ -13,7 +13,7 @@ from compiler.overrides import Override
 from compiler.presets import describe, preset_names
 from compiler.printing import profile_of, with_defaults, yaml_of
 from compiler.reporting import text_of
-from compiler.selection import ENVIRONMENT_NAME, SYSTEM_PROFILE, Named, Selected, UsageError, select
+from compiler.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
 from router.artifact import Artifact, ArtifactError, read, serialise
 
 __all__ = [
@@ -99,10 +99,14 @@ def selected_by(arguments: Namespace) -> Selected:
     return selected_from(Named(arguments.source, arguments.api_profile_file, arguments.api_profile))
 
 
-def selected_from(named: Named) -> Selected:
-    """Return the profile that is named, else the one that the environment names. Raises UsageError as `select` does."""
+def selected_from(named: Named, *, say_default: bool = True) -> Selected:
+    """Return the profile that is named, else the one that the environment names. Raises UsageError as `select` does.
+
+    `say_default` False: do not say that it is the default preset, since it will not be looked at.
+    """
     selected = select(named, os.environ, SYSTEM_PROFILE)
-    _say_where_from(selected)
+    if say_default or selected.chosen_by != NOBODY:
+        _say_where_from(selected)
     return selected
 
 
@@ -130,7 +134,7 @@ def _say_where_from(selected: Selected) -> None:
     """Say which profile is taken when the command line names none, since that depends on the machine."""
     if selected.chosen_by == ENVIRONMENT_NAME:
         _say(f"profile: {selected.name} (from {ENVIRONMENT_NAME})")
-    elif selected.chosen_by == "default":
+    elif selected.chosen_by == NOBODY:
         _say(f"profile: the preset {selected.name}, since none is named")
     elif selected.chosen_by == selected.name:
         _say(f"profile: {selected.name}, since none is named")

@@ -15,6 +15,9 @@ SYSTEM_PROFILE: Final = Path("/etc/sgl-router/profile.yaml")
 DEFAULT_PRESET: Final = "openai-compatible"
 """The preset that is taken when nobody names a profile; it enforces nothing."""
 
+NOBODY: Final = "default"
+"""What chose the profile where nobody did."""
+
 
 class UsageError(Exception):
     """The command line asks for something that makes no sense; the message is one line."""
@@ -65,7 +68,7 @@ def _unnamed(from_environment: str, system_profile: Path) -> Selected:
         return Selected("preset", from_environment, ENVIRONMENT_NAME)
     if _is_there(system_profile):
         return Selected("file", str(system_profile), str(system_profile))
-    return Selected("preset", DEFAULT_PRESET, "default")
+    return Selected("preset", DEFAULT_PRESET, NOBODY)
 
 
 def _file(path: str, chosen_by: str) -> Selected:

@@ -34,6 +34,7 @@ examples:
   profilec check ./profile.yaml                  all errors and warnings at once
   profilec check --artifact profile.json ./profile.yaml  is the artifact what the profile gives today?
   profilec check --artifact profile.json ./profile.yaml --format github --strict  the line for CI
+  profilec check --artifact profile.json         would a router load it? where no profile is at hand
 """,
     "demo": """\
 examples:

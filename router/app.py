@@ -10,7 +10,8 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
-from router import lifecycle, line, routes
+from router import headers, lifecycle, line, routes
+from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.client import ClientGoneError
 from router.contract.errors import ApiError, answer
@@ -61,11 +62,12 @@ def create_app(gateway: Gateway) -> flask.Flask:
     app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)
     open_routes = gateway.settings.routes
+    api_keys = ApiKeys(gateway.settings.api_keys, gateway.settings.api_keys_file)
     _add_inference(app, gateway, open_routes)
     if routes.MODELS in open_routes:
         _add_models(app, gateway)
-    _add_probes(app, gateway)
-    _add_refusals(app, gateway)
+    _add_probes(app, gateway, api_keys)
+    _add_refusals(app, gateway, api_keys)
     return app
 
 
@@ -96,7 +98,7 @@ def _add_models(app: flask.Flask, gateway: Gateway) -> None:
     _add(app, f"{_MODEL}<any_path:model_id>", show_model, "GET")
 
 
-def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
+def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
     def healthz() -> flask.Response:
         return _json({"status": "ok"})
 
@@ -113,18 +115,21 @@ def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
             state["reason"] = obstacle
         if lifecycle.reload_error() is not None:
             state["reload_error"] = "the newest artifact could not be loaded; see the log"
+        if api_keys.problem() is not None:
+            state["api_keys_error"] = "the newest API keys could not be read; see the log"
         return _json(state, 200 if obstacle is None else 503)
 
     _add(app, routes.HEALTHZ, healthz, "GET")
     _add(app, routes.READYZ, readyz, "GET")
 
 
-def _add_refusals(app: flask.Flask, gateway: Gateway) -> None:
+def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
     """Add what is refused before any route is entered, and the one shape of every error."""
 
     @app.before_request
     def enter() -> None:
         gateway.prober.start()
+        _admit(api_keys)
         _refuse_bad_host()
         _refuse_other_spelling_of_route()
 
@@ -170,6 +175,15 @@ def _cards(gateway: Gateway) -> list[Card]:
     if not served.routes_aliases:
         return cards
     return cards + [{**cards[0], "id": alias, "root": served.ids[0]} for alias in aliases]
+
+
+def _admit(api_keys: ApiKeys) -> None:
+    """Let a request in that shows an API key, where one is asked for; behind this door nobody sees the key again."""
+    environ = flask.request.environ
+    if not api_keys.are_asked_for() or routes.path_as_sent(environ) in routes.PROBES:
+        return
+    exchange_of(environ).key_name = api_keys.name_of(environ)
+    headers.forget_credentials(environ)
 
 
 def _refuse_other_spelling_of_route() -> None:

@@ -23,6 +23,7 @@ HURRIED_DRAIN_SECONDS: Final = 0.02
 MOST_PATIENT_DRAINS: Final = 4
 """How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
 
+_A_STRANGERS: Final = "invalid_api_key"
 _MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")
 
@@ -70,6 +71,11 @@ class Edge:
         intake.drain(environ)
 
     def _end_in_flight(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
+        if exchange.code == _A_STRANGERS:
+            # Who has no key must not take places from those who have.
+            self._in_flight.give_back()
+            self._end_refused(environ, exchange)
+            return
         try:
             self._end(environ, exchange)
         finally:

@@ -51,7 +51,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbit
 
 def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Read the artifact anew at SIGHUP; a broken one changes nothing."""
-    startup.say_what_is_enforced(_own, lifecycle.reload_in_master(_own), reloaded=True)
+    own = lifecycle.settings_in_force(os.environ)
+    startup.say_what_is_enforced(own, lifecycle.reload_in_master(own), reloaded=True)
     if server.cfg.preload_app:
         # gunicorn itself would hand the app that it has loaded already to the new workers.
         sys.modules.pop(wsgi_app, None)
@@ -78,6 +79,11 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
 
     signal.signal(signal.SIGALRM, stop)
     signal.signal(signal.SIGTERM, drain)
+
+
+def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
+    """Let no worker begin with API keys of long ago, should their file be broken when it looks."""
+    lifecycle.reread_keys_in_master()
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker

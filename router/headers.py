@@ -2,8 +2,8 @@
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, Final
 
 from router.contract.errors import ApiError
 
@@ -47,6 +47,8 @@ STAY_BEHIND: Final = HOP_BY_HOP | {
     "set-cookie",  # an engine's session is not the client's
     "x-request-id",  # ours
     "x-router-error-code",  # only ours
+    "authorization",  # no header of an answer: an engine that echoes requests would give its own key away
+    "x-api-key",  # likewise
 }
 """Response headers of an engine that are not passed on."""
 
@@ -55,6 +57,7 @@ OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest
 
 _CORS: Final = "access-control-"
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
+_OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
@@ -82,6 +85,18 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
         headers["Authorization"] = f"Bearer {engine_api_key}"
     headers["X-Request-Id"] = request_id
     return headers
+
+
+def forget_credentials(environ: MutableMapping[str, Any]) -> None:
+    """Take a client's credentials out of its request: they were the router's, so no engine may get them."""
+    for variable in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"):
+        environ.pop(variable, None)
+
+
+def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list[tuple[str, str]]:
+    """Return those of an engine's headers that do not hold the engine's key, under whatever name it may echo it."""
+    key = re.compile(f"(?<!{_OF_A_KEY}){re.escape(engine_api_key)}(?!{_OF_A_KEY})")
+    return [(name, value) for name, value in headers if not key.search(value)]
 
 
 def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -3,10 +3,13 @@
 import logging
 import mmap
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from router import artifact
+from router.api_keys import read_keys
 from router.artifact import Artifact, ArtifactError
 from router.settings import Settings, load
 
@@ -69,6 +72,14 @@ def reload_in_master(settings: Settings) -> Artifact:
     else:
         _Inherited.reload_error = None
     return artifact_in_force(settings)
+
+
+def reread_keys_in_master() -> None:
+    """Read the file of API keys anew for the workers to come; a broken one changes nothing, and they will say so."""
+    own = _Inherited.settings
+    if own is not None and own.api_keys_file is not None:
+        with suppress(ValueError):
+            _Inherited.settings = replace(own, api_keys_file=read_keys(own.api_keys_file.path))
 
 
 def settings_in_force(environ: Mapping[str, str]) -> Settings:

@@ -29,6 +29,9 @@ ONE_MODEL: Final = "/v1/models/{model}"
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 
+PROBES: Final = (HEALTHZ, READYZ)
+"""Routes that need no API key: orchestrators ask them."""
+
 NARROWABLE: Final = (*INFERENCE, MODELS)
 """Routes that ROUTER_ROUTES chooses from; the probes always exist."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
 from router.routes import NARROWABLE, narrowed
 
 PREFIX: Final = "ROUTER_"
@@ -49,6 +50,10 @@ def _authorities(value: str) -> Path:
     except OSError:  # also SSLError: there is no certificate in it
         raise ValueError("a readable PEM file of certificates") from None
     return Path(value)
+
+
+def _keys_file(value: str) -> KeysFile:
+    return read_keys(Path(value))
 
 
 def _list(value: str) -> tuple[str, ...]:
@@ -153,6 +158,14 @@ class Settings:
     engine_ca: Path | None = _setting(
         _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
     )
+    api_keys: tuple[ApiKey, ...] = _setting(
+        parse_keys,
+        (),
+        "Keys that clients have to show, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Else anybody is served.",
+    )
+    api_keys_file: KeysFile | None = _setting(
+        _keys_file, None, "File of such keys, one a line, instead; it is read anew when it changes."
+    )
     connect_seconds: float = _setting(_seconds, 5.0, "Longest wait for a connection to an engine.")
     first_byte_seconds: float = _setting(
         _seconds,
@@ -198,7 +211,10 @@ class Settings:
 
 def load(environ: Mapping[str, str]) -> Settings:
     """Read the settings from an environment. Raises SettingError for the first that cannot be used."""
-    return Settings(**{item.name: value for item in fields(Settings) if (value := _read(item, environ)) is not None})
+    own = Settings(**{item.name: value for item in fields(Settings) if (value := _read(item, environ)) is not None})
+    if own.api_keys and own.api_keys_file is not None:
+        raise SettingError("ROUTER_API_KEYS cannot be used: expected either it or ROUTER_API_KEYS_FILE, not both")
+    return own
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:

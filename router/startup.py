@@ -47,6 +47,8 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
 def say_what_is_enforced(own: Settings, artifact: Artifact, *, reloaded: bool = False) -> None:
     """Log which contract is in force, once at start and after each reload, and the warnings that are new."""
     enforced = f"enforcing {artifact.name} ({artifact.digest}) in front of {len(own.engines)} engine(s)"
+    if own.api_keys or own.api_keys_file is not None:
+        enforced += ", for clients that show an API key"
     _say(logging.INFO, enforced, again=reloaded)
     for warning in warnings(own, artifact):
         _say(logging.WARNING, warning)

@@ -66,6 +66,8 @@ def answer(error: ApiError, bad_request_type: str | None = None) -> ErrorAnswer:
     """Return the answer to a client; `bad_request_type` replaces the `type` of a 400."""
     body = body_of(error, bad_request_type)
     headers = [("Content-Type", "application/json"), ("x-router-error-code", error.code)]
+    if error.code == "invalid_api_key":
+        headers.append(("WWW-Authenticate", "Bearer"))
     if error.code in _SAY_WHEN_TO_RETRY:
         headers.append(("Retry-After", str(RETRY_AFTER_SECONDS)))
     if error.may_have_run:

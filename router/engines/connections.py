@@ -11,6 +11,7 @@ from requests.structures import CaseInsensitiveDict
 from router.client import Client
 from router.engines.answer import Answer, Times
 from router.engines.transport import EngineAdapter, Terms
+from router.headers import without_key
 from router.settings import Settings
 
 
@@ -62,6 +63,8 @@ class Connections:
         # The session's adapter alone: its own send would keep cookies, read .netrc and follow redirects.
         adapter: Any = self._own_session().get_adapter(url)
         answer: Answer = adapter.send(request, terms=terms).raw
+        if self._settings.engine_api_key is not None:
+            answer.headers = without_key(answer.headers, self._settings.engine_api_key)
         return answer
 
     def _own_session(self) -> requests.Session:

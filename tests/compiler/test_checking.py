@@ -4,6 +4,7 @@ import shlex
 import pytest
 
 from compiler import cli, commands
+from compiler.selection import ENVIRONMENT_NAME
 
 
 @pytest.mark.parametrize(
@@ -13,7 +14,6 @@ from compiler import cli, commands
         ["--api-profile-file", "a profile.yaml"],
         ["--api-profile", "moonshot-kimi"],
         ["moonshot-kimi", "--override-sampling-params", '{"n": 1}', "--sampling-param-conflict", "allow"],
-        [],
     ],
     ids=str,
 )
@@ -53,6 +53,19 @@ def test_the_usual_selection_is_checked_when_no_source_is_named(tmp_path, monkey
     monkeypatch.setattr(commands, "SYSTEM_PROFILE", tmp_path / "system.yaml")
     assert cli.main(["check"]) == 1
     assert "did you mean max_images?" in capsys.readouterr().err
+
+
+def test_an_artifact_is_held_against_what_the_environment_names(tmp_path, monkeypatch, capsys):
+    """A source that the environment or the machine names is one: an artifact of something else is out of date."""
+    (tmp_path / "system.yaml").write_text("limits: {max_images: 1}\n")
+    assert cli.main(["build", "moonshot-kimi", "-o", "profile.json"]) == 0
+    monkeypatch.setenv(ENVIRONMENT_NAME, "openai-compatible")
+    assert cli.main(["check", "--artifact", "profile.json"]) == 1
+    assert "is out of date" in capsys.readouterr().err
+    monkeypatch.delenv(ENVIRONMENT_NAME)
+    monkeypatch.setattr(commands, "SYSTEM_PROFILE", tmp_path / "system.yaml")
+    assert cli.main(["check", "--artifact", "profile.json"]) == 1
+    assert "is out of date" in capsys.readouterr().err
 
 
 def test_nothing_is_written_by_a_check(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from requests.certs import where as certifi_bundle
 
+from router.api_keys import parse_keys
 from router.routes import NARROWABLE
 from router.settings import SettingError, Settings, load, name_of, reference, unknown_names
 
@@ -27,6 +28,7 @@ def test_every_setting_is_read() -> None:
             "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
             "ROUTER_ENGINE_API_KEY": "k",
             "ROUTER_ENGINE_CA": certifi_bundle(),
+            "ROUTER_API_KEYS": "a=0123456789abcdef",
             "ROUTER_CONNECT_SECONDS": "1.5",
             "ROUTER_FIRST_BYTE_SECONDS": "1000",
             "ROUTER_BODY_SECONDS": "7",
@@ -44,6 +46,7 @@ def test_every_setting_is_read() -> None:
         routes=("/v1/chat/completions", "/v1/models"),
         engine_api_key="k",
         engine_ca=Path(certifi_bundle()),
+        api_keys=parse_keys("a=0123456789abcdef"),
         connect_seconds=1.5,
         first_byte_seconds=1000.0,
         body_seconds=7.0,
@@ -88,6 +91,11 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("ENGINE_CA", "/nonexistent.pem"),
         ("ENGINE_CA", __file__),
         ("ENGINE_API_KEY", "secret\n2"),
+        ("API_KEYS", ","),
+        ("API_KEYS", "secret"),
+        ("API_KEYS", "a=secret"),
+        ("API_KEYS", "a=secret-of-sixteen,b=secret-of-sixteen"),
+        ("API_KEYS_FILE", "/nonexistent"),
         ("MAX_IN_FLIGHT", "0"),
         ("ACCESS_LOG", "yes"),
         ("ACCESS_LOG", "JSON"),
