@@ -22,6 +22,7 @@ from router.engines.health import Breaker
 from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.line import Gateway
+from router.places import Places
 from router.settings import Settings
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
@@ -51,7 +52,9 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     fleet = Fleet(settings.engines, settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
     dispatcher = Dispatcher(settings, fleet, connections)
-    return Gateway(settings, artifact, fleet, connections, dispatcher, Prober(settings, fleet))
+    return Gateway(
+        settings, artifact, fleet, connections, dispatcher, Prober(settings, fleet), Places(settings.max_in_flight)
+    )
 
 
 def create_app(gateway: Gateway) -> flask.Flask:

@@ -1,7 +1,6 @@
 """The edge: a WSGI callable around the app that surrounds every request, from its id to its line in the access log."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
@@ -12,9 +11,10 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import flask
 
 from router import access_log, intake, routes
-from router.contract.errors import ApiError, answer
+from router.contract.errors import ApiError, answer, overloaded
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
+from router.places import Places
 
 OVERLOADED_DRAIN_SECONDS: Final = 0.5
 """How long the body of an overloaded worker's client is read: long enough for what is on its way in one data centre."""
@@ -23,7 +23,8 @@ HURRIED_DRAIN_SECONDS: Final = 0.02
 MOST_PATIENT_DRAINS: Final = 4
 """How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
 
-_A_STRANGERS: Final = "invalid_api_key"
+_NOT_WAITED_FOR: Final = ("overloaded", "invalid_api_key")
+"""Refusals whose clients get little time for the rest of their body: who is not served must not hold up who is."""
 _MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")
 
@@ -40,7 +41,7 @@ class Edge:
         self._routes = frozenset((*own.routes, routes.HEALTHZ, routes.READYZ))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
-        self._in_flight = Places(own.max_in_flight)
+        self._in_flight = gateway.in_flight
         self._patient_drains = Places(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
 
@@ -48,11 +49,9 @@ class Edge:
         """Answer a request."""
         exchange = exchange_of(environ)
         exchange.route = self._route_of(environ)
-        if exchange.method != "POST" or exchange.route not in self._bounded:
-            return Crossing(exchange, start_response, partial(self._end, environ)).run(self._app, environ)
-        if not self._in_flight.take():
-            return Crossing(exchange, start_response, partial(self._end_refused, environ)).run(_refuse, environ)
-        return Crossing(exchange, start_response, partial(self._end_in_flight, environ)).run(self._app, environ)
+        is_bounded = exchange.method == "POST" and exchange.route in self._bounded
+        app = _refuse if is_bounded and self._in_flight.are_taken() else self._app
+        return Crossing(exchange, start_response, partial(self._end, environ)).run(app, environ)
 
     def flush(self) -> None:
         """Have the access log written as far as it goes, without waiting long: the process is about to end."""
@@ -67,23 +66,16 @@ class Edge:
         return routes.ONE_MODEL if self._has_models and path.startswith(_MODEL) else ""
 
     def _end(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        self._log(exchange)
-        intake.drain(environ)
-
-    def _end_in_flight(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        if exchange.code == _A_STRANGERS:
-            # Who has no key must not take places from those who have.
+        if exchange.has_place:
             self._in_flight.give_back()
-            self._end_refused(environ, exchange)
-            return
-        try:
-            self._end(environ, exchange)
-        finally:
-            # Only now: a body that is still being drained holds a thread as well.
-            self._in_flight.give_back()
+        if self._access_log is not None:
+            self._access_log.note(exchange)
+        if exchange.code in _NOT_WAITED_FOR:
+            self._drain_in_a_hurry(environ)
+        else:
+            intake.drain(environ)
 
-    def _end_refused(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        self._log(exchange)
+    def _drain_in_a_hurry(self, environ: WSGIEnvironment) -> None:
         if not self._patient_drains.take():
             intake.drain(environ, HURRIED_DRAIN_SECONDS)
             return
@@ -91,31 +83,6 @@ class Edge:
             intake.drain(environ, OVERLOADED_DRAIN_SECONDS)
         finally:
             self._patient_drains.give_back()
-
-    def _log(self, exchange: Exchange) -> None:
-        if self._access_log is not None:
-            self._access_log.note(exchange)
-
-
-class Places:
-    """So many places, of which each taken one is given back."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        """Take a place if one is free, and tell whether there was one."""
-        with self._lock:
-            if self._free == 0:
-                return False
-            self._free -= 1
-            return True
-
-    def give_back(self) -> None:
-        """Free a place again."""
-        with self._lock:
-            self._free += 1
 
 
 class Crossing:
@@ -193,7 +160,7 @@ class Crossing:
 
 
 def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG001 - as WSGI says
-    return _answer_with(ApiError("overloaded", "Too many requests are being answered; try again soon"), start_response)
+    return _answer_with(overloaded(), start_response)
 
 
 def _answer_with(error: ApiError, start_response: Any) -> Iterable[bytes]:  # noqa: ANN401 - wsgiref's own is narrower

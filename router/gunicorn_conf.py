@@ -3,16 +3,22 @@
 PORT and WEB_CONCURRENCY are gunicorn's own and honoured by it; flags on its command line win over what stands here.
 """
 
+import contextlib
 import math
 import os
+import resource
 import signal
+import ssl
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
+from router.client_socket import TlsClientSocket
 from router.settings import SettingError, Settings
+from router.worker import most_long
 
 
 def _settings() -> Settings:
@@ -26,7 +32,9 @@ _own = _settings()
 
 wsgi_app = "router.wsgi"
 worker_class = "router.worker.Worker"
-threads = _own.max_in_flight
+# Beyond the inference requests in flight there are threads for long ones on their way in, and some that refuse one more
+# or tell a probe that all is well.
+threads = _own.max_in_flight + most_long(_own.max_in_flight) + 16
 worker_connections = max(1000, 4 * _own.max_in_flight)
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
@@ -40,13 +48,31 @@ forwarder_headers = ""
 header_map = "refuse"
 
 
+def ssl_context(config: Any, default_ssl_context_factory: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:  # noqa: ANN401, ARG001 - gunicorn's Config
+    """Bound reads and sends of clients under TLS as of those in the clear."""
+    context = default_ssl_context_factory()
+    context.sslsocket_class = TlsClientSocket
+    return context
+
+
 def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
     """Read and check the artifact before anything listens; workers inherit it over fork."""
     startup.configure_logging()
+    _take_all_descriptors()
     try:
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
         sys.exit(f"router: {error}")
+
+
+def _take_all_descriptors() -> None:
+    """Raise the soft limit of open files to the hard one: it is low for the sake of select(), which is not used here.
+
+    Each connection of a client costs a descriptor, and each request one more to an engine.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS says unlimited, and takes less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
@@ -71,10 +97,12 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         if os.getpid() != server.pid:
             # A worker that is told to stop before it set its own handlers; the drain is not its to begin.
             sys.exit(0)
-        if lifecycle.is_draining() or _own.drain_seconds == 0:
+        is_over = lifecycle.is_draining() or _own.drain_seconds == 0
+        # Workers also tell by it that this is no reload, after which requests may take their time.
+        lifecycle.begin_draining()
+        if is_over:
             stop(signal_number, frame)
             return
-        lifecycle.begin_draining()
         signal.setitimer(signal.ITIMER_REAL, _own.drain_seconds)
 
     signal.signal(signal.SIGALRM, stop)

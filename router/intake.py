@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gunicorn.http.errors import ParseException
 
+from router.client_socket import BoundedSocket
 from router.contract.errors import ApiError, request_too_large
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -66,6 +67,8 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
     body = environ["wsgi.input"]
     client = environ.get("gunicorn.socket")
     deadline = time.monotonic() + seconds
+    if isinstance(client, BoundedSocket):
+        client.deadline = deadline
     left = most_bytes
     try:
         while left > 0:
@@ -89,7 +92,12 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
 
 
 def _allow(client: socket.socket | None, deadline: float) -> None:
-    """Give the next read of a client's socket what is left of the time; raises TimeoutError when nothing is."""
+    """Give the next read what is left of the time; raises TimeoutError when nothing is.
+
+    The sockets of our own worker see to it themselves, at each of the receptions that one read may take.
+    """
+    if isinstance(client, BoundedSocket):
+        return
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

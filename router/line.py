@@ -7,7 +7,7 @@ import flask
 from router.artifact import Artifact
 from router.client import Client
 from router.contract.decision import BODY_SIZE, Refusal, decide
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, overloaded
 from router.engines.connections import Connections
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
@@ -15,6 +15,7 @@ from router.engines.probing import Prober
 from router.exchange import Exchange
 from router.headers import for_engine
 from router.intake import read_body
+from router.places import Places
 from router.relay import AnswerEdits, Relay, relay
 from router.settings import Settings
 
@@ -28,6 +29,7 @@ class Gateway(NamedTuple):
     connections: Connections
     dispatcher: Dispatcher
     prober: Prober
+    in_flight: Places
 
 
 def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
@@ -72,6 +74,10 @@ def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> byte
             exchange.rule = BODY_SIZE
         raise
     exchange.bytes_in = len(body)
+    # Only now: a client that is slow to send must not hold a place.
+    exchange.has_place = gateway.in_flight.take()
+    if not exchange.has_place:
+        raise overloaded()
     return body
 
 

@@ -1,14 +1,46 @@
-"""The worker process: gunicorn's threaded worker, which closes its port when it stops and cannot hang at Ctrl-C."""
+"""The worker process: gunicorn's threaded worker, in which no client holds a thread before its request is here.
 
+One loop holds every connection that waits: for a request, for the rest of one, or for its end. A thread is taken for
+a request that has come, or whose rest only gunicorn's parser can judge. Nothing in the loop ever waits for one client.
+"""
+
+import errno
 import os
 import signal
+import socket
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from selectors import EVENT_READ
 from types import FrameType
+from typing import Any, Final
 
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
+
+from router import client_socket, lifecycle, refusals
+from router.arrival import HELD_BYTES, Stage
+from router.contract.errors import ApiError, overloaded
+from router.waiting import FINISH_SECONDS, Connection, Waiting
+
+ROUND_SECONDS: Final = 1.0
+"""Longest time between two signs of life to the master."""
+PAUSE_SECONDS: Final = 0.1
+"""How long no connection is accepted when the system has no room for one, and none can be given up for it."""
+FINISH_BYTES: Final = 64 * 1024 * 1024
+"""How much is read, and dropped, from a connection that is being closed."""
+
+_OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
+
+
+def most_long(max_in_flight: int) -> int:
+    """Return how many threads may read requests that are too long to be held, beside those in flight."""
+    return max(1, max_in_flight // 2)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
-    """A threaded worker that refuses new connections while its last requests finish.
+    """A threaded worker whose threads are for requests alone, and which closes its port when it stops.
 
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
@@ -34,3 +66,273 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         if not self.alive:
             for listener in self.sockets:
                 listener.close()
+
+    def load_wsgi(self) -> None:
+        """Load the app, and learn from it and its settings how long clients may take."""
+        super().load_wsgi()
+        self.own = lifecycle.settings_in_force(os.environ)
+        self.most_body = _most_body(self.wsgi)
+        self.silent = Waiting(self.own.head_seconds)
+        self.heads = Waiting(self.own.head_seconds)
+        self.bodies = Waiting(self.own.body_seconds)
+        self.kept = Waiting(self.cfg.keepalive)
+        self.finishing = Waiting(FINISH_SECONDS)
+        self.nr_long = 0
+        self.most_long = most_long(self.own.max_in_flight)
+        self.accept_from = 0.0
+        # Other protocols than HTTP/1 in the clear are none of the loop's business.
+        self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Serve until told to stop, then finish what has begun."""
+        self.poller.register(self.method_queue.fileno(), EVENT_READ, self.method_queue.run_callbacks)
+        self.set_accept_enabled(True)
+        while self.alive and self.is_parent_alive():
+            self.set_accept_enabled(time.monotonic() >= self.accept_from)
+            self._round()
+        self.alive = False
+        self._finish()
+
+    def _finish(self) -> None:
+        self.set_accept_enabled(False)
+        for queue in (self.silent, self.kept):
+            queue.shorten(STOP_KEEPALIVE_LINGER)
+        # Nothing waits for a worker that a reload replaced, so its requests may take the time that requests may take.
+        end = time.monotonic() + self.own.total_seconds
+        is_capped = False
+        while self.nr_conns > 0 and time.monotonic() < end:
+            if not is_capped and (lifecycle.is_draining() or not self.is_parent_alive()):
+                is_capped = True
+                end = min(end, time.monotonic() + self.cfg.graceful_timeout)
+            self._round()
+        for connection in [connection for queue in self._queues() for connection in queue.all()]:
+            self._drop(connection)
+        self.tpool.shutdown(wait=False)
+        self.poller.close()
+        self.method_queue.close()
+
+    def _round(self) -> None:
+        """Do what is to be done now, or wait a moment for it."""
+        self.notify()
+        due = min(queue.next_deadline() for queue in self._queues())
+        if self.alive and not self._accepting:
+            due = min(due, self.accept_from)
+        self.wait_for_and_dispatch_events(max(0.0, min(due - time.monotonic(), ROUND_SECONDS)))
+        self._end_late()
+
+    def _end_late(self) -> None:
+        for connection in self.heads.late():
+            self._refuse(connection, refusals.late_head(self.own.head_seconds))
+        for connection in self.bodies.late():
+            # The app says so itself, as of a body that a thread waits for: it knows the contract of the route.
+            connection.sock.is_late = True
+            self._hand_over(connection)
+        for queue in (self.silent, self.kept, self.finishing):
+            for connection in queue.late():
+                self._drop(connection)
+
+    def _queues(self) -> tuple[Waiting, ...]:
+        return (self.finishing, self.kept, self.silent, self.heads, self.bodies)
+
+    # --- a connection comes ---
+
+    def accept(self, listener: Any) -> None:  # noqa: ANN401 - gunicorn's socket
+        """Take a connection; when there is no room for it, the one that has waited longest has to go."""
+        is_full = self.nr_conns >= self.worker_connections
+        if is_full and self._longest_waiting() is None:
+            self._pause()
+            return
+        try:
+            accepted, address = listener.accept()
+        except OSError as error:
+            self._bear(error)
+            return
+        with accepted:
+            client = client_socket.of_accepted(accepted)
+        addresses = (address, listener.getsockname())
+        connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
+        if is_full:
+            self._shed()
+        self.nr_conns += 1
+        self._wait(connection, self.silent)
+
+    def _bear(self, error: OSError) -> None:
+        """Outlive what the system says at accept."""
+        if error.errno in _NOBODY_THERE:
+            return
+        if error.errno not in _OUT_OF_ROOM or not self._shed():
+            self.log.warning("no connection can be accepted: %s", error)
+            self._pause()
+
+    def _pause(self) -> None:
+        self.accept_from = time.monotonic() + PAUSE_SECONDS
+        self.set_accept_enabled(False)
+
+    def _shed(self) -> bool:
+        """Close the connection that has waited longest; False when none waits."""
+        longest = self._longest_waiting()
+        if longest is not None:
+            self._drop(longest)
+        return longest is not None
+
+    def _longest_waiting(self) -> Connection | None:
+        finishing, *others = self._queues()
+        # One that is closing anyway is missed least.
+        return finishing.first() or min(others, key=Waiting.since).first()
+
+    # --- a connection has something to say ---
+
+    def _on_readable(self, connection: Connection, _: object) -> None:
+        if connection.waits_in is None:
+            # It was given up for another one earlier in this round.
+            return
+        if connection.waits_in is self.finishing:
+            self._read_to_end(connection)
+        elif self.is_opaque:
+            self._hand_over(connection)
+        else:
+            self._receive(connection)
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            piece = connection.sock.recv(HELD_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(connection)
+            return
+        connection.arrival.data += piece
+        if piece:
+            self._place(connection)
+        elif connection.arrival.data:
+            # What is cut off is the parser's to judge, which will find the end at once.
+            self._hand_over(connection)
+        else:
+            self._drop(connection)
+
+    def _place(self, connection: Connection) -> None:
+        """Put a connection where it belongs after what has come."""
+        stage = connection.arrival.stage()
+        if stage is Stage.HERE:
+            self._hand_over(connection)
+        elif stage is Stage.LONG:
+            self._hand_over_long(connection)
+        elif stage is not connection.stage or connection.waits_in is None:
+            connection.stage = stage
+            self._wait(connection, {Stage.HEAD: self.heads, Stage.BODY: self.bodies}.get(stage, self.kept))
+
+    def _wait(self, connection: Connection, queue: Waiting) -> None:
+        if connection.waits_in is None:
+            self.poller.register(connection.sock, EVENT_READ, partial(self._on_readable, connection))
+        else:
+            connection.waits_in.remove(connection)
+        connection.waits_in = queue
+        queue.add(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        if connection.waits_in is not None:
+            connection.waits_in.remove(connection)
+            connection.waits_in = None
+            self.poller.unregister(connection.sock)
+
+    def _hand_over(self, connection: Connection) -> None:
+        """Let a thread serve the request that is here."""
+        self._leave(connection)
+        self.enqueue_req(connection)
+
+    def _hand_over_long(self, connection: Connection) -> None:
+        """Let a thread read the rest of a request, unless too many do: one must be left for requests that are here."""
+        if self.nr_long >= self.most_long:
+            self._refuse(connection, overloaded())
+            return
+        self.nr_long += 1
+        connection.is_long = True
+        self._hand_over(connection)
+
+    # --- a thread is done ---
+
+    def handle_request(self, req: Any, conn: Connection) -> bool:  # noqa: ANN401 - gunicorn's
+        """Serve a request whose head was read."""
+        conn.sock.deadline = time.monotonic() + self.own.body_seconds
+        return bool(super().handle_request(req, conn))
+
+    def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
+        # What the app left of a body is read in one go, which must not be for ever.
+        conn.sock.deadline = time.monotonic() + FINISH_SECONDS
+        return bool(super()._keepalive_after(conn, keepalive))
+
+    def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
+        """Take a connection back from a thread."""
+        if conn.is_long:
+            self.nr_long -= 1
+            conn.is_long = False
+        try:
+            keeps = not fs.cancelled() and fs.exception() is None and fs.result()
+            if not keeps:
+                self._close_softly(conn)
+                return
+            conn.rest()
+            if conn.has_decrypted():
+                self._hand_over(conn)
+            else:
+                self._place(conn)
+        except (OSError, ValueError):  # the socket is closed already
+            self._drop(conn)
+
+    # --- a connection ends ---
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:  # noqa: ANN401, ARG002 - gunicorn's
+        """Answer what gunicorn could not read, or could not write, in the shape of all errors."""
+        refused = refusals.refusal(exc)
+        if refused is None:
+            self.log.error("error handling a request", exc_info=exc)
+            refused = ApiError("internal_error", "The router failed to handle this request")
+        else:
+            self._log_refusal(addr, exc)
+        with suppress(OSError):
+            client.sendall(refusals.wire_bytes(refused))
+
+    def _refuse(self, connection: Connection, error: ApiError) -> None:
+        """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
+        self._log_refusal(connection.client, error)
+        with suppress(OSError):
+            connection.sock.send(refusals.wire_bytes(error))
+        self._close_softly(connection)
+
+    def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
+        peer = address[0] if isinstance(address, tuple) else "a local client"
+        self.log.info("refused a request of %s: %s", peer, refusals.said(error))
+
+    def _close_softly(self, connection: Connection) -> None:
+        """Say that nothing more comes, and close once the client has closed or had the time to read."""
+        try:
+            connection.stop_blocking()
+            connection.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._drop(connection)
+        else:
+            self._wait(connection, self.finishing)
+
+    def _read_to_end(self, connection: Connection) -> None:
+        try:
+            piece = connection.sock.recv(HELD_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        connection.drained += len(piece)
+        if not piece or connection.drained > FINISH_BYTES:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._leave(connection)
+        self.nr_conns -= 1
+        connection.close()
+
+
+def _most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
+    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
+    gateway = getattr(app, "extensions", {}).get("router")
+    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES

@@ -13,7 +13,10 @@ STATUS_OF: Final = {
     "not_found": 404,
     "method_not_allowed": 405,
     "request_too_large": 413,
+    "uri_too_long": 414,
     "unsupported_media_type": 415,
+    "expectation_failed": 417,
+    "headers_too_large": 431,
     "internal_error": 500,
     "upstream_unreachable": 502,
     "upstream_incomplete": 502,
@@ -52,6 +55,11 @@ class ApiError(Exception):
 def request_too_large(limit: int) -> ApiError:
     """Return the error of a request body above a limit in bytes."""
     return ApiError("request_too_large", f"The request body is larger than the {limit} bytes that are allowed")
+
+
+def overloaded() -> ApiError:
+    """Return the error of a request beyond those that are taken at the same time."""
+    return ApiError("overloaded", "The router has as many requests in flight as it takes; try again soon")
 
 
 class ErrorAnswer(NamedTuple):

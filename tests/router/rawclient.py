@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 from typing import Any, NamedTuple, Self
 
 
@@ -29,6 +30,12 @@ class RawClient:
         self.socket = socket.create_connection(("127.0.0.1", port), seconds)
         self._file = self.socket.makefile("rb")
 
+    def wrap(self, context: ssl.SSLContext) -> None:
+        """Go on under TLS."""
+        self._file.close()
+        self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self._file = self.socket.makefile("rb")
+
     def send(self, data: bytes) -> Self:
         self.socket.sendall(data)
         return self
@@ -42,7 +49,7 @@ class RawClient:
         """Read one whole answer, which may be chunked, counted, or end with the connection."""
         status, headers = self.head()
         fields = {name.lower(): value for name, value in headers}
-        if status in (204, 304):
+        if status < 200 or status in (204, 304):
             return RawAnswer(status, headers, b"")
         if fields.get("transfer-encoding") == "chunked":
             return RawAnswer(status, headers, b"".join(iter(self.chunk, b"")))

@@ -20,7 +20,7 @@ from router.contract.model import Contract
 from tests.checkout import CHECKOUT
 
 START_SECONDS = 30.0
-_LISTENING = re.compile(r"Listening at: http://[\d.]+:(\d+)")
+_LISTENING = re.compile(r"Listening at: https?://[\d.]+:(\d+)")
 
 
 class RunningRouter:

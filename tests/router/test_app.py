@@ -14,6 +14,7 @@ from router.edge import Edge
 from router.engines.fleet import Report
 from router.engines.health import State
 from router.line import Gateway
+from router.places import Places
 from router.settings import Settings
 
 ENGINE = "http://127.0.0.1:1"
@@ -33,7 +34,9 @@ def client() -> Client:
     )
     gateway.fleet.learn(ENGINE, Report(State.HEALTHY))
     gateway.prober.start = lambda: None
-    broken = Gateway(*gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober)
+    broken = Gateway(
+        *gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober, in_flight=Places(2)
+    )
     return Client(Edge(create_app(broken), broken))
 
 

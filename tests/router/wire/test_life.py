@@ -328,7 +328,7 @@ def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: P
     artifact = artifact_file(tmp_path, contract)
     with (
         StandIn() as engine,
-        running_router(artifact, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "2"}) as router,
+        running_router(artifact, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "4"}) as router,
         ExitStack() as stack,
     ):
         stalled = [stack.enter_context(RawClient(router.port)) for _ in range(2)]

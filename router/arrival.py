@@ -1,0 +1,119 @@
+"""What can be guessed of a request from the bytes that have come, so that no thread has to wait for the rest.
+
+A guess decides only when gunicorn's parser gets to see the bytes, and in which order, never what they mean: whatever
+is not plain is left to the parser, which refuses what is malformed, and waits for what is missing, itself.
+"""
+
+import re
+from enum import Enum, auto
+from typing import Final
+
+HELD_BYTES: Final = 64 * 1024
+"""How much of a request is held until it is here; longer ones are read by a thread."""
+
+_HEAD_END: Final = b"\r\n\r\n"
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_REQUEST_LINE = re.compile(rb"(?:\r\n)?[^\n]* HTTP/[0-9]\.[0-9]\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n")
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t;][^\r\n]{0,8190})?\r\n")
+_CHUNK_SIZE_BEGUN = re.compile(rb"(?:[0-9A-Fa-f]{1,8}(?:[ \t;][^\r\n]{0,8190})?\r?)?")
+
+
+class Stage(Enum):
+    """How much of a request has come."""
+
+    SILENCE = auto()
+    HEAD = auto()
+    BODY = auto()
+    LONG = auto()
+    """Too much to be held, or not plain: a thread may have to wait for the rest."""
+    HERE = auto()
+    """All of it, or enough to refuse it: no thread will wait."""
+
+
+class _Framing(Enum):
+    CHUNKED = auto()
+    NOT_PLAIN = auto()
+
+
+class Arrival:
+    """A request that is coming in; `most_body` is the length from which on its body is not waited for."""
+
+    def __init__(self, most_body: int, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self._most_body = min(most_body, HELD_BYTES)
+        self._body_start = 0
+        self._framing: int | _Framing = 0
+        self._looked_at = 0
+        self._has_line = False
+
+    def stage(self) -> Stage:
+        """Tell how much of the request has come; asked after each piece, it does not look at all of it anew."""
+        if not self.data:
+            return Stage.SILENCE
+        if self._body_start or self._find_body():
+            return self._stage_of_body()
+        is_odd = self._is_head_odd()
+        self._looked_at = len(self.data)
+        if is_odd:
+            return Stage.HERE
+        return Stage.LONG if len(self.data) > HELD_BYTES else Stage.HEAD
+
+    def _find_body(self) -> bool:
+        end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))
+        if end < 0:
+            return False
+        self._body_start = self._looked_at = end + len(_HEAD_END)
+        self._framing = _framing(bytes(self.data[: end + 2]).lower())
+        return True
+
+    def _is_head_odd(self) -> bool:
+        """Tell whether the parser would refuse the head before its end, or take it for something else than a head."""
+        if _BARE_LINE_FEED.search(self.data, self._looked_at):
+            return True
+        if self._has_line or self.data.find(b"\r\n", 2) < 0:
+            return False
+        self._has_line = True
+        return not _REQUEST_LINE.match(self.data)
+
+    def _stage_of_body(self) -> Stage:
+        come = len(self.data) - self._body_start
+        if self._framing is _Framing.NOT_PLAIN:
+            return Stage.LONG
+        if isinstance(self._framing, int):
+            stage = Stage.HERE if come >= self._framing else Stage.BODY
+            is_long = self._framing > self._most_body
+        else:
+            stage = self._stage_of_chunks()
+            is_long = come > self._most_body
+        return Stage.LONG if stage is Stage.BODY and is_long else stage
+
+    def _stage_of_chunks(self) -> Stage:
+        """Walk the chunks that are whole; one that is odd will be refused."""
+        while size_line := _CHUNK_SIZE.match(self.data, self._looked_at):
+            size = int(size_line[1], 16)
+            end = size_line.end() + size
+            if size == 0:
+                trailers = self.data[size_line.end() - 2 :]
+                is_over = _HEAD_END in trailers or bool(_BARE_LINE_FEED.search(trailers))
+                return Stage.HERE if is_over else Stage.BODY
+            if len(self.data) < end + 2:
+                return Stage.LONG if size > self._most_body else Stage.BODY
+            if self.data[end : end + 2] != b"\r\n":
+                return Stage.HERE
+            self._looked_at = end + 2
+        return Stage.BODY if _CHUNK_SIZE_BEGUN.fullmatch(self.data, self._looked_at) else Stage.HERE
+
+
+def _framing(head: bytes) -> int | _Framing:
+    """Return how a head in lower case seems to frame its body: its length, or in chunks, where that is plain."""
+    lengths, codings = head.count(b"content-length"), head.count(b"transfer-encoding")
+    if b"\r\nexpect" in head:
+        return _Framing.NOT_PLAIN
+    if not lengths and not codings:
+        return 0
+    length = _LENGTH.search(head)
+    if length and (lengths, codings) == (1, 0):
+        return int(length[1])
+    return _Framing.CHUNKED if _CHUNKED.search(head) and (lengths, codings) == (0, 1) else _Framing.NOT_PLAIN

@@ -1,0 +1,73 @@
+"""The socket of a client: a read ends by its deadline, and a client that stops reading counts as gone."""
+
+import errno
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+SEND_PIECE_BYTES: Final = 64 * 1024
+"""How much of an answer is sent within one `send_seconds`: a slow client may read on, one that stopped may not."""
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""Longest wait for a TLS handshake."""
+
+# Two socket classes get it mixed in; to the type checker it is a socket like both of them.
+if TYPE_CHECKING:
+    _Socket = socket.socket
+else:
+    _Socket = object
+
+
+class BoundedSocket(_Socket):
+    """What the sockets of clients have in common, in the clear and under TLS.
+
+    A timeout of a socket is for each call alone; a client that sends a byte a second never meets it.
+    """
+
+    deadline: float | None = None
+    """When receiving ends, in the time of `time.monotonic()`: from then on it raises TimeoutError. None: never."""
+    is_late: bool = False
+    """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
+    send_seconds: float | None = None
+    """Longest wait for the client to take SEND_PIECE_BYTES."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Receive as sockets do, until the deadline."""
+        if self.is_late:
+            raise TimeoutError
+        if self.deadline is not None:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self.settimeout(left)
+        return super().recv(buflen, flags)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
+        """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), SEND_PIECE_BYTES):
+            self.settimeout(self.send_seconds)
+            try:
+                super().sendall(view[start : start + SEND_PIECE_BYTES], flags)
+            except TimeoutError:
+                raise BrokenPipeError(errno.EPIPE, "the client stopped reading") from None
+
+
+class ClientSocket(BoundedSocket, socket.socket):
+    """A client's connection in the clear."""
+
+
+class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
+    """A client's connection under TLS."""
+
+    def do_handshake(self, block: bool = False) -> None:  # noqa: ARG002 - as ssl has it
+        """Shake hands, within a time of its own: there is no request yet whose deadline could hold."""
+        self.settimeout(HANDSHAKE_SECONDS)
+        super().do_handshake()
+
+
+def of_accepted(accepted: socket.socket) -> ClientSocket:
+    """Return an accepted connection as a client's socket; the one that is given is of no use any more."""
+    family, kind, protocol = accepted.family, accepted.type, accepted.proto
+    return ClientSocket(family, kind, protocol, fileno=accepted.detach())

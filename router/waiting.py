@@ -1,0 +1,117 @@
+"""Connections of clients that wait in the worker's main loop, where they cost no thread."""
+
+import time
+from typing import Any, Final
+
+from gunicorn.http.message import Request
+from gunicorn.http.parser import RequestParser
+from gunicorn.workers.gthread import TConn
+
+from router import client_socket
+from router.arrival import Arrival, Stage
+from router.client_socket import ClientSocket
+from router.refusals import LateHeadError, late_head
+from router.settings import Settings
+
+FINISH_SECONDS: Final = 2.0
+"""How long a connection that is being closed is read, so that the client gets its answer and not a reset."""
+
+
+class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
+    """A client's connection, with what has come of its next request."""
+
+    def __init__(self, cfg: Any, sock: ClientSocket, addresses: tuple[Any, Any], own: Settings, most_body: int) -> None:  # noqa: ANN401 - gunicorn's
+        super().__init__(cfg, sock, *addresses)
+        self.data_ready = True
+        self.arrival = Arrival(most_body)
+        self.stage = Stage.SILENCE
+        self.waits_in: Waiting | None = None
+        self.is_long = False
+        self.drained = 0
+        self._own = own
+        self._most_body = most_body
+
+    def init(self) -> None:
+        """Let gunicorn begin to read, in a thread: what has come already first, and all of the head in time."""
+        try:
+            super().init()
+        except TimeoutError:
+            raise LateHeadError(late_head(client_socket.HANDSHAKE_SECONDS)) from None
+        self.sock.send_seconds = self._own.send_seconds
+        self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
+        if isinstance(self.parser, RequestParser):
+            self.parser.mesg_class = self._parse
+            self.parser.unreader.unread(bytes(self.arrival.data))
+        self.arrival.data.clear()
+
+    def _parse(self, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
+        try:
+            return Request(*arguments)
+        except TimeoutError:
+            raise LateHeadError(late_head(self._own.head_seconds)) from None
+
+    def rest(self) -> None:
+        """Come back from a thread, with what it has received of the next request."""
+        left = b""
+        if isinstance(self.parser, RequestParser):
+            left = self.parser.unreader.take_buffered()
+        self.arrival = Arrival(self._most_body, left)
+        self.stage = Stage.SILENCE
+        self.stop_blocking()
+
+    def stop_blocking(self) -> None:
+        """Make the socket one that the main loop can read. Raises OSError when it is closed."""
+        self.sock.deadline = None
+        self.sock.setblocking(False)
+
+    def has_decrypted(self) -> bool:
+        """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
+        return self.cfg.is_ssl and self.initialized and bool(self.sock.pending())
+
+
+class Waiting:
+    """Connections that wait for the same kind of thing, each as long, so that the first is the next to be late."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadlines: dict[Connection, float] = {}
+
+    def add(self, connection: Connection) -> None:
+        """Let a connection wait, from now on."""
+        self._deadlines[connection] = time.monotonic() + self._seconds
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that waits here."""
+        del self._deadlines[connection]
+
+    def shorten(self, seconds: float) -> None:
+        """Let those that wait, and all to come, wait only so long from now on."""
+        self._seconds = min(seconds, self._seconds)
+        latest = time.monotonic() + self._seconds
+        self._deadlines = {connection: min(latest, deadline) for connection, deadline in self._deadlines.items()}
+
+    def late(self) -> list[Connection]:
+        """Return those whose time is over."""
+        now = time.monotonic()
+        found = []
+        for connection, deadline in self._deadlines.items():
+            if deadline > now:
+                break
+            found.append(connection)
+        return found
+
+    def first(self) -> Connection | None:
+        """Return the connection that has waited here longest."""
+        return next(iter(self._deadlines), None)
+
+    def since(self) -> float:
+        """Return when the first began to wait; infinity when none waits."""
+        return self.next_deadline() - self._seconds
+
+    def next_deadline(self) -> float:
+        """Return when the next is late; infinity when none waits."""
+        return next(iter(self._deadlines.values()), float("inf"))
+
+    def all(self) -> list[Connection]:
+        """Return all that wait."""
+        return list(self._deadlines)
