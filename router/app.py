@@ -51,9 +51,14 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     has_aliases = bool(artifact.contract.models.aliases)
     fleet = Fleet(settings.engines, settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
-    dispatcher = Dispatcher(settings, fleet, connections)
     return Gateway(
-        settings, artifact, fleet, connections, dispatcher, Prober(settings, fleet), Places(settings.max_in_flight)
+        settings=settings,
+        artifact=artifact,
+        fleet=fleet,
+        connections=connections,
+        dispatcher=Dispatcher(settings, fleet, connections),
+        prober=Prober(settings, fleet, connections),
+        in_flight=Places(settings.max_in_flight),
     )
 
 

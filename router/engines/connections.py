@@ -38,12 +38,12 @@ class Connections:
         return self._send("POST", url, headers, body, Terms(self._times, client, is_fresh))
 
     def post_within(self, url: str, headers: dict[str, str], body: bytes, seconds: float) -> Answer:
-        """Send a body to an engine that may take `seconds` in all. Raises EngineError."""
-        return self._send("POST", url, headers, body, Terms(Times(seconds, seconds, seconds, seconds)))
+        """Send a body, over a new connection, to an engine that may take `seconds` in all. Raises EngineError."""
+        return self._send("POST", url, headers, body, _once_within(seconds))
 
     def get(self, url: str, headers: dict[str, str], seconds: float) -> Answer:
-        """Ask an engine for a page that may take `seconds` in all. Raises EngineError."""
-        return self._send("GET", url, headers, None, Terms(Times(seconds, seconds, seconds, seconds)))
+        """Ask an engine, over a new connection, for a page that may take `seconds` in all. Raises EngineError."""
+        return self._send("GET", url, headers, None, _once_within(seconds))
 
     def close_idle(self) -> None:
         """Close connections that nobody has used for a while."""
@@ -83,3 +83,7 @@ class Connections:
         for scheme in ("http://", "https://"):
             session.mount(scheme, self._adapter)
         return session
+
+
+def _once_within(seconds: float) -> Terms:
+    return Terms(Times(seconds, seconds, seconds, seconds), is_fresh=True, is_last=True)

@@ -36,10 +36,10 @@ _LOG = logging.getLogger("router")
 class Prober:
     """Background threads that keep fresh what a fleet knows: one per engine, so that a silent one delays no other."""
 
-    def __init__(self, settings: Settings, fleet: Fleet) -> None:
+    def __init__(self, settings: Settings, fleet: Fleet, connections: Connections) -> None:
         self._settings = settings
         self._fleet = fleet
-        self._connections = Connections(settings)
+        self._connections = connections
         self._process = 0
         self._lock = threading.Lock()
         self._wakes = {engine: threading.Event() for engine in fleet.engines}
@@ -112,6 +112,7 @@ class Prober:
             wake.clear()
             self._look(engine)
             self._seen[engine].set()
+            self._connections.close_idle()
             wake.wait(self._fleet.seconds_until_look(engine, seldom, often))
 
     def _look(self, engine: str) -> None:

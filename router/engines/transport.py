@@ -20,11 +20,14 @@ _PLAIN: Final = "http"
 
 
 class Terms(NamedTuple):
-    """How a request is sent: how long it may take, whose client to keep an eye on, and whether on a new connection."""
+    """How a request is sent: how long it may take, whose client to keep an eye on, and over which connection."""
 
     times: Times
     client: Client | None = None
     is_fresh: bool = False
+    """Over a new connection rather than a kept one?"""
+    is_last: bool = False
+    """Is the connection closed afterwards?"""
 
 
 class EngineAdapter(BaseAdapter):
@@ -56,13 +59,16 @@ class EngineAdapter(BaseAdapter):
     def _exchange(self, request: requests.PreparedRequest, terms: Terms) -> Answer:
         endpoint, target = self._locate(request.url or "")
         body = request.body if isinstance(request.body, bytes) else b""
+        if terms.is_last:
+            request.headers["Connection"] = "close"
         head = _head(request, endpoint, target)
         watch = Watch(terms.client)
         kept = None if terms.is_fresh else self.pool.take(endpoint)
         connection = kept or self._connect(endpoint, terms.times.connect)
         try:
             is_sent_whole = _send(connection, head, body, watch, terms.times)
-            answer = Answer(connection, watch, terms.times, self.pool.put, is_sent_whole=is_sent_whole)
+            give_back = Connection.close if terms.is_last else self.pool.put
+            answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
             answer.read_head()
         except BaseException:
             connection.close()

@@ -7,6 +7,7 @@ import pytest
 
 from router.contract.errors import ApiError
 from router.engines import health, probing
+from router.engines.connections import Connections
 from router.engines.fleet import Fleet
 from router.engines.health import Breaker, State
 from router.engines.outcome import Outcome, Verdict
@@ -23,7 +24,7 @@ def _prober(
 ) -> tuple[Prober, Fleet]:
     settings = Settings(engines=engines, engine_api_key=key, probe_seconds=probe_seconds)
     fleet = Fleet(settings.engines, ids, has_aliases=False, breaker=Breaker(failures=2, seconds=0.01))
-    return Prober(settings, fleet), fleet
+    return Prober(settings, fleet, Connections(settings)), fleet
 
 
 def test_a_probe_asks_for_health_and_models(engine: StandIn) -> None:
