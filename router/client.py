@@ -6,11 +6,14 @@ answer. Only writing tells: a client that left answers with a reset, one that wa
 
 import contextlib
 import select
+import socket
 import ssl
 from typing import Any, Final
 
 _HALF_CLOSED: Final = getattr(select, "POLLRDHUP", 0)  # Linux alone; elsewhere a silent leave shows at the next write
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
+_ASK_SECONDS: Final = 1
+"""Time between TCP's own probes of a half-closed client; one that left answers with a reset, Linux after a minute."""
 _INTERIM: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -41,7 +44,17 @@ class Client:
         if events & _GONE or self._is_tls:
             raise ClientGoneError
         self.mask = 0
+        self._let_the_system_ask()
         if self._socket is not None and self._takes_interim and not self.is_answered:
             with contextlib.suppress(OSError):  # poll tells next
-                self._socket.send(_INTERIM)
+                self._socket.send(_INTERIM, socket.MSG_DONTWAIT)
         return self.is_answered
+
+    def _let_the_system_ask(self) -> None:
+        """Have one that leaves later, or that cannot be written to now, found out by probes of TCP's own."""
+        if self._socket is None:
+            return
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _ASK_SECONDS)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ASK_SECONDS)

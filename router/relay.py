@@ -31,8 +31,9 @@ EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
-_DONE_TAIL_BYTES: Final = 64
-_ERROR_EVENT = re.compile(rb"(?:^|\n)data:[ ]?\{[ ]?\"error\"")
+_TAIL_BYTES: Final = 64
+"""How much of a stream is remembered, to find in it what comes in two pieces."""
+_ERROR_EVENT = re.compile(rb"(?:^|[\r\n])data:[ ]?\{[ ]?\"error\"")
 _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
@@ -230,8 +231,9 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
                 if is_at_line_start and not encoded:
                     yield _COMMENT
             else:
-                tail = (tail + piece)[-_DONE_TAIL_BYTES:]
-                _note_error_event(answer, piece)
+                seen = tail + piece
+                tail = seen[-_TAIL_BYTES:]
+                _note_error_event(answer, seen)
                 leaving = renamer.feed(piece) if renamer else piece
                 if leaving:
                     is_at_line_start = leaving.endswith(b"\n")
@@ -254,9 +256,9 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         yield renamer.flush() if renamer else b""
 
 
-def _note_error_event(answer: Answer, piece: bytes) -> None:
+def _note_error_event(answer: Answer, seen: bytes) -> None:
     # vLLM says so under a 200 when its engine process has died.
-    if b'"error"' in piece and _ERROR_EVENT.search(piece):
+    if b'"error"' in seen and _ERROR_EVENT.search(seen):
         answer.tell(Outcome.FAILED)
 
 

@@ -13,8 +13,8 @@ from router.engines.outcome import Outcome
 from router.engines.watch import Watch
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-MAX_UNHEADED_BYTES: Final = 4 * MAX_HEAD_BYTES
-"""How much may come, interim answers too, before a head is complete."""
+MAX_BODILESS_BYTES: Final = 4 * MAX_HEAD_BYTES
+"""How much may come without any of the body: a head and interim answers before it, the lines of chunks, trailers."""
 MAX_HEADERS: Final = 100
 MAX_INTERIM_ANSWERS: Final = 32
 """How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
@@ -104,14 +104,14 @@ class Answer:
 
     __slots__ = (
         "_connection",
-        "_deadline",
         "_give_back",
+        "_has_begun",
         "_has_body",
+        "_in_vain",
         "_is_sent_whole",
         "_last_byte",
         "_malformation",
         "_message",
-        "_received",
         "_times",
         "_watch",
         "chunked",
@@ -136,11 +136,11 @@ class Answer:
         self._give_back = give_back
         self._is_sent_whole = is_sent_whole
         self._message = _Message()
-        self._received = 0
+        self._has_begun = False
+        self._in_vain = 0
         self._malformation: httptools.HttpParserError | None = None
         self._has_body = False
         self._last_byte = time.monotonic()
-        self._deadline = self._last_byte + times.total
         self.on_end: Callable[[Outcome], None] | None = None
         self.status = 0
         self.headers: list[tuple[str, str]] = []
@@ -201,8 +201,10 @@ class Answer:
             self._fail(EngineError(Outcome.BROKEN), self._malformation)
         now = time.monotonic()
         limit = self._times.idle if self._has_body else self._times.first_byte
-        seconds = min(self._last_byte + limit, self._deadline) - now
+        seconds = min(self._last_byte + limit, self._watch.deadline) - now
         is_patient = patience is None or seconds <= patience
+        if now >= self._watch.deadline:  # poll would not tell while more is there
+            self._fail(EngineError(Outcome.TIMED_OUT))
         try:
             data = self._open_connection().receive(self._watch, seconds if is_patient else patience or 0.0)
         except TimeoutError as error:
@@ -222,7 +224,7 @@ class Answer:
 
     def _parse(self, data: bytes) -> None:
         message = self._message
-        self._received += len(data)
+        self._has_begun = True
         try:
             message.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -233,7 +235,8 @@ class Answer:
                 return
             # What came whole before goes to the client first.
             self._malformation = error
-        if not message.is_headed and self._received > MAX_UNHEADED_BYTES:
+        self._in_vain = 0 if message.pieces or message.is_complete else self._in_vain + len(data)
+        if self._in_vain > MAX_BODILESS_BYTES:
             self._fail(EngineError(Outcome.BROKEN))
 
     def _end(self) -> None:
@@ -243,8 +246,8 @@ class Answer:
         message.is_complete = message.is_followed = True
 
     def _broken(self) -> EngineError:
-        """Return the error of a connection that broke, before the answer or within it."""
-        if self._received:
+        """Return the error of a connection that ended or was reset, before the answer or within it."""
+        if self._has_begun:
             return EngineError(Outcome.BROKEN)
         is_unread = self._open_connection().was_unread()
         return EngineError(Outcome.BROKEN, "upstream_unreachable", may_have_run=not is_unread, is_unread=is_unread)

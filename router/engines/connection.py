@@ -15,6 +15,8 @@ from router.engines.watch import Watch
 PIECE_BYTES: Final = 64 * 1024
 """The most that one read takes, and the longest body that travels in one write with its head."""
 
+_INTERIM: Final = b"HTTP/1.1 1"
+"""How the status line of an interim answer begins, up to the class of its status."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
@@ -60,10 +62,10 @@ class Connection:
             plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
         except OSError as error:
             raise not_connected(error) from error
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context is None:
-            return cls(endpoint, plain)
         try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is None:
+                return cls(endpoint, plain)
             return cls(endpoint, context.wrap_socket(plain, server_hostname=endpoint.host))
         except OSError as error:
             plain.close()
@@ -89,6 +91,7 @@ class Connection:
 
     def _send_all(self, data: bytes, watch: Watch, seconds: float) -> bool:
         left = memoryview(data)
+        answers = select.POLLIN
         while True:
             try:
                 left = left[self._socket.send(left) :]
@@ -99,12 +102,25 @@ class Connection:
                 self._is_reset = True
                 raise
             except (BlockingIOError, ssl.SSLWantWriteError):
-                wanted = select.POLLIN | select.POLLOUT
+                wanted = select.POLLOUT | answers
             except ssl.SSLWantReadError:
                 wanted = select.POLLIN
             happened = watch.wait(self.fd, wanted, seconds)
             if happened and not happened & select.POLLOUT and not self._is_tls:
-                return False
+                if not self._is_interim_waiting():
+                    return False
+                answers = 0
+
+    def _is_interim_waiting(self) -> bool:
+        """Tell whether what came is the beginning of an interim answer, behind which the engine reads on."""
+        try:
+            begun = self._socket.recv(len(_INTERIM), socket.MSG_PEEK)
+        except ConnectionResetError:
+            self._is_reset = True  # the system tells it once
+            return False
+        except OSError:
+            return False
+        return begun[-1:] == _INTERIM[-1:] and len(begun) == len(_INTERIM)
 
     def receive(self, watch: Watch, seconds: float) -> bytes | None:
         """Return what comes next, b"" at the end; None when the client should be written to first.
@@ -127,13 +143,13 @@ class Connection:
                 continue
 
     def was_unread(self) -> bool:
-        """Tell of a kept connection that broke whether the engine had closed it before this request came to it.
+        """Tell of a kept connection that ended whether the engine had closed it before this request came to it.
 
         So it was when its end had come before a reset, and the engine's system never acknowledged a byte of the
         request. An engine that took it and then died acknowledges it with its end, or resets at once (and a reset
         acknowledges nothing); where the system does not tell, it may have taken it.
         """
-        if not self.is_reused or not self._acked or self._is_reset:
+        if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
             return False
         gone = select.poll()
         gone.register(self.fd, 0)

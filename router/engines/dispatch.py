@@ -56,24 +56,26 @@ class Dispatcher:
         """
         self._budget.earn()
         tried: list[str] = []
-        refusal: Answer | None = None
-        with ExitStack() as refused:
+        with ExitStack() as held:
+            refusal: Answer | None = None
             while True:
                 try:
                     engine = self._fleet.pick(request.model, tried)
                     tried.append(engine)
                     answer = self._send_to(engine, request, client, exchange)
                 except ApiError as error:
-                    if refusal is not None:
-                        refused.pop_all()
-                        return refusal
                     if not _is_unreached(error) or not self._may_retry(request.model, tried):
-                        raise
+                        # A refusal invites to ask again, which what may have run does not bear.
+                        if refusal is None or error.may_have_run:
+                            raise
+                        held.pop_all()
+                        return refusal
                 else:
+                    held.close()
                     if answer.status not in _REFUSALS or not self._may_retry(request.model, tried):
                         return answer
                     refusal = answer
-                    refused.callback(answer.close)
+                    held.callback(answer.close)
                 Watch(client).sleep(backoff_seconds(len(tried) - 1))
 
     def _may_retry(self, model: str | None, tried: list[str]) -> bool:

@@ -1,5 +1,6 @@
 """Connections to engines that wait for their next request."""
 
+import contextlib
 import math
 import time
 from collections import defaultdict, deque
@@ -32,8 +33,9 @@ class Pool:
             connection.close()
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer came whole."""
+        """Keep a connection whose answer came whole; those that nobody used for too long go."""
         connection.idle_since = time.monotonic()
+        self._close_until(connection.idle_since - self._idle_seconds)
         self._idle[connection.endpoint].append(connection)
 
     def close_idle(self) -> None:
@@ -49,9 +51,7 @@ class Pool:
 
     def _close_until(self, latest: float) -> None:
         for idle in list(self._idle.values()):
-            while idle and idle[0].idle_since <= latest:
-                try:
-                    connection = idle.popleft()
-                except IndexError:
-                    break
-                connection.close()
+            # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
+            with contextlib.suppress(IndexError):
+                while idle[0].idle_since <= latest:
+                    idle.popleft().close()

@@ -10,6 +10,7 @@ RESERVE: Final = 10.0
 """Retries that may come at once before the ratio holds."""
 FIRST_BACKOFF_SECONDS: Final = 0.05
 LONGEST_BACKOFF_SECONDS: Final = 1.0
+_MOST_DOUBLINGS: Final = 10
 
 
 class RetryBudget:
@@ -35,5 +36,5 @@ class RetryBudget:
 
 def backoff_seconds(retries: int) -> float:
     """Return how long to wait before one more, after so many: random, up to a bound that doubles."""
-    longest: float = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0**retries)
+    longest = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** min(retries, _MOST_DOUBLINGS))
     return random.uniform(0, longest)  # noqa: S311 - spreads load, keeps no secret

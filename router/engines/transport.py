@@ -2,6 +2,7 @@
 
 import ssl
 import threading
+import time
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -62,7 +63,7 @@ class EngineAdapter(BaseAdapter):
         if terms.is_last:
             request.headers["Connection"] = "close"
         head = _head(request, endpoint, target)
-        watch = Watch(terms.client)
+        watch = Watch(terms.client, time.monotonic() + terms.times.total)
         kept = None if terms.is_fresh else self.pool.take(endpoint)
         connection = kept or self._connect(endpoint, terms.times.connect)
         try:

@@ -12,11 +12,15 @@ MAX_MILLISECONDS: Final = 2**31 - 1
 
 
 class Watch:
-    """Polls an engine's socket and the client's at the same time; without a client the engine's alone."""
+    """Polls an engine's socket and the client's at the same time; without a client the engine's alone.
 
-    __slots__ = ("_client", "_poll")
+    No wait outlasts `deadline`, by which all has to be over.
+    """
 
-    def __init__(self, client: Client | None = None) -> None:
+    __slots__ = ("_client", "_poll", "deadline")
+
+    def __init__(self, client: Client | None = None, deadline: float = math.inf) -> None:
+        self.deadline = deadline
         self._client = client if client is not None and client.fd >= 0 else None
         self._poll = select.poll()
         if self._client is not None:
@@ -25,7 +29,7 @@ class Watch:
     def wait(self, fd: int, events: int, seconds: float) -> int:
         """Return what of `events` came about at an engine's socket; 0 when the client should be written to.
 
-        Raises TimeoutError after `seconds`, ClientGoneError as soon as the client has left.
+        Raises TimeoutError after `seconds` or at the deadline, ClientGoneError as soon as the client has left.
         """
         self._poll.register(fd, events)
         try:
@@ -41,9 +45,9 @@ class Watch:
             return
 
     def _wait(self, fd: int, seconds: float) -> int:
-        deadline = time.monotonic() + seconds
+        deadline = min(time.monotonic() + seconds, self.deadline)
         while True:
-            ready = self._poll.poll(_milliseconds(seconds))
+            ready = self._poll.poll(_milliseconds(deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError
             happened = 0
@@ -55,7 +59,6 @@ class Watch:
                     must_write = self._notice(events)
             if happened or must_write:
                 return happened
-            seconds = deadline - time.monotonic()
 
     def _notice(self, events: int) -> bool:
         client = self._client

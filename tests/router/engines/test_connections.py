@@ -130,3 +130,17 @@ def test_many_threads_get_their_own_answers(engine: StandIn) -> None:
     for thread in threads:
         thread.join()
     assert mixed_up == []
+
+
+def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: StandIn) -> None:
+    """What a probe asks takes no kept connection, asks for its end, and leaves none to be kept."""
+    connections = _connections(engine.url)
+    for _ in range(2):
+        connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+        connections.get(engine.url + "/health", {}, 5.0).read(MOST)
+        connections.post_within(engine.url + PATH, {}, b"{}", 5.0).read(MOST)
+    connections.close()
+    kept, alone, kept_again, alone_again = (received.connection for received in engine.received)
+    assert kept == kept_again
+    assert len({kept, alone, alone_again, *(probe.connection for probe in engine.probes)}) == 5
+    assert [engine.received[at].values("Connection") for at in (0, 1)] == [[], ["close"]]

@@ -230,6 +230,34 @@ def test_a_stop_says_so_first_and_finishes_streams() -> None:
         assert router.process.wait(20) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_streams_outlive_the_worker_that_is_told_to_stop(number: signal.Signals) -> None:
+    """TERM and HUP under 50 streams: every one of them comes to its end with every byte."""
+    gate = Event()
+    pieces = [b"data: %d\n\n" % turn for turn in range(100)]
+    settings = {"ROUTER_DRAIN_SECONDS": "0"}
+    workers = (*CONF, "--workers", "2")
+    with (
+        StandIn() as engine,
+        running_router(None, [engine.url], settings, workers) as router,
+        ExitStack() as stack,
+    ):
+        engine.answer_next(*[Answer.sse(b"data: first\n\n", gate, *pieces) for _ in range(50)])
+        clients = [stack.enter_context(RawClient(router.port)) for _ in range(50)]
+        for client in clients:
+            client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
+        for client in clients:
+            assert client.head()[0] == 200
+            assert client.chunk() == b"data: first\n\n"
+        router.signal(number)
+        if number == signal.SIGTERM:
+            wait_until(lambda: _is_refused(router), router.log)
+        else:
+            wait_until(lambda: router.log().count("Booting worker") == 4, router.log)
+        gate.set()
+        assert [b"".join(iter(client.chunk, b"")) for client in clients] == [b"".join(pieces)] * 50
+
+
 @pytest.mark.parametrize("seconds", ["0", "0.2"])
 def test_a_stop_ends_by_itself(seconds: str) -> None:
     """One TERM is enough: after ROUTER_DRAIN_SECONDS the router stops, at once when they are 0."""

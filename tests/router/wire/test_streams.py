@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
+import brotli
 import pytest
 
 from router.contract.model import Contract, Models
@@ -250,13 +251,16 @@ def test_a_stream_that_is_whole_gets_no_error(router: RunningRouter, engine: Sta
         assert b"".join(iter(client.chunk, b"")) == b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("br", brotli.compress)])
 @pytest.mark.parametrize("model", ["served", "latest"])
-def test_a_compressed_stream_passes_as_it_is(renaming: RunningRouter, engine: StandIn, model: str) -> None:
+def test_a_compressed_stream_passes_as_it_is(
+    renaming: RunningRouter, engine: StandIn, model: str, coding: str, compress: Callable[[bytes], bytes]
+) -> None:
     """A stream with a content coding keeps its bytes and its label, also when an alias was asked for."""
-    body = gzip.compress(EVENT + DONE)
-    engine.answer_next(Answer.sse(body[:20], body[20:], headers=[("Content-Encoding", "gzip")]))
+    body = compress(EVENT + DONE)
+    engine.answer_next(Answer.sse(body[:20], body[20:], headers=[("Content-Encoding", coding)]))
     with RawClient(renaming.port) as client:
-        assert _send(client, chat(model=model, stream=True))["content-encoding"] == "gzip"
+        assert _send(client, chat(model=model, stream=True))["content-encoding"] == coding
         assert b"".join(iter(client.chunk, b"")) == body
 
 
