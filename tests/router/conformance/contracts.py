@@ -1,0 +1,30 @@
+"""The contracts that bodies are judged by."""
+
+from msgspec.structs import replace
+
+from router.artifact import read, shipped_folder
+from router.contract.model import Contract, Interval, MaxTokens, Models, Output, Sampling
+
+OPEN = read(shipped_folder("build") / "openai-compatible.json").contract
+KIMI = replace(
+    read(shipped_folder("build") / "moonshot-kimi.json").contract, output=Output(MaxTokens(cap=100, default=50))
+)
+"""Moonshot's sampling, with a cap: rejects."""
+PARAMS = {
+    "temperature": 0.6,
+    "top_p": Interval(0.5, 1),
+    "top_k": Interval(1, 1000),
+    "min_p": 0,
+    "repetition_penalty": 1.05,
+    "presence_penalty": Interval(-1, 1),
+    "n": Interval(1, 4),
+}
+CLAMPING = Contract(
+    models=Models(aliases=("vendor-latest",)),
+    output=Output(MaxTokens(cap=100, default=100, on_exceed="clamp")),
+    sampling=Sampling(params=PARAMS),
+)
+ALLOWING = Contract(
+    output=Output(MaxTokens(cap=1000, default=1)),
+    sampling=Sampling(conflict="allow", params={"temperature": 1, "top_p": 0.95, "top_k": 5, "n": 1}),
+)

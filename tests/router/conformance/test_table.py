@@ -1,0 +1,87 @@
+"""Thousands of bodies, judged, and what every engine then reads in what is forwarded."""
+
+import pytest
+
+from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.model import Contract
+from tests.router.conformance.bodies import bodies
+from tests.router.conformance.contracts import ALLOWING, CLAMPING, KIMI, OPEN
+from tests.router.conformance.engines import engines, llama_cpp, llama_cpp_itself, read_by
+from tests.router.conformance.promises import broken_promises
+from tests.router.conformance.readers import missing
+
+CONTRACTS = {"open": OPEN, "rejecting": KIMI, "clamping": CLAMPING, "allowing": ALLOWING}
+AT_LEAST = 3000
+AT_LEAST_FORWARDED = 300
+
+
+@pytest.fixture(scope="module")
+def table() -> list[bytes]:
+    """All bodies of the table."""
+    return bodies()
+
+
+def test_the_table_is_long_and_always_the_same(table: list[bytes]) -> None:
+    """The table has thousands of bodies and comes out the same each time."""
+    assert len(table) >= AT_LEAST
+    assert table == bodies()
+
+
+@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
+def test_no_body_is_judged_one_way_and_read_another(table: list[bytes], contract: Contract) -> None:
+    """Whatever is forwarded is the same JSON to every reader and keeps the contract by every engine's own rules."""
+    broken = {}
+    forwarded = 0
+    for body in table:
+        verdict = decide(body, contract, ServedIds(("served",)))
+        if isinstance(verdict, Refusal):
+            assert verdict.error.status == 400 or verdict.error.code == "model_not_found", (body, verdict)
+            continue
+        assert isinstance(verdict, Forward)
+        forwarded += 1
+        if complaints := broken_promises(body, verdict, contract):
+            broken[body] = complaints
+    assert broken == {}
+    assert forwarded >= AT_LEAST_FORWARDED
+
+
+KEPT = '"top_p":0.95,"top_k":1000,"frequency_penalty":0,"presence_penalty":0,"n":1,"max_tokens":5'
+MISREAD = [
+    ("vLLM", '"max_completion_tokens":0'),
+    ("vLLM", '"max_completion_tokens":"1_000"'),
+    ("SGLang", '"max_tokens":101,"max_completion_tokens":0'),
+    ("SGLang", '"n":" 2 "'),
+    ("pydantic alone", '"temperature":"1e1"'),
+    ("pydantic alone", '"best_of":2.0'),
+    ("first wins", '"max_completion_tokens":101,"max_completion_tokens":5'),
+    ("llama.cpp", '"n_predict":-1'),
+    ("llama.cpp", '"n_cmpl":4294967298'),
+    ("llama.cpp with nlohmann", '"max_completion_tokens":-2147483649'),
+    ("llama.cpp with nlohmann", '"n":2.9'),
+]
+
+
+def _complaints(members: str, contract: Contract) -> list[str]:
+    body = f'{{"model":"served","messages":[],{KEPT},{members}}}'.encode()
+    return broken_promises(body, Forward(body, "served", "served", False, None), contract)
+
+
+@pytest.mark.parametrize(("name", "members"), MISREAD)
+def test_what_is_read_otherwise_would_be_noticed(name: str, members: str) -> None:
+    """Had the router forwarded what an engine reads otherwise, the table would name the engine."""
+    if name not in engines():
+        pytest.skip(f"nlohmann cannot be had here: {missing()}")
+    assert _complaints('"seed":1', KIMI) == []
+    assert [complaint for complaint in _complaints(members, KIMI) if complaint.startswith(f"{name}: ")]
+
+
+def test_the_rules_of_nlohmann_are_retold_rightly(table: list[bytes]) -> None:
+    """What the table takes for llama.cpp's reading of a judged body is what nlohmann itself reads."""
+    if reason := missing():
+        pytest.skip(f"nlohmann cannot be had here: {reason}")
+    differing = []
+    for body in table:
+        verdict = decide(body, KIMI, ServedIds(("served",)))
+        if isinstance(verdict, Forward) and read_by(llama_cpp, verdict.body) != read_by(llama_cpp_itself, verdict.body):
+            differing.append(verdict.body)
+    assert differing == []
