@@ -17,6 +17,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 _INTERIM: Final = b"HTTP/1.1 1"
 """How the status line of an interim answer begins, up to the class of its status."""
+_BEGUN_INTERIM: Final = frozenset(_INTERIM[:length] for length in range(len(_INTERIM) + 1))
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
@@ -42,7 +43,7 @@ class Endpoint(NamedTuple):
 class Connection:
     """A socket to an engine, used for one request at a time."""
 
-    __slots__ = ("_acked", "_is_reset", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
+    __slots__ = ("_acked", "_early", "_is_reset", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
 
     def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -52,6 +53,7 @@ class Connection:
         self.is_reused = False
         self._acked = 0
         self._is_reset = False
+        self._early = b""
         self._socket = connected
         self._is_tls = isinstance(connected, ssl.SSLSocket)
 
@@ -91,36 +93,44 @@ class Connection:
 
     def _send_all(self, data: bytes, watch: Watch, seconds: float) -> bool:
         left = memoryview(data)
-        answers = select.POLLIN
+        # Under TLS there is nearly always something to read that is no answer.
+        wanted = select.POLLOUT if self._is_tls else select.POLLOUT | select.POLLIN
+        end = time.monotonic() + seconds
         while True:
             try:
                 left = left[self._socket.send(left) :]
                 if not left:
                     return True
+                end = time.monotonic() + seconds
                 continue
             except ConnectionResetError:
                 self._is_reset = True
                 raise
             except (BlockingIOError, ssl.SSLWantWriteError):
-                wanted = select.POLLOUT | answers
+                happened = self._wait_until(end, wanted, watch)
             except ssl.SSLWantReadError:
-                wanted = select.POLLIN
-            happened = watch.wait(self.fd, wanted, seconds)
-            if happened and not happened & select.POLLOUT and not self._is_tls:
-                if not self._is_interim_waiting():
-                    return False
-                answers = 0
+                happened = self._wait_until(end, select.POLLIN, watch)
+            if happened & select.POLLIN and not self._is_tls and self._is_answering():
+                return False
 
-    def _is_interim_waiting(self) -> bool:
-        """Tell whether what came is the beginning of an interim answer, behind which the engine reads on."""
+    def _wait_until(self, end: float, wanted: int, watch: Watch) -> int:
+        seconds = end - time.monotonic()
+        if seconds <= 0:  # poll would not tell while there is something to be read
+            raise TimeoutError
+        return watch.wait(self.fd, wanted, seconds)
+
+    def _is_answering(self) -> bool:
+        """Receive what comes early; tell whether it is more than interim answers, behind which an engine reads on."""
         try:
-            begun = self._socket.recv(len(_INTERIM), socket.MSG_PEEK)
+            piece = self._socket.recv(PIECE_BYTES)
         except ConnectionResetError:
             self._is_reset = True  # the system tells it once
-            return False
+            return True
         except OSError:
-            return False
-        return begun[-1:] == _INTERIM[-1:] and len(begun) == len(_INTERIM)
+            return True
+        self._early += piece
+        is_too_much = len(self._early) > PIECE_BYTES
+        return not piece or is_too_much or _behind_interim_answers(self._early)[: len(_INTERIM)] not in _BEGUN_INTERIM
 
     def receive(self, watch: Watch, seconds: float) -> bytes | None:
         """Return what comes next, b"" at the end; None when the client should be written to first.
@@ -128,6 +138,9 @@ class Connection:
         Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
         """
         # A TLS socket may hold back what poll does not know of; a plain one has nothing yet, more often than not.
+        if self._early:
+            early, self._early = self._early, b""
+            return early
         must_wait = not self._is_tls
         deadline = time.monotonic() + seconds
         while True:
@@ -159,6 +172,15 @@ class Connection:
         """Close the connection at once."""
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _behind_interim_answers(data: bytes) -> bytes:
+    while data.startswith(_INTERIM):
+        _, end, rest = data.partition(b"\r\n\r\n")
+        if not end:
+            return b""
+        data = rest
+    return data
 
 
 def _bytes_acked(connected: socket.socket) -> int:

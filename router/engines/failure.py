@@ -1,10 +1,13 @@
 """What may go wrong between the router and an engine, as errors for the client."""
 
+import errno
 from typing import Final
 
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, overloaded
 from router.engines.outcome import Outcome
 
+_OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""What the system says when it has no descriptor, memory or port left for another connection."""
 _CODES: Final = {
     Outcome.UNREACHABLE: ("upstream_unreachable", "The engine could not be reached"),
     Outcome.BROKEN: ("upstream_incomplete", "The engine's answer was cut off or malformed"),
@@ -33,8 +36,13 @@ class EngineError(ApiError):
         self.is_unread = is_unread
 
 
-def not_connected(error: OSError) -> EngineError:
-    """Return the error for a connection that did not come about: nothing was sent."""
+def not_connected(error: OSError) -> ApiError:
+    """Return the error for a connection that did not come about: nothing was sent.
+
+    Where the router's own machine has no room for one, nothing is wrong with the engine.
+    """
+    if error.errno in _OUT_OF_ROOM:
+        return overloaded()
     code = "upstream_timeout" if isinstance(error, TimeoutError) else "upstream_unreachable"
     return EngineError(Outcome.UNREACHABLE, code, may_have_run=False)
 

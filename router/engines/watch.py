@@ -47,6 +47,8 @@ class Watch:
     def _wait(self, fd: int, seconds: float) -> int:
         deadline = min(time.monotonic() + seconds, self.deadline)
         while True:
+            if time.monotonic() >= self.deadline:  # poll would not tell while one of the two is ready
+                raise TimeoutError
             ready = self._poll.poll(_milliseconds(deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError

@@ -22,7 +22,7 @@ from router.engines.standin.answer import JSON, Piece, Reply
 from tests.router.conftest import RouterOf
 from tests.router.process import forget_peak, resident_bytes, worker_of
 from tests.router.rawclient import RawAnswer, RawClient, post_head
-from tests.router.rawengine import RawEngine, ok, read_request
+from tests.router.rawengine import RawEngine
 from tests.router.serving import RunningRouter, running_router
 from tests.router.wire.chat import CHAT, assert_error, chat, chat_of_length
 
@@ -311,17 +311,3 @@ def test_openai_python_reads_a_stream_with_comments(commenting: RunningRouter, e
         stream.response.iter_bytes = listen
         assert [chunk.id for chunk in stream] == ["1"] * 5
     assert all(gate.is_set() for gate in gates)
-
-
-@pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"])
-def test_an_interim_answer_does_not_end_an_upload(interim: bytes) -> None:
-    """An engine that announces its answer while it reads gets the rest of the body."""
-
-    def serve(connection: socket.socket) -> None:
-        connection.recv(1, socket.MSG_PEEK)
-        connection.sendall(interim)
-        request = read_request(connection)
-        connection.sendall(ok(b"%d" % len(request[1] if request else b"")))
-
-    with RawEngine(serve) as engine, running_router(None, [engine.url]) as router:
-        assert _ask(router, chat_of_length(20_000_000)).body == b"20000000"
