@@ -16,6 +16,7 @@ from router.artifact import Artifact
 from router.client import ClientGoneError
 from router.contract.errors import ApiError, answer
 from router.engines.connections import Connections
+from router.engines.discovery import Discovery, engines_of
 from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
 from router.engines.health import Breaker
@@ -49,7 +50,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
     breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
     has_aliases = bool(artifact.contract.models.aliases)
-    fleet = Fleet(settings.engines, settings.model_id, has_aliases=has_aliases, breaker=breaker)
+    fleet = Fleet(engines_of(settings.engines), settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
     return Gateway(
         settings=settings,
@@ -57,7 +58,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         fleet=fleet,
         connections=connections,
         dispatcher=Dispatcher(settings, fleet, connections),
-        prober=Prober(settings, fleet, connections),
+        discovery=Discovery(settings, fleet, Prober(settings, fleet, connections), connections),
         in_flight=Places(settings.max_in_flight),
     )
 
@@ -136,7 +137,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
 
     @app.before_request
     def enter() -> None:
-        gateway.prober.start()
+        gateway.discovery.start()
         _admit(api_keys)
         _refuse_bad_host()
         _refuse_other_spelling_of_route()

@@ -9,9 +9,9 @@ from router.client import Client
 from router.contract.decision import BODY_SIZE, Refusal, decide
 from router.contract.errors import ApiError, overloaded
 from router.engines.connections import Connections
+from router.engines.discovery import Discovery
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
-from router.engines.probing import Prober
 from router.exchange import Exchange
 from router.headers import for_engine
 from router.intake import read_body
@@ -28,7 +28,7 @@ class Gateway(NamedTuple):
     fleet: Fleet
     connections: Connections
     dispatcher: Dispatcher
-    prober: Prober
+    discovery: Discovery
     in_flight: Places
 
 

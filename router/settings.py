@@ -5,8 +5,9 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
@@ -20,14 +21,27 @@ MAX_SECONDS: Final = 30 * 24 * 3600
 MAX_COUNT: Final = 10_000
 """Largest number that a setting may count: of threads, of failures, of retries."""
 
+DNS: Final = "dns://"
+"""How an item of ROUTER_ENGINES begins that is a name, whose every address is an engine."""
+
 ACCESS_LOGS: Final = ("auto", "json", "text", "off")
 """What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
+_DNS_ITEM = re.compile(r"dns://([^:/]+):([0-9]{1,5})", re.ASCII)
+_LONGEST_NAME: Final = 253
+_MAX_PORT: Final = 65_535
 
 _NOT_IN_A_BASE_URL: Final = frozenset(" ?#")
+
+
+class DnsServer(NamedTuple):
+    """Where a name server listens."""
+
+    address: str
+    port: int = 53
 
 
 class SettingError(Exception):
@@ -98,12 +112,46 @@ def _routes(value: str) -> tuple[str, ...]:
 
 
 def _engines(value: str) -> tuple[str, ...]:
-    engines = tuple(_engine_root(item) for item in _list(value))
+    engines = tuple(_name(item) if item.startswith(DNS) else _engine_root(item) for item in _list(value))
     if not engines:
-        raise ValueError("at least one base URL such as http://127.0.0.1:30000")
+        raise ValueError("at least one base URL such as http://127.0.0.1:30000, or dns://NAME:PORT")
     if len(set(engines)) != len(engines):
         raise ValueError("each engine only once")
     return engines
+
+
+def _name(item: str) -> str:
+    named = _DNS_ITEM.fullmatch(item)
+    name, port = named.groups() if named else ("", "0")
+    if (
+        len(name) > _LONGEST_NAME
+        or not _HOST_NAME.fullmatch(name)
+        or _is_address(name)
+        or not 0 < int(port) <= _MAX_PORT
+    ):
+        raise ValueError("names as dns://NAME:PORT, such as dns://engines.default.svc.cluster.local:30000")
+    return item
+
+
+def _dns_server(value: str) -> DnsServer:
+    if _is_address(value):
+        return DnsServer(value)
+    address, _, port = value.rpartition(":")
+    if address.startswith("[") and address.endswith("]"):
+        address = address[1:-1]
+    elif ":" in address:
+        address = ""
+    if not (_is_address(address) and _WHOLE.fullmatch(port) and 0 < int(port) <= _MAX_PORT):
+        raise ValueError("an address, or ADDRESS:PORT, such as 10.96.0.10:53 or [fd00::10]:53")
+    return DnsServer(address, int(port))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _engine_root(url: str) -> str:
@@ -138,7 +186,10 @@ def _required(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 - 
 class Settings:
     """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
 
-    engines: tuple[str, ...] = _required(_engines, "Base URLs of the engines, comma-separated, with or without `/v1`.")
+    engines: tuple[str, ...] = _required(
+        _engines,
+        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name.",
+    )
     profile: Path | None = _setting(
         _path,
         None,
@@ -190,6 +241,12 @@ class Settings:
         _seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
     )
     probe_seconds: float = _setting(_seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
+    dns_seconds: float = _setting(_seconds, 5.0, "Time between two resolutions of the names in `ROUTER_ENGINES`.")
+    dns_server: DnsServer | None = _setting(
+        _dns_server,
+        None,
+        "Name server to ask for them, `ADDRESS` or `ADDRESS:PORT`, as they stand. Else as `/etc/resolv.conf` says.",
+    )
     head_seconds: float = _setting(_seconds, 10.0, "Longest wait for the whole head of a request.")
     body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
     send_seconds: float = _setting(_seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")

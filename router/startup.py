@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from router import lifecycle, routes, settings
 from router.artifact import Artifact
+from router.engines.discovery import engines_of, named
 from router.settings import Settings
 
 _LOG = logging.getLogger("router")
@@ -46,12 +47,17 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
 
 def say_what_is_enforced(own: Settings, artifact: Artifact, *, reloaded: bool = False) -> None:
     """Log which contract is in force, once at start and after each reload, and the warnings that are new."""
-    enforced = f"enforcing {artifact.name} ({artifact.digest}) in front of {len(own.engines)} engine(s)"
+    enforced = f"enforcing {artifact.name} ({artifact.digest}) in front of {_described(own.engines)}"
     if own.api_keys or own.api_keys_file is not None:
         enforced += ", for clients that show an API key"
     _say(logging.INFO, enforced, again=reloaded)
     for warning in warnings(own, artifact):
         _say(logging.WARNING, warning)
+
+
+def _described(engines: tuple[str, ...]) -> str:
+    names, given = named(engines), engines_of(engines)
+    return ", ".join(([f"{len(given)} engine(s)"] if given else []) + [f"the engines of {name}" for name in names])
 
 
 def _say(level: int, text: str, *, again: bool = False) -> None:
@@ -76,10 +82,10 @@ def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
 
 
 def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Look at the engines of an app of ours for the first time in this process, unless that is done."""
+    """Find and look at the engines of an app of ours for the first time in this process, unless that is done."""
     gateway = getattr(app, "extensions", {}).get("router")
     if gateway is not None:
-        gateway.prober.start_and_look()
+        gateway.discovery.start_and_look()
 
 
 def flush_access_log(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours

@@ -28,7 +28,7 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         raise AppImportError(f"router: {error}") from None
     startup.say_in_first_worker(own, artifact)
     if not startup.is_preloading():
-        gateway.prober.start_and_look()
+        gateway.discovery.start_and_look()
     return app
 
 

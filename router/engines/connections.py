@@ -50,6 +50,11 @@ class Connections:
         if self._adapter is not None and self._process == os.getpid():
             self._adapter.pool.close_idle()
 
+    def forget(self, engine: str) -> None:
+        """Close the idle connections to an engine that has left; those in use are not kept afterwards."""
+        if self._adapter is not None and self._process == os.getpid():
+            self._adapter.forget(engine)
+
     def close(self) -> None:
         """Close all idle connections."""
         self._session.close()

@@ -45,8 +45,15 @@ class _Known(NamedTuple):
         return model is None or self.cards is None or self.lists(model)
 
 
+class _Members(dict[str, _Known]):
+    """The engines of a fleet in their order, with what is known of each; of an engine that has left, nothing is."""
+
+    def __missing__(self, _: str) -> _Known:
+        return _Known()
+
+
 class Fleet:
-    """Engines by base URL with what is known of each. Safe to use from many threads."""
+    """Engines by base URL with what is known of each; they may come and go. Safe to use from many threads."""
 
     def __init__(  # noqa: PLR0913 - clock and chance are here to be replaced in tests
         self,
@@ -58,7 +65,6 @@ class Fleet:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.engines = engines
         self._configured_ids = configured_ids
         self._has_aliases = has_aliases
         self._breaker = breaker
@@ -66,8 +72,32 @@ class Fleet:
         self._chance = chance
         self._lock = threading.Lock()
         self._turns = itertools.count()
-        self._known = {engine: _Known() for engine in engines}
+        self._known = _Members((engine, _Known()) for engine in engines)
         self._ask_for_a_look: Callable[[str], None] = lambda _: None
+
+    # --- which engines there are ---
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The engines, in their order."""
+        return tuple(self._known)
+
+    def set_engines(self, engines: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Let these be the engines, and return those that joined and those that left.
+
+        One that stays keeps what is known of it. One that joins gets no request before its probe succeeds. One that
+        left gets no new request, and is forgotten; the requests that it has go on.
+        """
+        with self._lock:
+            before = self._known
+            self._known = _Members((engine, before[engine]) for engine in engines)
+            joined = tuple(engine for engine in self._known if engine not in before)
+            left = tuple(engine for engine in before if engine not in self._known)
+        for engine in joined:
+            _LOG.info("engine %s joined", engine)
+        for engine in left:
+            _LOG.info("engine %s left", engine)
+        return joined, left
 
     # --- what is learnt ---
 
@@ -78,6 +108,8 @@ class Fleet:
     def learn(self, engine: str, report: Report) -> None:
         """Note what a probe found. An engine that lists nothing now keeps the cards that it listed before."""
         with self._lock:
+            if engine not in self._known:
+                return
             known = self._known[engine]
             cards = report.cards if report.cards is not None else known.cards
             self._put(engine, _Known(health.seen(known.health, report.state), cards, report.problem))
@@ -115,9 +147,16 @@ class Fleet:
         wait = health.jittered(healthy_seconds if known.state is State.HEALTHY else other_seconds, self._chance())
         return min(wait, max(0.0, health.trial_at(known, self._breaker) - self._clock()))
 
+    def is_doubtful(self, engine: str) -> bool:
+        """Tell whether a look at an engine may take long: it gets no requests, or its trial is due."""
+        known = self._known[engine].health
+        return not known.takes_requests or health.trial_at(known, self._breaker) <= self._clock()
+
     def _move(self, engine: str, cause: str, step: Callable[[Health], Health]) -> tuple[Health, Health]:
         with self._lock:
             known = self._known[engine]
+            if engine not in self._known:
+                return known.health, known.health
             before, after = known.health, step(known.health)
             if after is not before:
                 lost = after.state is not before.state
@@ -132,17 +171,16 @@ class Fleet:
 
     def _put(self, engine: str, known: _Known) -> None:
         # Readers take no lock: they see the old whole or the new one.
-        self._known = {**self._known, engine: known}
+        self._known = _Members(self._known | {engine: known})
 
     # --- which engine is next ---
 
     def healthy(self) -> tuple[str, ...]:
-        """Return the engines whose last probe succeeded, in the order in which they are configured."""
-        known = self._known
-        return tuple(engine for engine in self.engines if known[engine].health.state is State.HEALTHY)
+        """Return the engines whose last probe succeeded, in their order."""
+        return tuple(engine for engine, known in self._known.items() if known.health.state is State.HEALTHY)
 
     def counts(self) -> dict[str, int]:
-        """Return how many engines are configured, in each state, and behind an open circuit."""
+        """Return how many engines there are, configured or found, in each state, and behind an open circuit."""
         known = self._known.values()
         states = Counter(each.health.state for each in known)
         of_each = {state.value: states[state] for state in State}
@@ -193,6 +231,8 @@ class Fleet:
     def obstacle(self) -> str | None:
         """Say why this router is not ready to serve, None when it is."""
         served = self.served_ids()
+        if not self._known:
+            return "no engine is known yet"
         if not self.healthy():
             return "no engine is healthy"
         if not any(each.health.takes_requests for each in self._known.values()):
@@ -204,8 +244,7 @@ class Fleet:
         return None
 
     def _cards(self) -> Iterable[Card]:
-        known = self._known
-        return [card for engine in self.engines for card in known[engine].cards or ()]
+        return [card for known in self._known.values() for card in known.cards or ()]
 
 
 def ids_of(cards: Iterable[Card]) -> list[str]:

@@ -33,10 +33,20 @@ class Pool:
             connection.close()
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer came whole; those that nobody used for too long go."""
+        """Keep a connection whose answer came whole, unless its endpoint was forgotten; those idle for too long go."""
         connection.idle_since = time.monotonic()
         self._close_until(connection.idle_since - self._idle_seconds)
-        self._idle[connection.endpoint].append(connection)
+        idle = self._idle.get(connection.endpoint)
+        if idle is None:
+            connection.close()
+            return
+        idle.append(connection)
+        if self._idle.get(connection.endpoint) is not idle:
+            _empty(idle)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close the idle connections of an endpoint, and keep no more before one is asked for again."""
+        _empty(self._idle.pop(endpoint, deque()))
 
     def close_idle(self) -> None:
         """Close the connections that have been idle for too long."""
@@ -55,3 +65,10 @@ class Pool:
             with contextlib.suppress(IndexError):
                 while idle[0].idle_since <= latest:
                     idle.popleft().close()
+
+
+def _empty(idle: deque[Connection]) -> None:
+    # Other threads may still take from it.
+    with contextlib.suppress(IndexError):
+        while True:
+            idle.popleft().close()

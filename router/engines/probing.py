@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-import time
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from router.engines.failure import reason_of
 from router.engines.fleet import Card, Fleet, Report
 from router.engines.health import State
 from router.engines.outcome import Verdict, verdict_of
+from router.engines.schedule import Schedule
 from router.routes import CHAT
 from router.settings import Settings
 
@@ -34,7 +35,10 @@ _LOG = logging.getLogger("router")
 
 
 class Prober:
-    """Background threads that keep fresh what a fleet knows: one per engine, so that a silent one delays no other."""
+    """Keeps fresh, in the background, what a fleet knows: so many looks at a time that silent engines delay no other.
+
+    One thread waits for the next turn, and each look has a thread of its own, as long as it takes.
+    """
 
     def __init__(self, settings: Settings, fleet: Fleet, connections: Connections) -> None:
         self._settings = settings
@@ -42,8 +46,7 @@ class Prober:
         self._connections = connections
         self._process = 0
         self._lock = threading.Lock()
-        self._wakes = {engine: threading.Event() for engine in fleet.engines}
-        self._seen = {engine: threading.Event() for engine in fleet.engines}
+        self._schedule = Schedule()
         fleet.call_when_in_doubt(self.look_now)
 
     def start(self) -> None:
@@ -54,8 +57,9 @@ class Prober:
             if self._process == os.getpid():
                 return
             self._process = os.getpid()
-            for engine in self._fleet.engines:
-                threading.Thread(target=self._run, args=(engine,), name="engine-prober", daemon=True).start()
+            self._schedule = Schedule()
+            self._schedule.join(self._fleet.engines)
+            threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
 
     def start_and_look(self) -> None:
         """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.
@@ -63,13 +67,20 @@ class Prober:
         A process that took requests before would refuse them, although its siblings serve.
         """
         self.start()
-        deadline = time.monotonic() + FIRST_LOOK_SECONDS
-        for seen in self._seen.values():
-            seen.wait(max(0.0, deadline - time.monotonic()))
+        self.wait_for_first_looks()
+
+    def wait_for_first_looks(self) -> None:
+        """Return once each engine was looked at, or after FIRST_LOOK_SECONDS."""
+        self._schedule.wait_until_all_were_looked_at(FIRST_LOOK_SECONDS)
+
+    def follow(self, joined: Iterable[str], left: Iterable[str]) -> None:
+        """Look at engines that joined the fleet from now on, and at those that left it no more."""
+        self._schedule.leave(left)
+        self._schedule.join(joined)
 
     def look_now(self, engine: str) -> None:
         """Look at an engine now rather than at its next turn."""
-        self._wakes[engine].set()
+        self._schedule.hasten(engine, is_doubtful=self._fleet.is_doubtful(engine))
 
     def probe(self, engine: str) -> Report:
         """Ask an engine for its health (`/health`, or `/v1/models` where that does not exist) and its models.
@@ -104,16 +115,21 @@ class Prober:
             return Verdict.BROKEN, f"a trial request failed: {reason_of(error)}"
         return verdict_of(status), f"a trial request got {status}"
 
-    def _run(self, engine: str) -> None:
-        wake = self._wakes[engine]
+    def _run(self) -> None:
+        while True:
+            engine = self._schedule.begin()
+            try:
+                threading.Thread(target=self._take_turn, args=(engine,), name="engine-look", daemon=True).start()
+            except RuntimeError:  # the system gives no thread at the moment
+                self._take_turn(engine)
+
+    def _take_turn(self, engine: str) -> None:
         seldom = self._settings.probe_seconds
         often = min(seldom, UNHEALTHY_PROBE_SECONDS)
-        while True:
-            wake.clear()
-            self._look(engine)
-            self._seen[engine].set()
-            self._connections.close_idle()
-            wake.wait(self._fleet.seconds_until_look(engine, seldom, often))
+        self._look(engine)
+        self._connections.close_idle()
+        wait = self._fleet.seconds_until_look(engine, seldom, often)
+        self._schedule.end(engine, wait, is_doubtful=self._fleet.is_doubtful(engine))
 
     def _look(self, engine: str) -> None:
         report = Report(State.UNHEALTHY, problem="the probe failed")

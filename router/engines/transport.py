@@ -4,7 +4,7 @@ import ssl
 import threading
 import time
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
@@ -76,16 +76,22 @@ class EngineAdapter(BaseAdapter):
             raise
         return answer
 
+    def forget(self, url: str) -> None:
+        """Keep no connection to the engine of a base URL."""
+        self._endpoints.pop(_origin(urlsplit(url)), None)
+        self.pool.forget(Endpoint.of(url))
+
     def close(self) -> None:
         """Close all idle connections."""
         self.pool.close()
 
     def _locate(self, url: str) -> tuple[Endpoint, str]:
         parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._endpoints:
-            self._endpoints[origin] = Endpoint.of(url)
-        return self._endpoints[origin], parts.path
+        origin = _origin(parts)
+        endpoint = self._endpoints.get(origin)
+        if endpoint is None:
+            endpoint = self._endpoints[origin] = Endpoint.of(url)
+        return endpoint, parts.path
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
         return Connection.open(endpoint, seconds, None if endpoint.scheme == _PLAIN else self._tls())
@@ -96,6 +102,10 @@ class EngineAdapter(BaseAdapter):
                 self._context = ssl.create_default_context(cafile=self._authorities)
                 self._context.set_alpn_protocols(["http/1.1"])
             return self._context
+
+
+def _origin(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _send(connection: Connection, head: bytes, body: bytes, watch: Watch, times: Times) -> bool:

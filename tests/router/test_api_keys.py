@@ -258,7 +258,7 @@ def test_the_file_is_not_looked_at_for_every_request(file: Path, monkeypatch: py
 def test_the_exchange_learns_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of a request tells whose key it showed, and a request that is refused tells nobody's."""
     gateway = open_gateway(Settings(engines=(ENGINE,), api_keys=parse_keys(f"team={KEY}")), freeze("x", Contract(), ()))
-    monkeypatch.setattr(gateway.prober, "start", lambda: None)
+    monkeypatch.setattr(gateway.discovery, "start", lambda: None)
     client = create_app(gateway).test_client()
     for key, name in ((KEY, "team"), (OTHER, None)):
         exchange = Exchange(request_id="1")

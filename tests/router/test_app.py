@@ -33,9 +33,9 @@ def client() -> Client:
         Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
     )
     gateway.fleet.learn(ENGINE, Report(State.HEALTHY))
-    gateway.prober.start = lambda: None
+    gateway.discovery.start = lambda: None
     broken = Gateway(
-        *gateway[:3], connections=_Broken(), dispatcher=_Broken(), prober=gateway.prober, in_flight=Places(2)
+        *gateway[:3], connections=_Broken(), dispatcher=_Broken(), discovery=gateway.discovery, in_flight=Places(2)
     )
     return Client(Edge(create_app(broken), broken))
 

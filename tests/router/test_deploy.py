@@ -132,10 +132,26 @@ def test_the_commands_install_what_the_unit_names(tmp_path: Path) -> None:
     }
 
 
+def _kubernetes(kind: str) -> dict[str, Any]:
+    """Return the one object of a kind among those in the README."""
+    texts = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (found,) = [each for text in texts for each in yaml.safe_load_all(text) if each["kind"] == kind]
+    return dict(found)
+
+
+def test_the_engines_are_the_pods_of_a_headless_service() -> None:
+    """The name that the router follows is that of the service, which has no address of its own, and its port."""
+    service = _kubernetes("Service")
+    (container,) = _kubernetes("Deployment")["spec"]["template"]["spec"]["containers"]
+    (engines,) = [each["value"] for each in container["env"] if each["name"] == "ROUTER_ENGINES"]
+    (port,) = service["spec"]["ports"]
+    assert engines == f"dns://{service['metadata']['name']}:{port['port']}"
+    assert service["spec"]["clusterIP"] == "None"
+
+
 def test_the_pod_is_given_what_the_router_needs(tmp_path: Path) -> None:
     """The Kubernetes example probes routes that exist, waits for the last request, and names settings that exist."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    pod: dict[str, Any] = yaml.safe_load(text)["spec"]["template"]["spec"]
+    pod: dict[str, Any] = _kubernetes("Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     settings = {each["name"]: each["value"] for each in container["env"]}
     assert unknown_names(settings) == []

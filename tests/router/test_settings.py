@@ -8,7 +8,7 @@ from requests.certs import where as certifi_bundle
 
 from router.api_keys import parse_keys
 from router.routes import NARROWABLE
-from router.settings import SettingError, Settings, load, name_of, reference, unknown_names
+from router.settings import DnsServer, SettingError, Settings, load, name_of, reference, unknown_names
 
 ENGINE = "http://127.0.0.1:30000"
 
@@ -22,7 +22,7 @@ def test_every_setting_is_read() -> None:
     """Each setting is read from its variable and has its type."""
     own = load(
         {
-            "ROUTER_ENGINES": "http://a/v1/, https://[::1]:1/team/v1",
+            "ROUTER_ENGINES": "http://a/v1/, https://[::1]:1/team/v1, dns://e.example:1",
             "ROUTER_PROFILE": "profile.json",
             "ROUTER_MODEL_ID": "a, b,,a",
             "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
@@ -33,6 +33,8 @@ def test_every_setting_is_read() -> None:
             "ROUTER_FIRST_BYTE_SECONDS": "1000",
             "ROUTER_BODY_SECONDS": "7",
             "ROUTER_PROBE_SECONDS": "3",
+            "ROUTER_DNS_SECONDS": "2",
+            "ROUTER_DNS_SERVER": "[::1]:5353",
             "ROUTER_DRAIN_SECONDS": "0",
             "ROUTER_GRACEFUL_SECONDS": "0",
             "ROUTER_MAX_IN_FLIGHT": "4",
@@ -40,7 +42,7 @@ def test_every_setting_is_read() -> None:
         }
     )
     assert own == Settings(
-        engines=("http://a", "https://[::1]:1/team"),
+        engines=("http://a", "https://[::1]:1/team", "dns://e.example:1"),
         profile=Path("profile.json"),
         model_id=("a", "b"),
         routes=("/v1/chat/completions", "/v1/models"),
@@ -51,6 +53,8 @@ def test_every_setting_is_read() -> None:
         first_byte_seconds=1000.0,
         body_seconds=7.0,
         probe_seconds=3.0,
+        dns_seconds=2.0,
+        dns_server=DnsServer("::1", 5353),
         drain_seconds=0.0,
         graceful_seconds=0.0,
         max_in_flight=4,
@@ -111,6 +115,12 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("ENGINES", "http://a..b"),
         ("ENGINES", "http://."),
         ("ENGINES", "http://%:80"),
+        *(("ENGINES", f"dns://{name}") for name in ("e", "e:0", "e:65536", ":1", "e:1/v1", "u@e:1", "e..e:1")),
+        ("ENGINES", "dns://[::1]:1"),
+        ("ENGINES", "dns://10.0.0.1:1"),
+        ("ENGINES", f"dns://{'a.' * 130}:1"),
+        ("DNS_SECONDS", "0"),
+        *(("DNS_SERVER", server) for server in ("ns.example", "10.0.0.1:", "10.0.0.1:0", "::1:53:", "[::1]")),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(name: str, value: str) -> None:
@@ -121,6 +131,20 @@ def test_what_cannot_be_used_is_refused_in_one_line(name: str, value: str) -> No
     assert message.startswith(f"ROUTER_{name} ")
     assert "\n" not in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize(
+    ("value", "server"),
+    [
+        ("10.96.0.10", DnsServer("10.96.0.10", 53)),
+        ("10.96.0.10:5353", DnsServer("10.96.0.10", 5353)),
+        ("fd00::10", DnsServer("fd00::10", 53)),
+        ("[fd00::10]:5353", DnsServer("fd00::10", 5353)),
+    ],
+)
+def test_a_name_server_is_an_address_with_or_without_a_port(value: str, server: DnsServer) -> None:
+    """A name server is given by its address, an IPv6 one in brackets where a port follows."""
+    assert load({"ROUTER_ENGINES": ENGINE, "ROUTER_DNS_SERVER": value}).dns_server == server
 
 
 def test_unknown_names_are_told_with_the_nearest() -> None:

@@ -30,6 +30,7 @@ class StandIn:
     a test sent. GET and DELETE /received show and forget what was received, for whoever runs it out of process.
 
     models: the served names; the first is the one it answers as. May be changed while it runs.
+    host: the loopback address to listen on.
     port: 0 takes a free one, which is kept over `stop` and `start`.
     text: what it says, whatever it is asked; a word is a token.
     max_model_len: context length in tokens, as the model cards tell it.
@@ -39,6 +40,7 @@ class StandIn:
         self,
         models: Sequence[str] = ("served",),
         *,
+        host: str = HOST,
         port: int = 0,
         text: str = behaviour.TEXT,
         max_model_len: int = 32768,
@@ -50,6 +52,7 @@ class StandIn:
         """False lets GET /health answer 503."""
         self.recording = True
         """False keeps nothing of what comes, for load that would fill the memory."""
+        self._host = host
         self._port = port
         self._changed = Condition()
         self._received: list[Received] = []
@@ -65,7 +68,7 @@ class StandIn:
 
     def start(self) -> Self:
         """Listen; a stopped engine comes back on the port it had."""
-        listener = socket.create_server((HOST, self._port), backlog=BACKLOG)
+        listener = socket.create_server((self._host, self._port), backlog=BACKLOG)
         self._port = listener.getsockname()[1]
         self._listener = listener
         self._acceptor = Thread(target=self._accept, args=(listener,), name="standin-accept", daemon=True)
@@ -78,7 +81,8 @@ class StandIn:
         if listener is None or acceptor is None:
             return
         self._listener = None
-        socket.create_connection((HOST, self._port)).close()  # wakes the acceptor, which then finds itself stopped
+        # Wakes the acceptor, which then finds itself stopped.
+        socket.create_connection((self._host, self._port)).close()
         acceptor.join()
         listener.close()
         threads = self._end_connections(reset=False)
@@ -103,7 +107,7 @@ class StandIn:
     @property
     def url(self) -> str:
         """Its base URL, without a path."""
-        return f"http://{HOST}:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     # --- what it got ---
 

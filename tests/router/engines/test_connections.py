@@ -144,3 +144,19 @@ def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: StandIn) -> No
     assert kept == kept_again
     assert len({kept, alone, alone_again, *(probe.connection for probe in engine.probes)}) == 5
     assert [engine.received[at].values("Connection") for at in (0, 1)] == [[], ["close"]]
+
+
+def test_an_engine_that_left_keeps_no_connection(engine: StandIn) -> None:
+    """Idle connections to a forgotten engine are closed, and one in use is as soon as its answer ends."""
+    connections = _connections(engine.url)
+    goes_on = threading.Event()
+    engine.answer_next(Answer.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n"))
+    running = connections.post(engine.url + PATH, {}, b"{}")
+    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    assert engine.open_connections == 2
+    connections.forget(engine.url)
+    engine.wait_until(lambda: engine.open_connections == 1)
+    goes_on.set()
+    assert running.read(MOST).endswith(b"data: 2\n\n")
+    engine.wait_until(lambda: engine.open_connections == 0)
+    assert connections.post(engine.url + PATH, {}, b"{}").read(MOST)

@@ -321,3 +321,78 @@ def test_an_open_circuit_is_said_once_with_its_cause(caplog: pytest.LogCaptureFi
         "engine http://a gets no more requests until a trial succeeds: too many failures in a row, now unavailable",
         "engine http://a gets requests again: a request succeeded",
     ]
+
+
+def test_engines_join_and_leave(caplog: pytest.LogCaptureFixture) -> None:
+    """Those that stay keep what is known of them, those that join are unknown, those that left get nothing."""
+    caplog.set_level(logging.INFO, "router")
+    fleet = _fleet(A, B)
+    caplog.clear()
+    assert fleet.set_engines((B, "http://d")) == (("http://d",), (A, C))
+    assert fleet.engines == (B, "http://d")
+    assert _picked(fleet) == {B}
+    assert fleet.counts() == {"configured": 2, "healthy": 1, "draining": 0, "unhealthy": 1, "open": 0}
+    assert caplog.messages == ["engine http://d joined", "engine http://a left", "engine http://c left"]
+    assert fleet.set_engines((B, "http://d")) == ((), ())
+
+
+def test_what_left_is_forgotten() -> None:
+    """An engine that comes back starts anew: without its health, its models and its failures."""
+    fleet = _fleet(A, B)
+    fleet.learn(A, Report(State.HEALTHY, _cards("only here")))
+    _note(fleet, A, Outcome.BROKEN)
+    fleet.set_engines((B,))
+    assert fleet.served_ids().ids == ("m",)
+    fleet.set_engines((A, B))
+    assert _picked(fleet) == {B}
+    fleet.learn(A, Report(State.HEALTHY))
+    assert _picked(fleet) == {A, B}
+    assert fleet.served_ids().ids == ("m",)
+
+
+def test_news_of_what_left_is_harmless(caplog: pytest.LogCaptureFixture) -> None:
+    """Requests, probes and trials of an engine that has left end without a trace."""
+    fleet = _fleet(A, B)
+    fleet.set_engines((B,))
+    caplog.clear()
+    caplog.set_level(logging.INFO, "router")
+    for outcome in Outcome:
+        _note(fleet, A, outcome)
+    fleet.learn(A, Report(State.HEALTHY, _cards("x")))
+    assert not fleet.begin_trial(A)
+    fleet.end_trial(A, Verdict.BROKEN, "it broke")
+    assert fleet.trial_model(A) is None
+    assert fleet.seconds_until_look(A, 10.0, 1.0) == 1.0
+    assert fleet.engines == (B,)
+    assert fleet.served_ids().ids == ("m",)
+    assert caplog.messages == []
+
+
+def test_a_fleet_may_be_empty() -> None:
+    """Where no engine is known yet, that is what stands in the way."""
+    fleet = _fleet(A, ids=("m",))
+    fleet.set_engines(())
+    assert fleet.obstacle() == "no engine is known yet"
+    with pytest.raises(ApiError, match="No engine is healthy"):
+        fleet.pick("m")
+
+
+def test_picks_go_on_while_engines_come_and_go() -> None:
+    """Whatever a pick meets of a change, it finds an engine that takes requests."""
+    fleet = _fleet(A)
+    with ThreadPoolExecutor(2) as pool:
+        picks = pool.submit(lambda: {fleet.pick("m") for _ in range(20_000)})
+        while not picks.done():
+            fleet.set_engines((A, B))
+            fleet.set_engines((C, A))
+    assert picks.result() == {A}
+
+
+def test_an_engine_is_in_doubt_where_a_look_may_take_long() -> None:
+    """An engine that gets no requests is in doubt, and one whose trial is due."""
+    fleet = _fleet(A, B)
+    assert [fleet.is_doubtful(engine) for engine in (A, B, C)] == [False, False, True]
+    _note(fleet, A, Outcome.FAILED)
+    _note(fleet, B, Outcome.BROKEN)
+    assert fleet.is_doubtful(A)
+    assert fleet.is_doubtful(B)

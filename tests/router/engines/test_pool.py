@@ -17,6 +17,13 @@ THERE = Endpoint.of("http://engine.example:2")
 Opener = Callable[..., tuple[Connection, socket.socket]]
 
 
+def _pool(idle_seconds: float) -> Pool:
+    """Return a pool whose endpoints were asked for once."""
+    pool = Pool(idle_seconds)
+    assert (pool.take(HERE), pool.take(THERE)) == (None, None)
+    return pool
+
+
 @pytest.fixture
 def opened() -> Iterator[Opener]:
     """Return what opens connections; each comes with the engine's end of it."""
@@ -33,7 +40,7 @@ def opened() -> Iterator[Opener]:
 
 def test_the_connection_used_last_is_taken_first(opened: Opener) -> None:
     """Those used seldom grow old, so that they can go."""
-    pool = Pool(60)
+    pool = _pool(60)
     first, second = opened()[0], opened()[0]
     pool.put(first)
     pool.put(second)
@@ -43,7 +50,7 @@ def test_the_connection_used_last_is_taken_first(opened: Opener) -> None:
 
 def test_endpoints_do_not_share_connections(opened: Opener) -> None:
     """A connection leads to one engine alone."""
-    pool = Pool(60)
+    pool = _pool(60)
     pool.put(opened(THERE)[0])
     assert pool.take(HERE) is None
     assert pool.take(THERE)
@@ -52,7 +59,7 @@ def test_endpoints_do_not_share_connections(opened: Opener) -> None:
 @pytest.mark.parametrize("spoil", [socket.socket.close, lambda theirs: theirs.send(b"x")], ids=["closed", "more came"])
 def test_a_connection_that_went_stale_is_closed(opened: Opener, spoil: Callable[[socket.socket], object]) -> None:
     """One that the engine closed, or sent more over, is passed over for the next."""
-    pool = Pool(60)
+    pool = _pool(60)
     good = opened()[0]
     stale, theirs = opened()
     pool.put(good)
@@ -64,7 +71,7 @@ def test_a_connection_that_went_stale_is_closed(opened: Opener, spoil: Callable[
 
 def test_a_connection_that_was_idle_for_too_long_is_closed(opened: Opener) -> None:
     """Engines close idle connections too: those of some age are not risked."""
-    pool = Pool(60)
+    pool = _pool(60)
     old = opened()[0]
     pool.put(old)
     old.idle_since = -math.inf
@@ -74,7 +81,7 @@ def test_a_connection_that_was_idle_for_too_long_is_closed(opened: Opener) -> No
 
 def test_idle_connections_are_closed_by_age(opened: Opener) -> None:
     """Closing idle ones leaves the young ones; closing all leaves none."""
-    pool = Pool(60)
+    pool = _pool(60)
     old, young = opened()[0], opened()[0]
     pool.put(old)
     pool.put(young)
@@ -88,7 +95,7 @@ def test_idle_connections_are_closed_by_age(opened: Opener) -> None:
 
 def test_giving_back_closes_those_that_nobody_used(opened: Opener) -> None:
     """What a burst left idle goes with the next request, although nobody takes it."""
-    pool = Pool(60)
+    pool = _pool(60)
     old, young = opened(THERE)[0], opened()[0]
     pool.put(old)
     old.idle_since = -math.inf
@@ -99,13 +106,13 @@ def test_giving_back_closes_those_that_nobody_used(opened: Opener) -> None:
 def test_a_pool_that_goes_closes_what_it_holds(opened: Opener) -> None:
     """A pool left behind by a fork leaves no connection open."""
     connection = opened()[0]
-    Pool(60).put(connection)
+    _pool(60).put(connection)
     assert _is_closed(connection)
 
 
 def test_threads_share_a_pool(opened: Opener) -> None:
     """Taking, giving back and closing at once never hands one connection to two, and never fails."""
-    pool = Pool(60)
+    pool = _pool(60)
     for _ in range(3):
         pool.put(opened()[0])
     faults: list[object] = []
@@ -137,3 +144,19 @@ def test_threads_share_a_pool(opened: Opener) -> None:
 
 def _is_closed(connection: Connection) -> bool:
     return connection._socket.fileno() == -1
+
+
+def test_a_forgotten_endpoint_keeps_nothing(opened: Opener) -> None:
+    """Forgetting closes what is idle there, and what comes back later, until it is asked for again."""
+    pool = _pool(60)
+    idle, running, elsewhere, later = opened()[0], opened()[0], opened(THERE)[0], opened()[0]
+    pool.put(idle)
+    pool.put(elsewhere)
+    pool.forget(HERE)
+    assert _is_closed(idle)
+    pool.put(running)
+    assert _is_closed(running)
+    assert pool.take(THERE) is elsewhere
+    assert pool.take(HERE) is None
+    pool.put(later)
+    assert pool.take(HERE) is later

@@ -1,5 +1,7 @@
 """Probes and trials: what they ask an engine, and what they make of its answers."""
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from threading import Event
 
@@ -8,10 +10,11 @@ import pytest
 from router.contract.errors import ApiError
 from router.engines import health, probing
 from router.engines.connections import Connections
-from router.engines.fleet import Fleet
+from router.engines.fleet import Fleet, Report
 from router.engines.health import Breaker, State
 from router.engines.outcome import Outcome, Verdict
 from router.engines.probing import Prober
+from router.engines.schedule import MOST_DOUBTFUL_LOOKS, MOST_LOOKS
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
@@ -303,3 +306,57 @@ def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch:
     prober.start_and_look()
     _note(fleet, engine, Outcome.BROKEN)
     wait_until(lambda: failed.is_set() and fleet.has_other("served", ()))
+
+
+def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: StandIn) -> None:
+    """A probe follows the joining at once; after the leaving there is none, and no thread that would make one."""
+    with StandIn() as staying:
+        prober, fleet = _prober(staying.url, probe_seconds=0.01)
+        prober.start_and_look()
+        prober.follow(*fleet.set_engines((staying.url, engine.url)))
+        wait_until(lambda: engine.url in fleet.healthy())
+        prober.follow(*fleet.set_engines((staying.url,)))
+        prober.look_now(engine.url)
+        seen = len(staying.probes)
+        staying.wait_for_probes(seen + 20)
+        last = len(engine.probes)
+        staying.wait_for_probes(seen + 60)
+        assert len(engine.probes) == last
+        prober.follow(*fleet.set_engines(()))
+
+
+def _looks() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "engine-look"]
+
+
+def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand engines half fall silent: a bounded number of threads waits for them, the others are looked at."""
+    before = len(_looks())
+    speak = Event()
+    healthy = [f"http://10.0.{number // 250}.{number % 250}:1" for number in range(500)]
+    silent = [engine.replace("10.0", "10.1") for engine in healthy]
+    prober, fleet = _prober(*healthy)
+    looked_at: Counter[str] = Counter()
+    most = 0
+
+    def probe(engine: str) -> Report:
+        nonlocal most
+        most = max(most, len(_looks()) - before)
+        looked_at[engine] += 1
+        if engine in silent:
+            assert speak.wait(60)
+        return Report(State.HEALTHY)
+
+    monkeypatch.setattr(prober, "probe", probe)
+    prober.start_and_look()
+    wait_until(lambda: len(fleet.healthy()) == 500)
+    prober.follow(*fleet.set_engines((*silent, *healthy)))
+    wait_until(lambda: len(_looks()) - before == MOST_DOUBTFUL_LOOKS)
+    for engine in healthy:
+        prober.look_now(engine)
+    wait_until(lambda: sum(looked_at[engine] for engine in healthy) == 1000)
+    speak.set()
+    wait_until(lambda: len(fleet.healthy()) == 1000)
+    assert most <= MOST_LOOKS
+    prober.follow(*fleet.set_engines(()))
+    wait_until(lambda: len(_looks()) <= before)

@@ -1,0 +1,230 @@
+"""Engines behind names: which addresses a name has at the moment, asked for again and again while the router runs."""
+
+import contextlib
+import ipaddress
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import dns.exception
+import dns.resolver
+
+from router.engines.connections import Connections
+from router.engines.fleet import Fleet
+from router.engines.health import jittered
+from router.engines.probing import Prober
+from router.settings import DNS, DnsServer, Settings
+
+FIRST_ANSWER_SECONDS: Final = 3.0
+"""How long a new process waits for the first answers to all names before it serves."""
+
+ANSWER_SECONDS: Final = 5.0
+"""How long one question may take in all, over all name servers."""
+
+Addresses = Mapping[str, tuple[str, ...]]
+"""The addresses of one name by the type of their records."""
+
+_TYPES: Final = ("A", "AAAA")
+_IPV6: Final = 6
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Unlike a seeded one it tells forked processes apart.
+_CHANCE: Final = random.SystemRandom()
+_LOG = logging.getLogger("router")
+
+
+class NoAnswerError(Exception):
+    """A name server did not answer, or not with an answer; the message says how."""
+
+
+class Learnt(NamedTuple):
+    """What was learnt of a name: its addresses, and what is wrong, nothing where all is well."""
+
+    addresses: Addresses
+    problem: str = ""
+
+
+Ask = Callable[[str, str], tuple[str, ...]]
+"""Return the addresses of a name in records of one type, none where it has none. Raises NoAnswerError."""
+
+
+# --- pure: from answers to engines ---
+
+
+def named(items: Iterable[str]) -> tuple[str, ...]:
+    """Return the names among the items of ROUTER_ENGINES, as they stand there."""
+    return tuple(item for item in items if item.startswith(DNS))
+
+
+def learnt(known: Addresses, answers: Mapping[str, tuple[str, ...] | NoAnswerError]) -> Learnt:
+    """Return what is known of a name after a resolution.
+
+    A question that failed changes nothing, nor do answers that leave no address at all: a name server that is out of
+    order, or a service of which no pod is ready, is no reason to take engines out that may be healthy.
+    """
+    failures = [str(answer) for answer in answers.values() if isinstance(answer, NoAnswerError)]
+    new = {
+        kind: known.get(kind, ()) if isinstance(answer, NoAnswerError) else answer for kind, answer in answers.items()
+    }
+    problem = "; ".join(dict.fromkeys(failures))
+    if not any(new.values()):
+        return Learnt(known, problem or "it has no address")
+    return Learnt(new, problem)
+
+
+def engines_of(items: Iterable[str], known: Mapping[str, Addresses] = MappingProxyType({})) -> tuple[str, ...]:
+    """Return the base URLs of all items, in their order and each engine once, by the addresses known of each name."""
+    engines: dict[tuple[object, ...], str] = {}
+    for item in items:
+        for engine in _behind(item, known.get(item, {})) if item.startswith(DNS) else (item,):
+            engines.setdefault(_identity(engine), engine)
+    return tuple(engines.values())
+
+
+def _behind(item: str, addresses: Addresses) -> list[str]:
+    port = urlsplit(item).port
+    found = {ipaddress.ip_address(address) for each in addresses.values() for address in each}
+    # Name servers shuffle their answers; engines keep their order.
+    in_order = sorted(found, key=lambda address: (address.version, int(address)))
+    return [f"http://[{each}]:{port}" if each.version == _IPV6 else f"http://{each}:{port}" for each in in_order]
+
+
+def _identity(engine: str) -> tuple[object, ...]:
+    parts = urlsplit(engine)
+    host: object = parts.hostname
+    with contextlib.suppress(ValueError):
+        host = ipaddress.ip_address(parts.hostname or "")
+    return parts.scheme, host, parts.port or _DEFAULT_PORTS[parts.scheme], parts.path
+
+
+# --- shell: asking, and telling the fleet ---
+
+
+class Discovery:
+    """Background threads that keep a fleet as the settings and the name servers say: one per name."""
+
+    def __init__(
+        self, settings: Settings, fleet: Fleet, prober: Prober, connections: Connections, ask: Ask | None = None
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._prober = prober
+        self._connections = connections
+        self._ask = ask or _asking(settings.dns_server)
+        self._names = named(settings.engines)
+        self._learnt = {name: Learnt({}) for name in self._names}
+        self._first_answers = {name: threading.Event() for name in self._names}
+        self._process = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to follow the names and to probe in this process, unless that is done already."""
+        self._prober.start()
+        if self._process == os.getpid():
+            return
+        with self._lock:
+            if self._process == os.getpid():
+                return
+            self._process = os.getpid()
+            for name in self._names:
+                threading.Thread(target=self._run, args=(name,), name="engine-discovery", daemon=True).start()
+
+    def start_and_look(self) -> None:
+        """Begin, and return once all names were asked for and all engines looked at, or after some seconds.
+
+        A process that took requests before would refuse them, although its siblings serve.
+        """
+        self.start()
+        deadline = time.monotonic() + FIRST_ANSWER_SECONDS
+        for answered in self._first_answers.values():
+            answered.wait(max(0.0, deadline - time.monotonic()))
+        self._prober.wait_for_first_looks()
+
+    def resolve(self, name: str) -> None:
+        """Ask for the addresses of a name now and let the fleet follow."""
+        answers: dict[str, tuple[str, ...] | NoAnswerError] = {kind: self._answer(name, kind) for kind in _TYPES}
+        with self._lock:
+            before = self._learnt[name]
+            after = learnt(before.addresses, answers)
+            self._learnt[name] = after
+            self._follow(engines_of(self._settings.engines, {each: it.addresses for each, it in self._learnt.items()}))
+        _say_news(name, before, after)
+
+    def _follow(self, engines: tuple[str, ...]) -> None:
+        known = self._fleet.engines
+        if engines == known:
+            return
+        leaving = [engine for engine in known if engine not in engines]
+        if leaving and not set(engines) <= set(known):
+            # Those that come are looked at before those that go are let go: there may be no others to serve meanwhile.
+            self._set_engines((*engines, *leaving))
+            self._prober.wait_for_first_looks()
+        self._set_engines(engines)
+
+    def _set_engines(self, engines: tuple[str, ...]) -> None:
+        joined, left = self._fleet.set_engines(engines)
+        self._prober.follow(joined, left)
+        for engine in left:
+            self._connections.forget(engine)
+
+    def _run(self, name: str) -> None:
+        pause = threading.Event()
+        while True:
+            try:
+                self.resolve(name)
+            except Exception:  # noqa: BLE001 - a resolution that fails in an unknown way must not end all others
+                _LOG.exception("resolving %s failed", name)
+            self._first_answers[name].set()
+            pause.wait(jittered(self._settings.dns_seconds, _CHANCE.random()))
+
+    def _answer(self, name: str, kind: str) -> tuple[str, ...] | NoAnswerError:
+        try:
+            return self._ask(urlsplit(name).hostname or "", kind)
+        except NoAnswerError as error:
+            return error
+
+
+def _asking(server: DnsServer | None) -> Ask:
+    def ask(name: str, kind: str) -> tuple[str, ...]:
+        try:
+            answer = _resolver(server).resolve(name, kind, search=True, raise_on_no_answer=False)
+        except dns.resolver.NXDOMAIN:
+            return ()
+        except dns.exception.DNSException as error:
+            raise NoAnswerError(_reason_of(error)) from error
+        return tuple(record.address for record in answer)
+
+    return ask
+
+
+def _resolver(server: DnsServer | None) -> dns.resolver.Resolver:
+    """Return what asks the system's name servers, as they are now, or the given one."""
+    resolver = dns.resolver.Resolver(configure=server is None)
+    resolver.lifetime = ANSWER_SECONDS
+    if server is not None:
+        resolver.nameservers = [server.address]
+        resolver.port = server.port
+    return resolver
+
+
+def _reason_of(error: dns.exception.DNSException) -> str:
+    if isinstance(error, dns.exception.Timeout):
+        return "the name server does not answer"
+    if isinstance(error, dns.resolver.NoResolverConfiguration):
+        return "the system names no name server"
+    last = next((failure[3] for failure in reversed(error.kwargs.get("errors", ()))), None)
+    if isinstance(last, OSError):
+        return "the name server cannot be reached"
+    return f"the name server answers {last if isinstance(last, str) else 'what cannot be read'}"
+
+
+def _say_news(name: str, before: Learnt, after: Learnt) -> None:
+    if after.problem and not before.problem:
+        _LOG.warning("%s: %s; what it was last stays", name, after.problem)
+    if before.problem and not after.problem:
+        _LOG.info("%s: resolved again", name)
