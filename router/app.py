@@ -15,11 +15,13 @@ from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.client import ClientGoneError
 from router.contract.errors import ApiError, answer
+from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.discovery import Discovery, engines_of
 from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
 from router.engines.health import Breaker
+from router.engines.policies import POLICIES
 from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.line import Gateway
@@ -52,12 +54,15 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     has_aliases = bool(artifact.contract.models.aliases)
     fleet = Fleet(engines_of(settings.engines), settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
+    loads = lifecycle.loads()
+    chooser = Chooser(fleet, POLICIES[settings.policy], loads)
     return Gateway(
         settings=settings,
         artifact=artifact,
         fleet=fleet,
         connections=connections,
-        dispatcher=Dispatcher(settings, fleet, connections),
+        chooser=chooser,
+        dispatcher=Dispatcher(settings, fleet, connections, chooser, loads),
         discovery=Discovery(settings, fleet, Prober(settings, fleet, connections), connections),
         in_flight=Places(settings.max_in_flight),
     )

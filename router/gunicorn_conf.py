@@ -58,6 +58,7 @@ def ssl_context(config: Any, default_ssl_context_factory: Callable[[], ssl.SSLCo
 def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
     """Read and check the artifact before anything listens; workers inherit it over fork."""
     startup.configure_logging()
+    lifecycle.share_loads()
     _take_all_descriptors()
     try:
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
@@ -109,9 +110,15 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     signal.signal(signal.SIGTERM, drain)
 
 
-def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
-    """Let no worker begin with API keys of long ago, should their file be broken when it looks."""
+def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter and Worker
+    """Let no worker begin with API keys of long ago, should their file be broken when it looks; give it its row."""
     lifecycle.reread_keys_in_master()
+    lifecycle.share_loads().give_row(worker.age, [other.age for other in server.WORKERS.values()])
+
+
+def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
+    """Count nothing more of a worker that has ended, however it did."""
+    lifecycle.share_loads().clear_row(worker.age)
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker

@@ -87,6 +87,11 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
     return headers
 
 
+def value_of(environ: Mapping[str, str], name: str) -> str | None:
+    """Return the value of a request header, None when there is none."""
+    return environ.get("HTTP_" + name.upper().replace("-", "_"))
+
+
 def forget_credentials(environ: MutableMapping[str, Any]) -> None:
     """Take a client's credentials out of its request: they were the router's, so no engine may get them."""
     for variable in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"):

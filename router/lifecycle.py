@@ -1,4 +1,4 @@
-"""What gunicorn's master knows and its workers inherit over fork: the artifact in force, and whether it is stopping."""
+"""What gunicorn's master knows and its workers inherit over fork: the artifact in force, what is in flight, the end."""
 
 import logging
 import mmap
@@ -11,6 +11,7 @@ from typing import Final
 from router import artifact
 from router.api_keys import read_keys
 from router.artifact import Artifact, ArtifactError
+from router.engines.loads import ROWS, Loads
 from router.settings import Settings, load
 
 SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
@@ -27,6 +28,7 @@ class _Inherited:
     settings: Settings | None = None
     artifact: Artifact | None = None
     reload_error: str | None = None
+    loads: Loads | None = None
 
 
 def read_artifact(settings: Settings) -> Artifact:
@@ -103,6 +105,17 @@ def is_loaded_by_master() -> bool:
 def reload_error() -> str | None:
     """Return why the newest reload failed, None when it did not."""
     return _Inherited.reload_error
+
+
+def share_loads() -> Loads:
+    """Return the table of what is in flight that all workers forked from here on share; the first call makes it."""
+    _Inherited.loads = _Inherited.loads or Loads(ROWS, is_shared=True)
+    return _Inherited.loads
+
+
+def loads() -> Loads:
+    """Return the table that the master made; without our gunicorn conf, one that counts this process alone."""
+    return _Inherited.loads or Loads()
 
 
 def begin_draining() -> None:

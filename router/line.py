@@ -8,12 +8,13 @@ from router.artifact import Artifact
 from router.client import Client
 from router.contract.decision import BODY_SIZE, Refusal, decide
 from router.contract.errors import ApiError, overloaded
+from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.discovery import Discovery
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
 from router.exchange import Exchange
-from router.headers import for_engine
+from router.headers import for_engine, value_of
 from router.intake import read_body
 from router.places import Places
 from router.relay import AnswerEdits, Relay, relay
@@ -27,6 +28,7 @@ class Gateway(NamedTuple):
     artifact: Artifact
     fleet: Fleet
     connections: Connections
+    chooser: Chooser
     dispatcher: Dispatcher
     discovery: Discovery
     in_flight: Places
@@ -51,7 +53,8 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     if edits.due():
         # What may have to be edited should not come compressed.
         headers["Accept-Encoding"] = "identity"
-    request = Request(route, headers, decision.body, decision.model_served)
+    key = _key(gateway, environ, decision.body)
+    request = Request(route, headers, decision.body, decision.model_served, key)
     return _answer(gateway, environ, exchange, request, edits)
 
 
@@ -62,7 +65,8 @@ def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange
     """
     body = _read(gateway, environ, exchange)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
-    return _answer(gateway, environ, exchange, Request(route, headers, body, None), AnswerEdits())
+    key = _key(gateway, environ, body)
+    return _answer(gateway, environ, exchange, Request(route, headers, body, None, key), AnswerEdits())
 
 
 def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:
@@ -79,6 +83,10 @@ def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> byte
     if not exchange.has_place:
         raise overloaded()
     return body
+
+
+def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
+    return gateway.chooser.key_of(value_of(environ, gateway.settings.session_header), body)
 
 
 def _answer(

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
+from router.engines.policies import POLICIES
 from router.routes import NARROWABLE, narrowed
 
 PREFIX: Final = "ROUTER_"
@@ -29,6 +30,7 @@ ACCESS_LOGS: Final = ("auto", "json", "text", "off")
 
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _DNS_ITEM = re.compile(r"dns://([^:/]+):([0-9]{1,5})", re.ASCII)
 _LONGEST_NAME: Final = 253
@@ -101,6 +103,18 @@ def _seconds(value: str) -> float:
 def _access_log(value: str) -> str:
     if value not in ACCESS_LOGS:
         raise ValueError(f"one of {', '.join(ACCESS_LOGS)}")
+    return value
+
+
+def _policy(value: str) -> str:
+    if value not in POLICIES:
+        raise ValueError(f"one of {', '.join(POLICIES)}")
+    return value
+
+
+def _header(value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise ValueError("the name of a header, of letters, digits and hyphens")
     return value
 
 
@@ -202,6 +216,12 @@ class Settings:
     )
     routes: tuple[str, ...] = _setting(
         _routes, NARROWABLE, "Paths that exist, comma-separated, out of the routes below."
+    )
+    policy: str = _setting(
+        _policy, "round_robin", f"How an engine is chosen: {', '.join(f'`{name}`' for name in POLICIES)}."
+    )
+    session_header: str = _setting(
+        _header, "X-Session-Id", "Request header whose value keeps requests together under `prefix_affinity`."
     )
     engine_api_key: str | None = _setting(
         _key, None, "Key sent to the engines in place of the client's `Authorization`."

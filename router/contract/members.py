@@ -55,7 +55,7 @@ def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterato
     while key := _KEY.match(body, at):
         name = _unescape(key[1])
         value_start = key.end()
-        value_end = _end_of_value(body, value_start, values.get(name))
+        value_end = end_of_value(body, value_start, values.get(name))
         yield Member(name, key.start(1), value_start, value_end)
         at = start_of_next(body, value_end)
 
@@ -63,6 +63,22 @@ def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterato
 def start_of_next(body: bytes, at: int) -> int:
     """Return where the member behind the value that ends at `at` starts, or the closing brace behind the last one."""
     return _behind(_SEPARATOR, body, at)
+
+
+def end_of_value(body: bytes, at: int, last_value: msgspec.Raw | None = None) -> int:
+    """Return where the value ends that starts at `at`; `last_value` may be its bytes. Raises ValueError.
+
+    Of JSON that is cut off, a value that ends later counts as not valid.
+    """
+    scalar = _SCALAR.match(body, at)
+    if scalar:
+        return scalar.end()
+    # A string, an array and an object say by themselves where they end, so that equal bytes end at the same place.
+    if last_value is not None and body.startswith(last_value, at):
+        return at + memoryview(last_value).nbytes
+    if body.startswith(b'"', at):
+        return _behind(_STRING, body, at)
+    return _end_of_container(body, at)
 
 
 def _last_values(text: bytes) -> dict[str, msgspec.Raw]:
@@ -74,18 +90,6 @@ def _last_values(text: bytes) -> dict[str, msgspec.Raw]:
         return _read_values(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
-
-
-def _end_of_value(body: bytes, at: int, last_value: msgspec.Raw | None) -> int:
-    scalar = _SCALAR.match(body, at)
-    if scalar:
-        return scalar.end()
-    # A string, an array and an object say by themselves where they end, so that equal bytes end at the same place.
-    if last_value is not None and body.startswith(last_value, at):
-        return at + memoryview(last_value).nbytes
-    if body.startswith(b'"', at):
-        return _behind(_STRING, body, at)
-    return _end_of_container(body, at)
 
 
 def _end_of_container(body: bytes, at: int) -> int:

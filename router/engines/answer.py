@@ -99,7 +99,8 @@ class Answer:
     """Status and headers of an engine's answer, and its body as it comes.
 
     However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
-    `on_end` is told once how the body ended, as far as that tells of the engine.
+    `on_end` is told once how the body ended, as far as that tells of the engine; `on_close` is called once, when the
+    engine has no more to do with the answer.
     """
 
     __slots__ = (
@@ -117,6 +118,7 @@ class Answer:
         "chunked",
         "headers",
         "is_framed",
+        "on_close",
         "on_end",
         "status",
     )
@@ -142,6 +144,7 @@ class Answer:
         self._has_body = False
         self._last_byte = time.monotonic()
         self.on_end: Callable[[Outcome], None] | None = None
+        self.on_close: Callable[[], None] | None = None
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self.chunked = False
@@ -191,9 +194,17 @@ class Answer:
 
     def close(self) -> None:
         """Let go of the connection; one that may still carry something is closed, not kept."""
-        connection, self._connection = self._connection, None
+        connection = self._let_go()
         if connection is not None:
             connection.close()
+
+    def _let_go(self) -> Connection | None:
+        """Return the connection, of which this answer knows no more, unless that was done before."""
+        connection, self._connection = self._connection, None
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
+        return connection
 
     def _receive(self, patience: float | None) -> bool:
         """Read once and parse; False when the client should be written to. Raises EngineError, ClientGoneError."""
@@ -260,7 +271,7 @@ class Answer:
     def _finish(self) -> None:
         """Give the connection back if it is certain that nothing more comes over it."""
         message = self._message
-        connection, self._connection = self._connection, None
+        connection = self._let_go()
         if connection is None:
             return
         if self._is_sent_whole and not message.is_followed and message.may_be_followed:

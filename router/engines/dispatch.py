@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 from router.client import Client
 from router.contract.errors import ApiError
 from router.engines.answer import Answer
+from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.failure import EngineError, reason_of
 from router.engines.fleet import Fleet
+from router.engines.loads import Loads
 from router.engines.outcome import Outcome, outcome_of
 from router.engines.retries import RetryBudget, backoff_seconds
 from router.engines.watch import Watch
@@ -30,21 +32,29 @@ def _is_unreached(error: ApiError) -> bool:
 
 
 class Request(NamedTuple):
-    """What goes to an engine: the route, the headers, the body, and the model that it has to serve, if any."""
+    """What goes to an engine: the route, the headers, the body, and the model that it has to serve, if any.
+
+    `key` is the hash of what the request should stay together with, None where nothing tells or nobody asks.
+    """
 
     route: str
     headers: dict[str, str]
     body: bytes
     model: str | None
+    key: int | None = None
 
 
 class Dispatcher:
-    """Picks engines, sends, and sends again where that is safe."""
+    """Has engines chosen, sends, and sends again where that is safe; counts what is in flight."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, connections: Connections) -> None:
+    def __init__(
+        self, settings: Settings, fleet: Fleet, connections: Connections, chooser: Chooser, loads: Loads
+    ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._connections = connections
+        self._chooser = chooser
+        self._loads = loads
         self._budget = RetryBudget()
 
     def send(self, request: Request, client: Client, exchange: Exchange) -> Answer:
@@ -60,7 +70,7 @@ class Dispatcher:
             refusal: Answer | None = None
             while True:
                 try:
-                    engine = self._fleet.pick(request.model, tried)
+                    engine = self._chooser.choose(request.model, request.key, tried)
                     tried.append(engine)
                     answer = self._send_to(engine, request, client, exchange)
                 except ApiError as error:
@@ -94,6 +104,16 @@ class Dispatcher:
     def _attempt(
         self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool = False
     ) -> Answer:
+        counted = self._loads.begin(engine)
+        try:
+            answer = self._post(engine, request, client, exchange, is_fresh=is_fresh)
+        except BaseException:
+            counted.end()
+            raise
+        answer.on_close = counted.end
+        return answer
+
+    def _post(self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool) -> Answer:
         exchange.attempts += 1
         exchange.sent = time.monotonic()
         try:

@@ -1,6 +1,5 @@
-"""The engines of one router: which of them take requests, what they serve, and which is next."""
+"""The engines of one router: which of them take requests, and what they serve."""
 
-import itertools
 import logging
 import random
 import threading
@@ -10,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from router.contract.decision import ServedIds
-from router.contract.errors import ApiError
 from router.engines import health
 from router.engines.health import Breaker, Health, State
 from router.engines.outcome import Outcome, Verdict
@@ -71,8 +69,9 @@ class Fleet:
         self._clock = clock
         self._chance = chance
         self._lock = threading.Lock()
-        self._turns = itertools.count()
         self._known = _Members((engine, _Known()) for engine in engines)
+        self._remembered: tuple[dict[str, _Known], dict[str | None, tuple[str, ...]]] = self._known, {}
+        """The candidates for each model, found in the state of knowledge that stands beside them."""
         self._ask_for_a_look: Callable[[str], None] = lambda _: None
 
     # --- which engines there are ---
@@ -173,7 +172,7 @@ class Fleet:
         # Readers take no lock: they see the old whole or the new one.
         self._known = _Members(self._known | {engine: known})
 
-    # --- which engine is next ---
+    # --- which engines may be chosen ---
 
     def healthy(self) -> tuple[str, ...]:
         """Return the engines whose last probe succeeded, in their order."""
@@ -186,28 +185,22 @@ class Fleet:
         of_each = {state.value: states[state] for state in State}
         return {"configured": len(known), **of_each, "open": sum(each.health.is_open for each in known)}
 
-    def pick(self, model: str | None, excluding: Collection[str] = ()) -> str:
-        """Return the next engine in turn, of those that take requests and serve the model where that is known.
-
-        Raises ApiError `no_healthy_engines` when there is none outside `excluding`.
-        """
-        serving = self._serving(model, excluding)
-        if not serving:
-            raise ApiError("no_healthy_engines", "No engine is healthy at the moment")
-        return serving[next(self._turns) % len(serving)]
-
     def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
-        """Tell whether `pick` would find an engine."""
-        return bool(self._serving(model, excluding))
+        """Tell whether there are candidates."""
+        return bool(self.candidates(model, excluding))
 
-    def _serving(self, model: str | None, excluding: Collection[str]) -> list[str]:
+    def candidates(self, model: str | None, excluding: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the engines that take requests and, where that is known, serve the model, in the configured order."""
         known = self._known
-        ready = [each for each in self.engines if known[each].health.takes_requests and each not in excluding]
-        serving = [engine for engine in ready if known[engine].may_serve(model)]
-        if serving or any(each.lists(model) for each in known.values()):
-            return serving
-        # A model that nobody lists is anybody's: its answer is then the engine's.
-        return ready
+        if excluding:
+            return _serving(known, model, excluding)
+        remembered = self._remembered
+        if remembered[0] is not known:
+            remembered = self._remembered = known, {}
+        of_models = remembered[1]
+        if model not in of_models:
+            of_models[model] = _serving(known, model, ())
+        return of_models[model]
 
     # --- what is served ---
 
@@ -245,6 +238,15 @@ class Fleet:
 
     def _cards(self) -> Iterable[Card]:
         return [card for known in self._known.values() for card in known.cards or ()]
+
+
+def _serving(known: dict[str, _Known], model: str | None, excluding: Collection[str]) -> tuple[str, ...]:
+    ready = [each for each in known if known[each].health.takes_requests and each not in excluding]
+    serving = [engine for engine in ready if known[engine].may_serve(model)]
+    if serving or any(each.lists(model) for each in known.values()):
+        return tuple(serving)
+    # A model that nobody lists is anybody's: its answer is then the engine's.
+    return tuple(ready)
 
 
 def ids_of(cards: Iterable[Card]) -> list[str]:

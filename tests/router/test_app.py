@@ -13,7 +13,6 @@ from router.contract.model import Contract, Errors
 from router.edge import Edge
 from router.engines.fleet import Report
 from router.engines.health import State
-from router.line import Gateway
 from router.places import Places
 from router.settings import Settings
 
@@ -34,9 +33,7 @@ def client() -> Client:
     )
     gateway.fleet.learn(ENGINE, Report(State.HEALTHY))
     gateway.discovery.start = lambda: None
-    broken = Gateway(
-        *gateway[:3], connections=_Broken(), dispatcher=_Broken(), discovery=gateway.discovery, in_flight=Places(2)
-    )
+    broken = gateway._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Places(2))
     return Client(Edge(create_app(broken), broken))
 
 

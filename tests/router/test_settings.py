@@ -26,6 +26,8 @@ def test_every_setting_is_read() -> None:
             "ROUTER_PROFILE": "profile.json",
             "ROUTER_MODEL_ID": "a, b,,a",
             "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
+            "ROUTER_POLICY": "prefix_affinity",
+            "ROUTER_SESSION_HEADER": "X-Conversation",
             "ROUTER_ENGINE_API_KEY": "k",
             "ROUTER_ENGINE_CA": certifi_bundle(),
             "ROUTER_API_KEYS": "a=0123456789abcdef",
@@ -46,6 +48,8 @@ def test_every_setting_is_read() -> None:
         profile=Path("profile.json"),
         model_id=("a", "b"),
         routes=("/v1/chat/completions", "/v1/models"),
+        policy="prefix_affinity",
+        session_header="X-Conversation",
         engine_api_key="k",
         engine_ca=Path(certifi_bundle()),
         api_keys=parse_keys("a=0123456789abcdef"),
@@ -121,6 +125,10 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("ENGINES", f"dns://{'a.' * 130}:1"),
         ("DNS_SECONDS", "0"),
         *(("DNS_SERVER", server) for server in ("ns.example", "10.0.0.1:", "10.0.0.1:0", "::1:53:", "[::1]")),
+        ("POLICY", "secret"),
+        ("POLICY", "ROUND_ROBIN"),
+        ("SESSION_HEADER", "secret header"),
+        ("SESSION_HEADER", "X_Secret"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(name: str, value: str) -> None:

@@ -33,7 +33,10 @@ class FakeConnection:
 
 
 def answer_of(*pieces: bytes | Exception, **options: Any) -> tuple[Answer, list[Outcome], list[FakeConnection]]:
-    """Return an answer that comes in pieces, what it tells of its engine, and the connections it gives back."""
+    """Return an answer that comes in pieces, what it tells of its engine, and the connections it gives back.
+
+    `on_close` is what it calls when it is done.
+    """
     connection: Any = FakeConnection(pieces)
     connection.is_unread = options.get("is_unread", False)
     told: list[Outcome] = []
@@ -41,4 +44,5 @@ def answer_of(*pieces: bytes | Exception, **options: Any) -> tuple[Answer, list[
     watch = Watch(None, options.get("deadline", time.monotonic() + 60))
     answer = Answer(connection, watch, TIMES, kept.append, is_sent_whole=options.get("is_sent_whole", True))
     answer.on_end = told.append
+    answer.on_close = options.get("on_close")
     return answer, told, kept

@@ -1,9 +1,12 @@
 """An engine's answer off a connection: the same however its bytes are cut, and what becomes of the connection."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.client import ClientGoneError
 from router.engines.answer import MAX_BODILESS_BYTES, MAX_HEADERS
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
@@ -131,3 +134,29 @@ def test_a_closed_answer_tells_nothing_of_its_engine() -> None:
     assert (told, kept) == ([], [])
     with pytest.raises(EngineError):
         answer.read_piece()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reads"),
+    [
+        pytest.param([COUNTED], True, id="whole"),
+        pytest.param([CHUNKED + b"2\r\nhe\r\n"], True, id="cut off"),
+        pytest.param([COUNTED[:-1], ConnectionResetError()], True, id="reset"),
+        pytest.param([OK + b"X"], True, id="no head"),
+        pytest.param([CHUNKED + b"zz\r\n"], True, id="malformed"),
+        pytest.param([COUNTED[:-1], TimeoutError()], True, id="too slow"),
+        pytest.param([COUNTED[:-1], ClientGoneError()], True, id="client gone"),
+        pytest.param([OK + b"Content-Length: 0\r\nTransfer-Encoding: gzip\r\n\r\n"], True, id="unknown coding"),
+        pytest.param([COUNTED], False, id="never read"),
+    ],
+)
+def test_an_answer_says_once_that_it_is_over(pieces: list[bytes | Exception], *, reads: bool) -> None:
+    """However an answer ends, and however often it is closed after that, `on_close` is called exactly once."""
+    closed: list[bool] = []
+    answer, _, _ = answer_of(*pieces, on_close=lambda: closed.append(True))
+    if reads:
+        with suppress(EngineError, ClientGoneError):
+            _read(answer)
+    answer.close()
+    answer.close()
+    assert closed == [True]

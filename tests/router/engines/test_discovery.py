@@ -116,14 +116,14 @@ def test_none_is_let_go_before_the_next_was_looked_at() -> None:
     served: list[str] = []
 
     def probe(_: str) -> Report:
-        served.append(fleet.pick("m"))
+        served.extend(fleet.candidates("m"))
         return Report(State.HEALTHY, ({"id": "m"},))
 
     prober.probe = probe  # type: ignore[method-assign]
     answers.addresses = ("10.0.0.2",)
     following.resolve(NAME)
     assert served == ["http://10.0.0.1:80"]
-    assert fleet.pick("m") == "http://10.0.0.2:80"
+    assert fleet.candidates("m") == ("http://10.0.0.2:80",)
 
 
 def test_an_outage_is_said_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

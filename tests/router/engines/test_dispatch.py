@@ -10,9 +10,12 @@ import pytest
 from router.client import Client, ClientGoneError
 from router.contract.errors import ApiError
 from router.engines import dispatch
+from router.engines.choice import Chooser
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.failure import EngineError, not_connected
+from router.engines.loads import Loads
 from router.engines.outcome import Outcome
+from router.engines.policies import RoundRobin
 from router.exchange import Exchange
 from router.settings import Settings
 
@@ -27,9 +30,13 @@ class _Answer:
         self.status = status
         self.is_closed = False
         self.on_end: Any = None
+        self.on_close: Any = None
 
     def close(self) -> None:
         self.is_closed = True
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
 
 
 class _Fleet:
@@ -39,14 +46,11 @@ class _Fleet:
         self.engines = engines
         self.noted: list[tuple[str, Outcome]] = []
 
-    def pick(self, model: str | None, excluding: Collection[str] = ()) -> str:
-        for engine in self.engines:
-            if engine not in excluding:
-                return engine
-        raise ApiError("no_healthy_engines", "none is left")
+    def candidates(self, model: str | None, excluding: Collection[str] = ()) -> tuple[str, ...]:
+        return tuple(engine for engine in self.engines if engine not in excluding)[:1]
 
     def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
-        return any(engine not in excluding for engine in self.engines)
+        return bool(self.candidates(model, excluding))
 
     def note(self, engine: str, outcome: Outcome) -> None:
         self.noted.append((engine, outcome))
@@ -92,7 +96,9 @@ class _Sent:
         self.connections: Any = _Connections(self.replies)
         self.exchange = Exchange(request_id="1")
         own = Settings(engines=("http://unused",), **settings)
-        self.dispatcher = Dispatcher(own, self.fleet, self.connections)
+        self.loads = Loads()
+        chooser = Chooser(self.fleet, RoundRobin(), self.loads)
+        self.dispatcher = Dispatcher(own, self.fleet, self.connections, chooser, self.loads)
 
     def send(self, client: Client | None = None) -> Any:
         return self.dispatcher.send(REQUEST, client or Client({}), self.exchange)
@@ -103,6 +109,10 @@ class _Sent:
             return self.send().status
         except ApiError as error:
             return error.code, error.may_have_run
+
+    def in_flight(self) -> list[str]:
+        """Return the engines that requests are in flight at, once for each."""
+        return [engine for engine in self.fleet.engines for _ in range(self.loads.load(engine))]
 
     def open_answers(self) -> list[int]:
         """Return the statuses of the answers whose connections are not closed."""
@@ -155,6 +165,15 @@ def test_a_request_goes_on_only_where_nothing_can_have_run(
     assert "".join(engine for engine, _ in request.connections.sent) == sent
     assert request.exchange.attempts == len(sent)
     assert request.open_answers() == ([result] if isinstance(result, int) else [])
+    assert request.in_flight() == [
+        engine
+        for engine, reply in zip(sent, request.replies, strict=True)
+        if isinstance(reply, _Answer) and not reply.is_closed
+    ]
+    for reply in request.replies:
+        if isinstance(reply, _Answer):
+            reply.close()
+    assert request.in_flight() == []
 
 
 @pytest.mark.usefixtures("_no_pauses")
@@ -196,7 +215,9 @@ def test_retries_are_bounded_by_their_setting(retries: int, sent: int) -> None:
 @pytest.mark.usefixtures("_no_pauses")
 def test_a_refused_key_of_the_routers_own_is_not_the_clients_affair(status: int) -> None:
     """An engine that refuses the router's key counts as out of reach; the client's own key is between those two."""
-    assert _Sent(str(status), engine_api_key="k").result() == ("upstream_unreachable", False)
+    request = _Sent(str(status), engine_api_key="k")
+    assert request.result() == ("upstream_unreachable", False)
+    assert request.in_flight() == []
     assert _Sent(str(status)).result() == status
 
 
@@ -228,3 +249,21 @@ def test_a_client_that_leaves_before_another_try_ends_it(
     leaving.join()
     assert len(request.connections.sent) == 1
     assert 429 not in request.open_answers()
+    assert request.in_flight() == []
+
+
+@pytest.mark.parametrize("error", [ClientGoneError(), MemoryError()], ids=["client gone", "anything"])
+def test_whatever_ends_an_attempt_ends_its_count(error: Exception) -> None:
+    """A request that its client leaves while the engine is waited for, or that fails, is not in flight any more."""
+    request = _Sent("")
+    seen: list[list[str]] = []
+
+    def post(*_: object, **__: object) -> None:
+        seen.append(request.in_flight())
+        raise error
+
+    request.connections.post = post
+    with pytest.raises(type(error)):
+        request.send()
+    assert seen == [["a"]]
+    assert request.in_flight() == []

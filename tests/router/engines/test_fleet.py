@@ -1,4 +1,4 @@
-"""The fleet: what is known of each engine, which is next, and what the log says of it."""
+"""The fleet: what is known of each engine, which may be chosen, and what the log says of it."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from router.contract.decision import ServedIds
-from router.contract.errors import ApiError
 from router.engines.fleet import Fleet, Report
 from router.engines.health import Breaker, State
 from router.engines.outcome import Outcome, Verdict
@@ -41,22 +40,20 @@ def _note(fleet: Fleet, engine: str, outcome: Outcome, times: int = FAILURES) ->
 
 
 def _picked(fleet: Fleet, model: str | None = "m", excluding: tuple[str, ...] = ()) -> set[str]:
-    return {fleet.pick(model, excluding) for _ in range(6)}
+    return set(fleet.candidates(model, excluding))
 
 
 def test_nothing_is_known_at_first() -> None:
-    """Before any probe no engine is healthy, no id is known, and none is picked."""
+    """Before any probe no engine is healthy, no id is known, and none may be chosen."""
     fleet = _fleet()
     assert fleet.healthy() == ()
     assert fleet.served_ids() == ServedIds((), routes_aliases=False)
-    with pytest.raises(ApiError, match="No engine is healthy"):
-        fleet.pick(None)
+    assert fleet.candidates(None) == ()
 
 
-def test_healthy_engines_take_turns() -> None:
-    """Picks go round the healthy engines, in the configured order."""
-    fleet = _fleet(C, A)
-    assert [fleet.pick("m") for _ in range(4)] == [A, C, A, C]
+def test_healthy_engines_are_the_candidates() -> None:
+    """Candidates are the healthy engines, in the configured order."""
+    assert _fleet(C, A).candidates("m") == (A, C)
 
 
 def test_an_unreachable_engine_is_left_out_until_it_is_learnt_anew() -> None:
@@ -109,9 +106,7 @@ def test_a_fleet_that_failed_altogether_has_nothing_to_pick() -> None:
     fleet = _fleet(A, B)
     for engine in (A, B):
         _note(fleet, engine, Outcome.BROKEN)
-    with pytest.raises(ApiError, match="No engine is healthy") as raised:
-        fleet.pick("m")
-    assert raised.value.code == "no_healthy_engines"
+    assert fleet.candidates("m") == ()
     assert fleet.obstacle() == "every healthy engine failed too often and waits for its trial"
 
 
@@ -121,8 +116,7 @@ def test_what_was_tried_already_is_not_picked_again() -> None:
     assert _picked(fleet, excluding=(A,)) == {B}
     assert fleet.has_other("m", {A})
     assert not fleet.has_other("m", {A, B})
-    with pytest.raises(ApiError, match="No engine is healthy"):
-        fleet.pick("m", {A, B})
+    assert fleet.candidates("m", {A, B}) == ()
 
 
 def test_engines_are_counted_by_state() -> None:
@@ -150,8 +144,7 @@ def test_a_model_is_not_asked_of_another_while_those_that_list_it_are_out() -> N
     fleet.learn(B, Report(State.HEALTHY, _cards("y")))
     assert not fleet.has_other("x", (A,))
     fleet.note(A, Outcome.UNREACHABLE)
-    with pytest.raises(ApiError, match="No engine is healthy"):
-        fleet.pick("x")
+    assert fleet.candidates("x") == ()
 
 
 def test_a_model_that_nobody_lists_is_asked_of_anybody() -> None:
@@ -373,19 +366,18 @@ def test_a_fleet_may_be_empty() -> None:
     fleet = _fleet(A, ids=("m",))
     fleet.set_engines(())
     assert fleet.obstacle() == "no engine is known yet"
-    with pytest.raises(ApiError, match="No engine is healthy"):
-        fleet.pick("m")
+    assert fleet.candidates("m") == ()
 
 
 def test_picks_go_on_while_engines_come_and_go() -> None:
-    """Whatever a pick meets of a change, it finds an engine that takes requests."""
+    """Whatever is met of a change, the engine that takes requests is found."""
     fleet = _fleet(A)
     with ThreadPoolExecutor(2) as pool:
-        picks = pool.submit(lambda: {fleet.pick("m") for _ in range(20_000)})
+        picks = pool.submit(lambda: {fleet.candidates("m") for _ in range(20_000)})
         while not picks.done():
             fleet.set_engines((A, B))
             fleet.set_engines((C, A))
-    assert picks.result() == {A}
+    assert picks.result() == {(A,)}
 
 
 def test_an_engine_is_in_doubt_where_a_look_may_take_long() -> None:

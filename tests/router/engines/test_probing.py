@@ -282,7 +282,7 @@ def test_500s_that_are_the_clients_cost_one_trial(engine: StandIn, monkeypatch: 
     prober.start_and_look()
     for _ in range(500):
         fleet.note(engine.url, Outcome.FAILED)
-        assert fleet.pick("served") == engine.url
+        assert fleet.candidates("served") == (engine.url,)
     engine.wait_for(1)
     seen = len(engine.probes)
     prober.look_now(engine.url)

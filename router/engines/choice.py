@@ -1,0 +1,37 @@
+"""The engine of a request: the policy's choice among those of the fleet that may serve it."""
+
+import itertools
+import random
+from collections.abc import Callable, Collection
+
+from router.contract.errors import ApiError
+from router.engines import affinity
+from router.engines.fleet import Fleet
+from router.engines.loads import Loads
+from router.engines.policies import Policy, Situation
+
+
+class Chooser:
+    """Chooses by one policy, from what the fleet knows and what is in flight. Safe to use from many threads."""
+
+    def __init__(self, fleet: Fleet, policy: Policy, loads: Loads, chance: Callable[[], float] = random.random) -> None:
+        self._fleet = fleet
+        self._policy = policy
+        self._loads = loads
+        self._chance = chance
+        self._turns = itertools.count()
+
+    def key_of(self, session: str | None, body: bytes) -> int | None:
+        """Return what a request should stay together with, where the policy asks for it."""
+        return affinity.key_of(session, body) if self._policy.asks_for_key else None
+
+    def choose(self, model: str | None, key: int | None = None, excluding: Collection[str] = ()) -> str:
+        """Return an engine that takes requests and serves the model, where that is known.
+
+        Raises ApiError `no_healthy_engines` when there is none outside `excluding`.
+        """
+        candidates = self._fleet.candidates(model, excluding)
+        if not candidates:
+            raise ApiError("no_healthy_engines", "No engine is healthy at the moment")
+        chances = (self._chance(), self._chance())
+        return self._policy.choose(Situation(candidates, next(self._turns), chances, self._loads.load, key))
