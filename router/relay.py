@@ -16,7 +16,7 @@ import urllib3
 from router.client import Client, ClientGoneError
 from router.contract.answers import ModelRenamer, rename_model, retype_bad_request
 from router.contract.errors import ApiError, body_of
-from router.engines.answer import Answer
+from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
@@ -27,7 +27,6 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 
 ATTEMPTS: Final = "x-router-attempts"
 """Says how often a request was sent to engines, where it was more than once."""
-EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")

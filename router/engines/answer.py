@@ -12,6 +12,7 @@ from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
 from router.engines.watch import Watch
 
+EVENT_STREAM: Final = "text/event-stream"
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_BODILESS_BYTES: Final = 4 * MAX_HEAD_BYTES
 """How much may come without any of the body: a head and interim answers before it, the lines of chunks, trailers."""
@@ -270,15 +271,20 @@ class Answer:
 
     def _finish(self) -> None:
         """Give the connection back if it is certain that nothing more comes over it."""
-        message = self._message
         connection = self._let_go()
         if connection is None:
             return
-        if self._is_sent_whole and not message.is_followed and message.may_be_followed:
+        if self._may_be_kept():
             self._give_back(connection)
         else:
             connection.close()
         self.tell(Outcome.SUCCEEDED)
+
+    def _may_be_kept(self) -> bool:
+        if not self._is_sent_whole or self._message.is_followed or not self._message.may_be_followed:
+            return False
+        # llama.cpp promises `Keep-Alive` with each stream and closes behind it: the next request would meet that.
+        return not self.header("Content-Type").lower().startswith(EVENT_STREAM)
 
     def tell(self, outcome: Outcome) -> None:
         """Tell `on_end` what the body showed, unless it was told before."""

@@ -29,6 +29,8 @@ class RawClient:
     def __init__(self, port: int, seconds: float = 20.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), seconds)
         self._file = self.socket.makefile("rb")
+        self.is_kept = False
+        """For callers to note: has it carried an answer already, and may it carry another?"""
 
     def wrap(self, context: ssl.SSLContext) -> None:
         """Go on under TLS."""
@@ -48,14 +50,16 @@ class RawClient:
     def answer(self) -> RawAnswer:
         """Read one whole answer, which may be chunked, counted, or end with the connection."""
         status, headers = self.head()
+        return RawAnswer(status, headers, b"" if status < 200 or status in (204, 304) else self.body_behind(headers))
+
+    def body_behind(self, headers: list[tuple[str, str]]) -> bytes:
+        """Read the body that follows these headers of an answer."""
         fields = {name.lower(): value for name, value in headers}
-        if status < 200 or status in (204, 304):
-            return RawAnswer(status, headers, b"")
         if fields.get("transfer-encoding") == "chunked":
-            return RawAnswer(status, headers, b"".join(iter(self.chunk, b"")))
+            return b"".join(iter(self.chunk, b""))
         if "content-length" in fields:
-            return RawAnswer(status, headers, self._exactly(int(fields["content-length"])))
-        return RawAnswer(status, headers, self._file.read())
+            return self._exactly(int(fields["content-length"]))
+        return self._file.read()
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> RawAnswer:
         """Send a GET and return its answer."""

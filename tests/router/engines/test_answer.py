@@ -23,6 +23,14 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
     [
         pytest.param(COUNTED, 200, b"hello", True, id="counted"),
         pytest.param(CHUNKED + b"2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nX: 1\r\n\r\n", 200, b"hello", True, id="chunked"),
+        pytest.param(
+            OK + b"Content-Type: Text/Event-Stream; charset=utf-8\r\nKeep-Alive: timeout=5, max=100\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            200,
+            b"hello",
+            False,
+            id="a stream, behind which llama.cpp closes whatever it promised",
+        ),
         pytest.param(OK + b"\r\nhello", 200, b"hello", False, id="to the end of the connection"),
         pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True, id="without a body"),
         pytest.param(b"HTTP/1.1 102 A\r\nB: 1\r\n\r\n" + COUNTED, 200, b"hello", True, id="behind an interim answer"),

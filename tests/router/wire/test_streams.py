@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
@@ -15,8 +16,9 @@ from router.contract.model import Contract, Models
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from router.engines.standin.answer import Piece
 from tests.router.conftest import RouterOf
-from tests.router.rawclient import RawClient, post_head
-from tests.router.serving import RunningRouter
+from tests.router.rawclient import RawClient, chunked, post_head
+from tests.router.rawengine import RawEngine, ok, read_request
+from tests.router.serving import RunningRouter, running_router
 from tests.router.wire.chat import CHAT, chat
 
 STREAM = chat(stream=True)
@@ -283,13 +285,39 @@ def test_a_client_that_leaves_ends_the_stream_at_the_engine(router: RunningRoute
     engine.wait_closed(engine.received[0].connection)
 
 
-def test_a_finished_stream_gives_its_connection_back(router: RunningRouter, engine: StandIn) -> None:
-    """Streams that end whole reuse the engine's connection."""
+def test_a_connection_that_carried_a_stream_is_not_used_again(router: RunningRouter, engine: StandIn) -> None:
+    """Behind a stream that ended whole the next request has another connection: llama.cpp would close this one."""
     with RawClient(router.port) as client:
         for _ in range(3):
             _send(client)
             assert b"".join(iter(client.chunk, b"")).endswith(DONE)
-    assert len({received.connection for received in engine.received}) == 1
+            assert client.post(CHAT, chat()).status == 200
+    streamed = {received.connection for received in engine.received[::2]}
+    assert len(streamed) == 3
+    # Other answers keep theirs, and a stream may come over it.
+    assert engine.received[1].connection == engine.received[2].connection
+
+
+def test_a_stream_behind_which_the_engine_closes_costs_no_later_request() -> None:
+    """llama.cpp promises `Keep-Alive` with each stream and closes behind it, which no later request may meet."""
+    promise = b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\n"
+    head = promise + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    def serve(connection: socket.socket) -> None:
+        while (request := read_request(connection)) is not None:
+            if b'"stream": true' not in request[1]:
+                connection.sendall(ok())
+                continue
+            connection.sendall(head + chunked(DONE))
+            # The next request is here before the end: nothing tells it from one that was read.
+            connection.recv(1, socket.MSG_PEEK)
+            return
+
+    with RawEngine(serve) as engine, running_router(None, [engine.url]) as router, RawClient(router.port) as client:
+        for _ in range(3):
+            _send(client)
+            assert b"".join(iter(client.chunk, b"")) == DONE
+            assert client.post(CHAT, chat()).status == 200
 
 
 def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, engine: StandIn) -> None:
