@@ -36,7 +36,7 @@ PAUSE_SECONDS: Final = 0.02
 """How long the writer lets lines gather under load, which costs less than waking it for each."""
 
 _MOST_AT_ONCE: Final = 1000
-_PROBES: Final = frozenset({routes.HEALTHZ, routes.READYZ})
+_PROBES: Final = frozenset({*routes.PROBES, routes.METRICS})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
 _LOG = logging.getLogger("router")
@@ -69,7 +69,7 @@ class AccessLog:
         self._is_broken = False
 
     def note(self, exchange: Exchange) -> None:
-        """Have a line written about a request that is over; probes that went well are left out."""
+        """Have a line written about a request that is over; probes and scrapes that went well are left out."""
         if exchange.route in _PROBES and exchange.status == HTTPStatus.OK:
             return
         if self._is_broken or not self._is_running():

@@ -25,8 +25,10 @@ from router.engines.policies import POLICIES
 from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.line import Gateway
+from router.meter import CONTENT_TYPE, Meter, View
 from router.places import Places
 from router.settings import Settings
+from router.spans import Tracer
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _MODEL: Final = f"{routes.MODELS}/"
@@ -56,6 +58,12 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     connections = Connections(settings)
     loads = lifecycle.loads()
     chooser = Chooser(fleet, POLICIES[settings.policy], loads)
+    in_flight = Places(settings.max_in_flight)
+    view = View(
+        in_flight.taken,
+        lambda: {**fleet.counts(), "available": fleet.available()},
+        (artifact.name, artifact.digest),
+    )
     return Gateway(
         settings=settings,
         artifact=artifact,
@@ -64,7 +72,9 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         chooser=chooser,
         dispatcher=Dispatcher(settings, fleet, connections, chooser, loads),
         discovery=Discovery(settings, fleet, Prober(settings, fleet, connections), connections),
-        in_flight=Places(settings.max_in_flight),
+        in_flight=in_flight,
+        meter=Meter(view) if settings.metrics else None,
+        tracer=Tracer() if settings.traces else None,
     )
 
 
@@ -81,6 +91,8 @@ def create_app(gateway: Gateway) -> flask.Flask:
     if routes.MODELS in open_routes:
         _add_models(app, gateway)
     _add_probes(app, gateway, api_keys)
+    if gateway.meter is not None:
+        _add_metrics(app, gateway.meter)
     _add_refusals(app, gateway, api_keys)
     return app
 
@@ -137,13 +149,22 @@ def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
     _add(app, routes.READYZ, readyz, "GET")
 
 
+def _add_metrics(app: flask.Flask, meter: Meter) -> None:
+    def tell() -> flask.Response:
+        return flask.Response(meter.exposition(), content_type=CONTENT_TYPE)
+
+    _add(app, routes.METRICS, tell, "GET")
+
+
 def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
     """Add what is refused before any route is entered, and the one shape of every error."""
 
     @app.before_request
     def enter() -> None:
         gateway.discovery.start()
-        _admit(api_keys)
+        on_own_port = _refuse_other_port(gateway.settings.metrics_port)
+        if not on_own_port:
+            _admit(api_keys)
         _refuse_bad_host()
         _refuse_other_spelling_of_route()
 
@@ -198,6 +219,20 @@ def _admit(api_keys: ApiKeys) -> None:
         return
     exchange_of(environ).key_name = api_keys.name_of(environ)
     headers.forget_credentials(environ)
+
+
+def _refuse_other_port(metrics_port: int | None) -> bool:
+    """Tell whether a request came to the metrics' own port, where there are only they and the probes.
+
+    Raises ApiError `not_found` for what belongs to the other port.
+    """
+    environ = flask.request.environ
+    on_own_port = metrics_port is not None and environ.get("SERVER_PORT") == str(metrics_port)
+    path = routes.path_as_sent(environ)
+    is_out_of_place = path == routes.METRICS and metrics_port is not None and not on_own_port
+    if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
+        raise ApiError("not_found", "There is no such route here")
+    return on_own_port
 
 
 def _refuse_other_spelling_of_route() -> None:

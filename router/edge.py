@@ -1,6 +1,7 @@
 """The edge: a WSGI callable around the app that surrounds every request, from its id to its line in the access log."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
@@ -38,25 +39,38 @@ class Edge:
         self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
         self._app = app
         own = gateway.settings
-        self._routes = frozenset((*own.routes, routes.HEALTHZ, routes.READYZ))
+        self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
         self._in_flight = gateway.in_flight
         self._patient_drains = Places(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
+        self._meter = gateway.meter
+        self._tracer = gateway.tracer
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         exchange = exchange_of(environ)
         exchange.route = self._route_of(environ)
+        if self._tracer is not None:
+            self._tracer.begin(exchange, environ)
         is_bounded = exchange.method == "POST" and exchange.route in self._bounded
         app = _refuse if is_bounded and self._in_flight.are_taken() else self._app
         return Crossing(exchange, start_response, partial(self._end, environ)).run(app, environ)
 
     def flush(self) -> None:
-        """Have the access log written as far as it goes, without waiting long: the process is about to end."""
+        """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
+        if self._meter is not None:
+            self._meter.flush()
+        if self._tracer is not None:
+            self._tracer.export()
         if self._access_log is not None:
             self._access_log.flush()
+
+    def count_refusal(self, error: ApiError) -> None:
+        """Count a request that the server refused before the app heard of it."""
+        if self._meter is not None:
+            self._meter.note(Exchange(request_id="", status=error.status, code=error.code))
 
     def _route_of(self, environ: WSGIEnvironment) -> str:
         """Return the route that a target names, as it was sent; empty for anything else."""
@@ -70,6 +84,10 @@ class Edge:
             self._in_flight.give_back()
         if self._access_log is not None:
             self._access_log.note(exchange)
+        if self._meter is not None:
+            self._meter.note(exchange)
+        if self._tracer is not None:
+            self._tracer.note(exchange)
         if exchange.code in _NOT_WAITED_FOR:
             self._drain_in_a_hurry(environ)
         else:
@@ -142,7 +160,10 @@ class Crossing:
             # It came to its own end, or broke off by itself: not for want of a client.
             self._is_whole = True
             raise
-        self._exchange.bytes_out += len(piece)
+        exchange = self._exchange
+        if exchange.left is None:
+            exchange.left = time.monotonic()
+        exchange.bytes_out += len(piece)
         return piece
 
     def close(self) -> None:
@@ -156,6 +177,7 @@ class Crossing:
             if self._close is not None:
                 self._close()
         finally:
+            self._exchange.ended = time.monotonic()
             self._end(self._exchange)
 
 

@@ -1,17 +1,25 @@
-"""What is known of one request while it is served: what the access log tells of it when it is over."""
+"""What is known of one request while it is served: what the access log and the metrics tell of it when it is over."""
 
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from router.contract.budget import Tokens
+from router.engines.outcome import Outcome
 from router.headers import request_id
+from router.tracing import Trace
+
+STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
+"""How a stream may end: with `[DONE]`, properly without it, so encoded that nobody sees; or it breaks off."""
+RETRY_REASONS: Final = ("unreachable", "refused", "closed")
+"""Why a request is sent once more: no connection, a 429 or 503, or a kept connection that had been closed."""
 
 _IN_ENVIRON: Final = "router.exchange"
 
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """The facts of one request and its answer; each is written once, by the step of the line that learns it.
+    """The facts of one request and its answer, each written by the step of the line that learns it.
 
     Nothing of a prompt, an answer or a key stands here. Times are of `time.monotonic()`, in seconds.
     """
@@ -27,10 +35,22 @@ class Exchange:
     stream: bool = False
     rule: str | None = None
     """The rule of the contract that refused the request."""
+    violations: tuple[str, ...] = ()
+    """The parameters that violated the contract, all of them, whether it refused the request for that or not."""
+    tokens: Tokens | None = None
+    """The output budget, where the contract set one."""
     engine: str | None = None
     """The engine that answered, or was tried last."""
     attempts: int = 0
     """How many engines, or connections to one, the request was tried on."""
+    retries: tuple[str, ...] = ()
+    """Why it was sent once more, each time (RETRY_REASONS)."""
+    upstream_errors: tuple[Outcome, ...] = ()
+    """What went wrong at engines, in all attempts."""
+    trace: Trace | None = None
+    """Its trace, where traces are made."""
+    stream_end: str | None = None
+    """How the stream ended (STREAM_ENDS), if there was one; until it does, as if the client left."""
     status: int = 0
     code: str | None = None
     """The router's own error code, where it answered itself, also within a stream that broke off."""
@@ -40,10 +60,20 @@ class Exchange:
     bytes_in: int = 0
     bytes_out: int = 0
     started: float = field(default_factory=time.monotonic)
+    reading_seconds: float = 0.0
+    """How long the body was waited for and read."""
+    first_sent: float | None = None
+    """When the request was sent to an engine for the first time."""
     sent: float | None = None
     """When the request was sent to the engine that answered."""
     first_byte: float | None = None
     """When the first byte of that engine's answer came."""
+    answered: float | None = None
+    """When as much of its body had come as is held back: the first piece of a stream, else all of it."""
+    left: float | None = None
+    """When the first piece of an answer was handed to the server."""
+    ended: float = 0.0
+    """When the answer was over."""
 
 
 def exchange_of(environ: dict[str, Any]) -> Exchange:

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from router import lifecycle, settings, startup
+from gunicorn import sock
+
+from router import lifecycle, settings, shared_metrics, startup
 from router.artifact import ArtifactError
 from router.client_socket import TlsClientSocket
 from router.settings import SettingError, Settings
@@ -64,6 +66,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbit
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
         sys.exit(f"router: {error}")
+    if _own.metrics:
+        shared_metrics.prepare()
 
 
 def _take_all_descriptors() -> None:
@@ -85,10 +89,12 @@ def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         sys.modules.pop(wsgi_app, None)
         server.app.callable = None
         server.app.wsgi()
+    _listen_for_metrics(server)
 
 
 def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
-    """Put the drain before gunicorn's own stop, which closes the listening socket at once."""
+    """Put the drain before gunicorn's own stop, which closes the listening socket at once; open the metrics' port."""
+    _listen_for_metrics(server)
 
     def stop(_signal: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -110,15 +116,27 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     signal.signal(signal.SIGTERM, drain)
 
 
+def _listen_for_metrics(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
+    """Open the metrics' own port, on the same address as the main one: gunicorn's flags would win over its `bind`."""
+    addresses = [listener.getsockname() for listener in server.LISTENERS]
+    hosts = [(address[0], address[1]) for address in addresses if isinstance(address, tuple)]
+    port = _own.metrics_port
+    if port is None or port in [port for _, port in hosts]:
+        return
+    host = hosts[0][0] if hosts else "127.0.0.1"
+    kind = sock.TCP6Socket if ":" in host else sock.TCPSocket
+    try:
+        listener = kind((host, port), server.cfg, server.log)
+    except OSError as error:
+        sys.exit(f"router: ROUTER_METRICS_PORT cannot be listened on: {error.strerror}")
+    server.LISTENERS.append(listener)
+    server.log.info("Metrics at: %s", listener)
+
+
 def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter and Worker
     """Let no worker begin with API keys of long ago, should their file be broken when it looks; give it its row."""
     lifecycle.reread_keys_in_master()
     lifecycle.share_loads().give_row(worker.age, [other.age for other in server.WORKERS.values()])
-
-
-def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
-    """Count nothing more of a worker that has ended, however it did."""
-    lifecycle.share_loads().clear_row(worker.age)
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
@@ -127,10 +145,21 @@ def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
 
 
 def worker_int(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
-    """Write what the access log still holds before a worker ends at once."""
-    startup.flush_access_log(getattr(worker, "wsgi", None))
+    """Write and count what is still to be told before a worker ends at once."""
+    startup.flush(getattr(worker, "wsgi", None))
 
 
 def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
-    """Write what the access log still holds before a worker ends."""
-    startup.flush_access_log(getattr(worker, "wsgi", None))
+    """Write and count what is still to be told before a worker ends."""
+    startup.flush(getattr(worker, "wsgi", None))
+
+
+def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
+    """Keep what a worker that has ended had counted, however it did, and count nothing more as in flight there."""
+    lifecycle.share_loads().clear_row(worker.age)
+    shared_metrics.bury(worker.pid)
+
+
+def on_exit(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
+    """Leave nothing behind."""
+    shared_metrics.remove()

@@ -2,6 +2,7 @@
 
 import logging
 import mmap
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +19,11 @@ SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
 BUILT_IN_PROFILE: Final = "openai-compatible"
 
 _LOG = logging.getLogger("router")
-_SHARED = mmap.mmap(-1, 1)
+_SHARED = mmap.mmap(-1, 16)
+"""Whether the master drains, in the first byte, and how many reloads failed."""
 _DRAINING: Final = 1
+_COUNT = struct.Struct("q")
+_AT_RELOAD_ERRORS: Final = 8
 
 
 class _Inherited:
@@ -70,6 +74,7 @@ def reload_in_master(settings: Settings) -> Artifact:
         load_in_master(settings)
     except ArtifactError as error:
         _Inherited.reload_error = str(error)
+        _COUNT.pack_into(_SHARED, _AT_RELOAD_ERRORS, reload_errors() + 1)
         _LOG.error("the artifact in force stays: %s", error)
     else:
         _Inherited.reload_error = None
@@ -116,6 +121,11 @@ def share_loads() -> Loads:
 def loads() -> Loads:
     """Return the table that the master made; without our gunicorn conf, one that counts this process alone."""
     return _Inherited.loads or Loads()
+
+
+def reload_errors() -> int:
+    """Return how many reloads failed since the start."""
+    return int(_COUNT.unpack_from(_SHARED, _AT_RELOAD_ERRORS)[0])
 
 
 def begin_draining() -> None:

@@ -1,5 +1,6 @@
 """The straight line of an inference request: read, parse, decide, edit, pick an engine, send, relay."""
 
+import time
 from typing import Any, NamedTuple
 
 import flask
@@ -16,9 +17,11 @@ from router.engines.fleet import Fleet
 from router.exchange import Exchange
 from router.headers import for_engine, value_of
 from router.intake import read_body
+from router.meter import Meter
 from router.places import Places
 from router.relay import AnswerEdits, Relay, relay
 from router.settings import Settings
+from router.spans import Tracer
 
 
 class Gateway(NamedTuple):
@@ -32,6 +35,8 @@ class Gateway(NamedTuple):
     dispatcher: Dispatcher
     discovery: Discovery
     in_flight: Places
+    meter: Meter | None = None
+    tracer: Tracer | None = None
 
 
 def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
@@ -43,11 +48,13 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     body = _read(gateway, environ, exchange)
     decision = decide(body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
+    exchange.violations = decision.violations
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule
         raise decision.error
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
+    exchange.tokens = decision.tokens
     edits = AnswerEdits(decision.answer_as, contract.errors.bad_request_type)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
     if edits.due():
@@ -71,12 +78,14 @@ def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange
 
 def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:
     limit = gateway.artifact.contract.limits.max_body_bytes
+    begun = time.monotonic()
     try:
         body = read_body(environ, limit, gateway.settings.body_seconds)
     except ApiError as error:
         if error.code == "request_too_large":
             exchange.rule = BODY_SIZE
         raise
+    exchange.reading_seconds = time.monotonic() - begun
     exchange.bytes_in = len(body)
     # Only now: a client that is slow to send must not hold a place.
     exchange.has_place = gateway.in_flight.take()

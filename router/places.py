@@ -7,6 +7,7 @@ class Places:
     """So many places, of which each taken one is given back."""
 
     def __init__(self, count: int) -> None:
+        self._count = count
         self._free = count
         self._lock = threading.Lock()
 
@@ -22,6 +23,10 @@ class Places:
         """Free a place again."""
         with self._lock:
             self._free += 1
+
+    def taken(self) -> int:
+        """Return how many places are taken at the moment."""
+        return self._count - self._free
 
     def are_taken(self) -> bool:
         """Tell whether there is no free place at the moment."""

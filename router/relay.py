@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -123,7 +124,9 @@ def _buffered(relay: Relay) -> flask.Response:
         pieces.append(piece)
         length += len(piece)
         if length > MAX_BUFFERED_BYTES:
+            relay.exchange.answered = time.monotonic()
             return _too_long_to_hold(relay, pieces)
+    relay.exchange.answered = time.monotonic()
     body = b"".join(pieces)
     _refuse_cut(body, answer)
     edited, decoded = _edit(body, answer, relay.edits)
@@ -205,6 +208,7 @@ def _streamed(relay: Relay) -> flask.Response:
     answer = relay.answer
     # What fails before the first byte of a stream still gets its own status.
     first = answer.read_piece(relay.comment_seconds)
+    relay.exchange.answered = time.monotonic()
     if first == b"":
         _refuse_bare_end(answer, b"")
     headers = for_client(answer.headers)
@@ -224,6 +228,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
     tail = b""
     is_at_line_start = True
     piece = first
+    relay.exchange.stream_end = "client_gone"
     try:
         while piece != b"":
             if piece is None:
@@ -239,20 +244,29 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
                     yield leaving
             piece = answer.read_piece(relay.comment_seconds)
         _refuse_bare_end(answer, tail)
+        relay.exchange.stream_end = _end_of(tail, encoded=encoded)
     except EngineError as error:
         _LOG.warning("a stream broke off: %s", error.code)
         relay.exchange.code = error.code
+        is_done = bool(_DONE.search(tail))
+        relay.exchange.stream_end = "done" if is_done else "broken"
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
         rest = renamer.flush() if renamer else b""
         # Behind [DONE] nothing is missing any more, and nobody listens.
-        yield rest if _DONE.search(tail) else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
+        yield rest if is_done else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
     except ClientGoneError as error:
         relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error
     else:
         yield renamer.flush() if renamer else b""
+
+
+def _end_of(tail: bytes, *, encoded: bool) -> str:
+    if encoded:
+        return "encoded"
+    return "done" if _DONE.search(tail) else "without_done"
 
 
 def _note_error_event(answer: Answer, seen: bytes) -> None:

@@ -29,6 +29,9 @@ ONE_MODEL: Final = "/v1/models/{model}"
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 
+METRICS: Final = "/metrics"
+"""Exists where ROUTER_METRICS says so."""
+
 PROBES: Final = (HEALTHZ, READYZ)
 """Routes that need no API key: orchestrators ask them."""
 

@@ -1,6 +1,7 @@
 """Every setting of the router, declared once: its environment variable, type, default and help text."""
 
 import difflib
+import importlib.util
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -28,13 +29,17 @@ DNS: Final = "dns://"
 ACCESS_LOGS: Final = ("auto", "json", "text", "off")
 """What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
 
+MAX_PORT: Final = 65535
+
+OPENTELEMETRY: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
+"""What traces are made with; no part of a plain installation."""
+
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _DNS_ITEM = re.compile(r"dns://([^:/]+):([0-9]{1,5})", re.ASCII)
 _LONGEST_NAME: Final = 253
-_MAX_PORT: Final = 65_535
 
 _NOT_IN_A_BASE_URL: Final = frozenset(" ?#")
 
@@ -118,6 +123,32 @@ def _header(value: str) -> str:
     return value
 
 
+def _switch(value: str) -> bool:
+    if value not in ("on", "off"):
+        raise ValueError("on or off")
+    return value == "on"
+
+
+def _traces(value: str) -> bool:
+    is_on = _switch(value)
+    if is_on and not _has_opentelemetry():
+        raise ValueError("off, or the packages of the extra otel: pip install 'profilec[otel]'")
+    return is_on
+
+
+def _has_opentelemetry() -> bool:
+    try:
+        return all(importlib.util.find_spec(name) for name in OPENTELEMETRY)
+    except ModuleNotFoundError:
+        return False
+
+
+def _port(value: str) -> int:
+    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_PORT:
+        raise ValueError(f"a TCP port from 1 to {MAX_PORT}")
+    return int(value)
+
+
 def _routes(value: str) -> tuple[str, ...]:
     chosen = _list(value)
     if not chosen:
@@ -141,7 +172,7 @@ def _name(item: str) -> str:
         len(name) > _LONGEST_NAME
         or not _HOST_NAME.fullmatch(name)
         or _is_address(name)
-        or not 0 < int(port) <= _MAX_PORT
+        or not 0 < int(port) <= MAX_PORT
     ):
         raise ValueError("names as dns://NAME:PORT, such as dns://engines.default.svc.cluster.local:30000")
     return item
@@ -155,7 +186,7 @@ def _dns_server(value: str) -> DnsServer:
         address = address[1:-1]
     elif ":" in address:
         address = ""
-    if not (_is_address(address) and _WHOLE.fullmatch(port) and 0 < int(port) <= _MAX_PORT):
+    if not (_is_address(address) and _WHOLE.fullmatch(port) and 0 < int(port) <= MAX_PORT):
         raise ValueError("an address, or ADDRESS:PORT, such as 10.96.0.10:53 or [fd00::10]:53")
     return DnsServer(address, int(port))
 
@@ -284,6 +315,15 @@ class Settings:
         "auto",
         "Access log on stdout: `json`, `text`, `off`, or `auto`: text where that is a terminal, else JSON.",
     )
+    metrics: bool = _setting(_switch, False, "Metrics for Prometheus at `GET /metrics`: `on` or `off`.")
+    metrics_port: int | None = _setting(
+        _port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
+    )
+    traces: bool = _setting(
+        _traces,
+        False,
+        "Traces by OpenTelemetry, `on` or `off`; its own `OTEL_EXPORTER_OTLP_ENDPOINT` says where to.",
+    )
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -291,6 +331,8 @@ def load(environ: Mapping[str, str]) -> Settings:
     own = Settings(**{item.name: value for item in fields(Settings) if (value := _read(item, environ)) is not None})
     if own.api_keys and own.api_keys_file is not None:
         raise SettingError("ROUTER_API_KEYS cannot be used: expected either it or ROUTER_API_KEYS_FILE, not both")
+    if own.metrics_port is not None and not own.metrics:
+        raise SettingError("ROUTER_METRICS_PORT cannot be used: expected ROUTER_METRICS=on beside it")
     return own
 
 
@@ -333,6 +375,8 @@ def _default(item: Field[Any]) -> str:
         return "none"
     if item.default == NARROWABLE:
         return "all"
+    if isinstance(item.default, bool):
+        return "`on`" if item.default else "`off`"
     return f"`{item.default}`" if isinstance(item.default, str) else f"`{item.default:g}`"
 
 

@@ -86,13 +86,17 @@ def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually o
     gateway = getattr(app, "extensions", {}).get("router")
     if gateway is not None:
         gateway.discovery.start_and_look()
+        if gateway.meter is not None:
+            gateway.meter.start()
+        if gateway.tracer is not None:
+            gateway.tracer.start()
 
 
-def flush_access_log(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Have an app of ours write what its access log still holds, without waiting long."""
-    flush = getattr(app, "flush", None)
-    if flush is not None:
-        flush()
+def flush(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
+    """Have an app of ours write what its access log still holds, without waiting long, and count what is over."""
+    flush_app = getattr(app, "flush", None)
+    if flush_app is not None:
+        flush_app()
 
 
 def is_preloading() -> bool:

@@ -291,12 +291,14 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             refused = ApiError("internal_error", "The router failed to handle this request")
         else:
             self._log_refusal(addr, exc)
+            self._count_refusal(refused)
         with suppress(OSError):
             client.sendall(refusals.wire_bytes(refused))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
         self._log_refusal(connection.client, error)
+        self._count_refusal(error)
         with suppress(OSError):
             connection.sock.send(refusals.wire_bytes(error))
         self._close_softly(connection)
@@ -304,6 +306,11 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
         self.log.info("refused a request of %s: %s", peer, refusals.said(error))
+
+    def _count_refusal(self, error: ApiError) -> None:
+        count = getattr(self.wsgi, "count_refusal", None)
+        if count is not None:
+            count(error)
 
     def _close_softly(self, connection: Connection) -> None:
         """Say that nothing more comes, and close once the client has closed or had the time to read."""

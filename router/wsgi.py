@@ -6,7 +6,7 @@ from typing import Any
 
 from gunicorn.errors import AppImportError
 
-from router import lifecycle, startup
+from router import lifecycle, shared_metrics, startup
 from router.app import create_app, open_gateway
 from router.artifact import ArtifactError
 from router.edge import Edge
@@ -18,6 +18,8 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
     try:
         own = lifecycle.settings_in_force(os.environ)
         artifact = lifecycle.artifact_in_force(own)
+        if own.metrics and startup.is_preloading():
+            shared_metrics.prepare()
         gateway = open_gateway(own, artifact)
         app = Edge(create_app(gateway), gateway)
     except (SettingError, ArtifactError) as error:

@@ -1,6 +1,7 @@
 """The output-token budget held to its cap, whatever spelling carries it."""
 
 import re
+from typing import Final, NamedTuple
 
 from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
 from router.contract.errors import ApiError
@@ -9,12 +10,31 @@ from router.contract.model import Budget
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
 
+SOURCES: Final = ("client", "default", "clamp")
+"""Who set a budget: the client; the contract where the client set none, or too much."""
+
 _POSITIVE_INTEGER = re.compile(rb"[1-9][0-9]*")
 _SPELLINGS = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+_EXACT_DIGITS: Final = 9
 
 
-def judge(request: Request, rule: Budget) -> list[Edit]:
-    """Return the edits that hold a request's budget to the cap.
+class Tokens(NamedTuple):
+    """The output tokens that a request asked for (None: it did not say) and was granted, and who set them (SOURCES)."""
+
+    source: str
+    asked: int | None
+    granted: int
+
+
+class Held(NamedTuple):
+    """A budget held to its cap: the edits due, and what was granted."""
+
+    edits: list[Edit]
+    tokens: Tokens
+
+
+def judge(request: Request, rule: Budget) -> Held:
+    """Return the edits that hold a request's budget to the cap, and what they grant.
 
     Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
     one over the cap under `reject`.
@@ -32,16 +52,24 @@ def judge(request: Request, rule: Budget) -> list[Edit]:
         edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
     if over:
         edits += _lower_min_tokens(request, rule, next(iter(granted.values())))
-    return edits
+    return Held(edits, _tokens(asked, rule))
+
+
+def _tokens(asked: dict[str, int], rule: Budget) -> Tokens:
+    """Return what is granted by the first spelling that was sent, which is the one that most engines take."""
+    if not asked:
+        return Tokens("default", None, rule.default)
+    first = next(iter(asked.values()))
+    return Tokens("clamp" if first > rule.cap else "client", first, min(first, rule.cap))
 
 
 def _read(request: Request, field: str, rule: Budget) -> int:
-    """Return the tokens a field asks for; beyond the digits of the cap, any number above it."""
+    """Return the tokens a field asks for; beyond many digits, any number above the cap."""
     raw = request.members[field][0].raw(request.body)
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
         raise ApiError("bad_request", message, standard_name(field))
-    return int(raw) if len(raw) <= len(str(rule.cap)) else rule.cap + 1
+    return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:

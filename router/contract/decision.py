@@ -6,7 +6,7 @@ from router.contract import budget, images, sampling
 from router.contract.editing import Edit, apply_edits, replace, to_json
 from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
-from router.contract.model import Budget, Contract, ImageLimit
+from router.contract.model import Budget, Contract
 from router.contract.parsing import Request, parse
 
 BODY_SIZE: Final = "limits.max_body_bytes"
@@ -35,7 +35,8 @@ class ServedIds(NamedTuple):
 class Forward(NamedTuple):
     """The request goes to an engine: these bytes, and what was changed and counted on the way.
 
-    `answer_as` is the model name to write into the answer, None when the answer keeps the engine's.
+    `answer_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
+    output budget, None where the contract sets none.
     """
 
     body: bytes
@@ -45,6 +46,7 @@ class Forward(NamedTuple):
     answer_as: str | None
     edits: tuple[Edit, ...] = ()
     violations: tuple[str, ...] = ()
+    tokens: budget.Tokens | None = None
 
 
 class Refusal(NamedTuple):
@@ -66,7 +68,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     """
     step = BODY_SIZE
     violations: tuple[str, ...] = ()
-    asked = None
+    asked = tokens = None
     try:
         _check_size(body, contract)
         step = READING
@@ -83,12 +85,17 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         edits = [*_route(request, asked, served), *verdict.edits]
         for rule in contract.size_rules:
             step = rule.rule
-            edits += _judge_size(request, rule)
+            if isinstance(rule, Budget):
+                held = budget.judge(request, rule)
+                edits += held.edits
+                tokens = held.tokens
+            else:
+                images.judge(request, rule)
     except ApiError as error:
         own = (error.param,) if step in _COUNTED_BY_PARAM and error.param else ()
         return Refusal(error, step, violations + own, asked)
     answer_as = asked if asked != served and contract.models.answer_as == "requested" else None
-    return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations)
+    return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations, tokens)
 
 
 def _check_size(body: bytes, contract: Contract) -> None:
@@ -138,10 +145,3 @@ def _route(request: Request, asked: str, served: str) -> list[Edit]:
     if asked == served:
         return []
     return [replace(request.members["model"][0], "models.aliases", to_json(served))]
-
-
-def _judge_size(request: Request, rule: ImageLimit | Budget) -> list[Edit]:
-    if isinstance(rule, Budget):
-        return budget.judge(request, rule)
-    images.judge(request, rule)
-    return []

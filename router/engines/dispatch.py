@@ -73,6 +73,7 @@ class Dispatcher:
                     engine = self._chooser.choose(request.model, request.key, tried)
                     tried.append(engine)
                     answer = self._send_to(engine, request, client, exchange)
+                    reason = "refused"
                 except ApiError as error:
                     if not _is_unreached(error) or not self._may_retry(request.model, tried):
                         # A refusal invites to ask again, which what may have run does not bear.
@@ -80,12 +81,14 @@ class Dispatcher:
                             raise
                         held.pop_all()
                         return refusal
+                    reason = "unreachable"
                 else:
                     held.close()
                     if answer.status not in _REFUSALS or not self._may_retry(request.model, tried):
                         return answer
                     refusal = answer
                     held.callback(answer.close)
+                exchange.retries += (reason,)
                 Watch(client).sleep(backoff_seconds(len(tried) - 1))
 
     def _may_retry(self, model: str | None, tried: list[str]) -> bool:
@@ -99,6 +102,7 @@ class Dispatcher:
         except EngineError as error:
             if not error.is_unread:
                 raise
+        exchange.retries += ("closed",)
         return self._attempt(engine, request, client, exchange, is_fresh=True)
 
     def _attempt(
@@ -116,26 +120,35 @@ class Dispatcher:
     def _post(self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool) -> Answer:
         exchange.attempts += 1
         exchange.sent = time.monotonic()
+        if exchange.first_sent is None:
+            exchange.first_sent = exchange.sent
         try:
-            answer = self._connections.post(
-                engine + request.route, request.headers, request.body, client, is_fresh=is_fresh
-            )
+            headers = request.headers
+            if exchange.trace is not None:
+                headers = exchange.trace.begin_attempt(engine, headers)
+            answer = self._connections.post(engine + request.route, headers, request.body, client, is_fresh=is_fresh)
         except EngineError as error:
             if not error.is_unread:
-                self._note_failure(engine, error)
+                _LOG.info("engine %s: %s", engine, reason_of(error))
+                self._note(engine, exchange, error.outcome)
             raise
         exchange.first_byte = time.monotonic()
+        if exchange.trace is not None:
+            exchange.trace.attempts[-1].status = answer.status
         self._refuse_own_key(engine, answer)
         outcome = outcome_of(answer.status)
         if outcome is Outcome.SUCCEEDED:
-            answer.on_end = partial(self._fleet.note, engine)
+            answer.on_end = partial(self._note, engine, exchange)
         else:
-            self._fleet.note(engine, outcome)
+            self._note(engine, exchange, outcome)
         return answer
 
-    def _note_failure(self, engine: str, error: EngineError) -> None:
-        _LOG.info("engine %s: %s", engine, reason_of(error))
-        self._fleet.note(engine, error.outcome)
+    def _note(self, engine: str, exchange: Exchange, outcome: Outcome) -> None:
+        if outcome is not Outcome.SUCCEEDED:
+            exchange.upstream_errors += (outcome,)
+        if exchange.trace is not None:
+            exchange.trace.tell(outcome)
+        self._fleet.note(engine, outcome)
 
     def _refuse_own_key(self, engine: str, answer: Answer) -> None:
         """Raise EngineError when the engine refused the router's key, which is not the client's affair."""

@@ -185,6 +185,10 @@ class Fleet:
         of_each = {state.value: states[state] for state in State}
         return {"configured": len(known), **of_each, "open": sum(each.health.is_open for each in known)}
 
+    def available(self) -> int:
+        """Return how many engines get requests at the moment."""
+        return sum(each.health.takes_requests for each in self._known.values())
+
     def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
         """Tell whether there are candidates."""
         return bool(self.candidates(model, excluding))

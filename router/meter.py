@@ -1,0 +1,133 @@
+"""The numbers behind the metrics, as prometheus_client keeps them.
+
+Whoever asks for them first has all counted that has not been yet. Under our gunicorn conf all worker processes are
+summed; without it each tells of itself alone.
+"""
+
+import importlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from router import lifecycle, metrics, shared_metrics
+from router.exchange import Exchange
+from router.metrics import Metric
+from router.recorder import Recorder
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class View(NamedTuple):
+    """What a worker's gauges are read from: its requests in flight, its engines, and the artifact in force."""
+
+    in_flight: Callable[[], int]
+    engines: Callable[[], Mapping[str, int]]
+    profile: tuple[str, str]
+
+
+class Meter(Recorder["_Numbers"]):
+    """Counts what requests say when they are over."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(lambda: _Numbers(view))
+
+    def exposition(self) -> bytes:
+        """Return all metrics, up to date, in Prometheus' text format."""
+        numbers = self.start()
+        self.flush()
+        return numbers.exposition()
+
+
+class _Numbers:
+    """The metrics of one process as prometheus_client keeps them."""
+
+    def __init__(self, view: View) -> None:
+        # prometheus_client decides at its import whether processes share their numbers.
+        self._client: Any = importlib.import_module("prometheus_client")
+        self._client.disable_created_metrics()
+        self._view = view
+        self._is_shared = shared_metrics.VARIABLE in os.environ
+        self._registry = self._client.CollectorRegistry()
+        self._of = {metric: self._made(metric) for metric in (*metrics.FROM_EXCHANGES, *metrics.OF_A_WORKER)}
+        self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
+        for metric in metrics.FROM_EXCHANGES:
+            self._begin_at_zero(metric)
+        self._set_gauges()
+
+    def _made(self, metric: Metric) -> Any:  # noqa: ANN401 - one of prometheus_client's three kinds
+        registry = None if self._is_shared else self._registry
+        about = (metric.name, metric.help, tuple(metric.labels))
+        if metric.kind == "counter":
+            return self._client.Counter(*about, registry=registry)
+        if metric.kind == "histogram":
+            return self._client.Histogram(*about, registry=registry, buckets=metric.buckets)
+        return self._client.Gauge(*about, registry=registry, multiprocess_mode=metric.over_workers)
+
+    def _begin_at_zero(self, metric: Metric) -> None:
+        """Let the values of a counter's only label exist: a rate needs to see the first increase."""
+        labels = list(metric.labels.values())
+        if metric.kind == "counter" and len(labels) == 1:
+            for value in labels[0] or ():
+                self._child(metric, (value,))
+
+    def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:  # noqa: ANN401 - as above
+        key = (metric.name, labels)
+        child = self._children.get(key)
+        if child is None:
+            whole = self._of[metric]
+            child = self._children[key] = whole.labels(*labels) if labels else whole
+        return child
+
+    def add(self, exchanges: Iterator[Exchange]) -> None:
+        """Count requests, each label set of a counter once for all of them, and bring the gauges up to date."""
+        amounts: dict[tuple[Metric, tuple[str, ...]], float] = defaultdict(float)
+        for exchange in exchanges:
+            for metric, labels, value in metrics.samples_of(exchange):
+                if metric.kind == "counter":
+                    amounts[metric, labels] += value
+                else:
+                    self._child(metric, labels).observe(value)
+        for (metric, labels), amount in amounts.items():
+            self._child(metric, labels).inc(amount)
+        self._set_gauges()
+
+    def _set_gauges(self) -> None:
+        engines = self._view.engines()
+        self._child(metrics.IN_FLIGHT, ()).set(self._view.in_flight())
+        self._child(metrics.AVAILABLE, ()).set(engines["available"])
+        for state in metrics.ENGINE_STATES:
+            self._child(metrics.ENGINES, (state,)).set(engines[state])
+
+    def exposition(self) -> bytes:
+        """Return the metrics of all processes that share them."""
+        if not self._is_shared:
+            return self._written(self._registry)
+        return shared_metrics.read_whole(self._of_all)
+
+    def _of_all(self) -> bytes:
+        registry = self._client.CollectorRegistry()
+        importlib.import_module("prometheus_client.multiprocess").MultiProcessCollector(registry)
+        return self._written(registry)
+
+    def _written(self, registry: Any) -> bytes:  # noqa: ANN401 - prometheus_client's
+        inherited = self._client.CollectorRegistry()
+        inherited.register(_Inherited(self._view.profile))
+        return bytes(self._client.generate_latest(registry) + self._client.generate_latest(inherited))
+
+
+class _Inherited:
+    """What every worker knows from the master, told when it is asked for."""
+
+    def __init__(self, profile: tuple[str, str]) -> None:
+        self._core: Any = importlib.import_module("prometheus_client.core")
+        self._profile = profile
+
+    def collect(self) -> Iterator[Any]:
+        """Yield what prometheus_client writes out."""
+        errors, failed, profile = metrics.RELOAD_ERRORS, metrics.RELOAD_FAILED, metrics.PROFILE
+        yield self._core.CounterMetricFamily(errors.name, errors.help, lifecycle.reload_errors())
+        yield self._core.GaugeMetricFamily(failed.name, failed.help, lifecycle.reload_error() is not None)
+        family = self._core.GaugeMetricFamily(profile.name, profile.help, labels=tuple(profile.labels))
+        family.add_metric(self._profile, 1)
+        yield family

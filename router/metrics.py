@@ -1,0 +1,249 @@
+"""Every metric, declared once, and what a request that is over adds to each. Pure: router/meter.py keeps the numbers.
+
+No label holds what a client, an engine or a model is named: each takes its values from a list that is closed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from router import routes
+from router.contract import budget
+from router.contract.decision import BODY_SIZE, MODELS, READING
+from router.contract.errors import STATUS_OF
+from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
+from router.engines.health import State
+from router.engines.outcome import Outcome
+from router.exchange import RETRY_REASONS, STREAM_ENDS, Exchange
+
+NONE: Final = "none"
+"""Stands for a route that does not exist, and for the rule of a request that none refused."""
+OTHER: Final = "other"
+CLIENT_CLOSED_REQUEST: Final = 499
+
+ROUTES: Final = (*routes.NARROWABLE, routes.ONE_MODEL, routes.HEALTHZ, routes.READYZ, routes.METRICS, NONE)
+_STATUSES: Final = {
+    status: str(status) for status in sorted({200, 403, 409, 422, 429, CLIENT_CLOSED_REQUEST, *STATUS_OF.values()})
+}
+RULES: Final = (
+    READING,
+    MODELS,
+    BODY_SIZE,
+    *(f"sampling.params.{field}" for field in SAMPLING_FIELDS),
+    "limits.max_images",
+    "output.max_tokens",
+    NONE,
+)
+PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS)
+ENGINE_STATES: Final = (*(state.value for state in State), "open")
+CAUSES: Final = tuple(outcome.value.replace(" ", "_") for outcome in Outcome if outcome is not Outcome.SUCCEEDED)
+PHASES: Final = ("sending", "waiting", "answer")
+
+_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+_OVERHEAD_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Metric:
+    """A metric: its name, help text, and labels with their closed lists (None: what the artifact says)."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    name: str
+    help: str
+    labels: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    buckets: tuple[float, ...] = ()
+    over_workers: Literal["livesum", "livemin", "livemax"] = "livesum"
+    """How a gauge is put together from those of all worker processes that live."""
+
+
+REQUESTS: Final = Metric(
+    "counter",
+    "router_requests_total",
+    "Requests that are over.",
+    {"route": ROUTES, "status": (*_STATUSES.values(), OTHER)},
+)
+ERRORS: Final = Metric(
+    "counter",
+    "router_errors_total",
+    "Errors that the router itself answered, also within a stream, by its error code.",
+    {"code": (*STATUS_OF, OTHER)},
+)
+DECISIONS: Final = Metric(
+    "counter",
+    "router_decisions_total",
+    "Requests that the contract judged, by the rule or step that refused; `none` for those that it let through.",
+    {"rule": RULES},
+)
+VIOLATIONS: Final = Metric(
+    "counter",
+    "router_violations_total",
+    "Parameters that violated the contract: all of a request, not only the one that it was refused for.",
+    {"parameter": PARAMETERS},
+)
+TOKENS_ASKED: Final = Metric(
+    "counter",
+    "router_tokens_asked_total",
+    "Output tokens that clients asked for in requests that went on, by who set the budget that was granted.",
+    {"source": budget.SOURCES},
+)
+TOKENS_GRANTED: Final = Metric(
+    "counter",
+    "router_tokens_granted_total",
+    "Output tokens that requests went on with: as the client asked, the default for none, the cap for too many.",
+    {"source": budget.SOURCES},
+)
+REQUEST_SECONDS: Final = Metric(
+    "histogram",
+    "router_request_seconds",
+    "Time from the arrival of a request to the end of its answer, where an engine answered.",
+    {"route": routes.INFERENCE},
+    _SECONDS,
+)
+FIRST_BYTE_SECONDS: Final = Metric(
+    "histogram",
+    "router_first_byte_seconds",
+    "Time from the arrival of a request to the first byte of an engine's answer.",
+    {"route": routes.INFERENCE},
+    _SECONDS,
+)
+OVERHEAD_SECONDS: Final = Metric(
+    "histogram",
+    "router_overhead_seconds",
+    "The router's own time: until it sent a request for the first time, without waiting for its body, "
+    "and from the answer (of a stream, the first piece) to handing its first bytes over.",
+    {"route": routes.INFERENCE},
+    _OVERHEAD_SECONDS,
+)
+RETRIES: Final = Metric(
+    "counter",
+    "router_retries_total",
+    "Requests sent once more: the engine was unreachable, refused with 429 or 503, or had closed a kept connection.",
+    {"reason": RETRY_REASONS},
+)
+ABORTED: Final = Metric(
+    "counter",
+    "router_aborted_total",
+    "Requests whose client left: while it was sending, while it waited for an answer, or within the answer.",
+    {"phase": PHASES},
+)
+UPSTREAM_ERRORS: Final = Metric(
+    "counter", "router_upstream_errors_total", "What went wrong at engines, in all attempts.", {"cause": CAUSES}
+)
+STREAMS: Final = Metric(
+    "counter",
+    "router_streams_total",
+    "Streams that are over: with `[DONE]`, whole without it, in an encoding that hides it, broken off, or left.",
+    {"end": STREAM_ENDS},
+)
+IN_FLIGHT: Final = Metric(
+    "gauge", "router_requests_in_flight", "Inference requests in flight, over all worker processes."
+)
+ENGINES: Final = Metric(
+    "gauge",
+    "router_engines",
+    "Engines in each state, and behind an open circuit, as the worker process sees that sees most in it.",
+    {"state": ENGINE_STATES},
+    over_workers="livemax",
+)
+AVAILABLE: Final = Metric(
+    "gauge",
+    "router_engines_available",
+    "Engines that get requests, as the worker process sees that sees fewest.",
+    over_workers="livemin",
+)
+RELOAD_ERRORS: Final = Metric(
+    "counter", "router_reload_errors_total", "Reloads whose artifact was broken, since the start."
+)
+RELOAD_FAILED: Final = Metric(
+    "gauge", "router_reload_failed", "1 while the newest artifact is broken and an older one in force, else 0."
+)
+PROFILE: Final = Metric(
+    "gauge",
+    "router_profile_info",
+    "Always 1; its labels say which artifact is in force.",
+    {"name": None, "digest": None},
+)
+
+FROM_EXCHANGES: Final = (
+    REQUESTS,
+    ERRORS,
+    DECISIONS,
+    VIOLATIONS,
+    TOKENS_ASKED,
+    TOKENS_GRANTED,
+    REQUEST_SECONDS,
+    FIRST_BYTE_SECONDS,
+    OVERHEAD_SECONDS,
+    RETRIES,
+    ABORTED,
+    UPSTREAM_ERRORS,
+    STREAMS,
+)
+"""Metrics that requests add to when they are over."""
+OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE)
+"""Gauges that each worker process keeps up to date."""
+OF_THE_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
+"""What all workers inherit or share, told by the one that is asked."""
+METRICS: Final = (*FROM_EXCHANGES, *OF_A_WORKER, *OF_THE_MASTER)
+
+_CAUSE_OF_CODE: Final = {"upstream_incomplete": Outcome.BROKEN}
+"""What is found out about an answer only after its engine has been judged."""
+
+
+class Sample(NamedTuple):
+    """What a request adds to a metric: an amount to a counter, a value to a histogram."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float = 1.0
+
+
+def samples_of(exchange: Exchange) -> Iterator[Sample]:
+    """Yield what a request that is over adds to each metric."""
+    route = exchange.route or NONE
+    yield Sample(REQUESTS, (route, _STATUSES.get(exchange.status, OTHER)))
+    if exchange.code is not None:
+        yield Sample(ERRORS, (exchange.code if exchange.code in STATUS_OF else OTHER,))
+    if exchange.rule is not None or exchange.model_served is not None:
+        yield Sample(DECISIONS, (exchange.rule or NONE,))
+    for parameter in exchange.violations:
+        yield Sample(VIOLATIONS, (parameter,))
+    if exchange.tokens is not None:
+        source, asked, granted = exchange.tokens
+        yield Sample(TOKENS_ASKED, (source,), asked or 0)
+        yield Sample(TOKENS_GRANTED, (source,), granted)
+    if exchange.client_gone:
+        yield Sample(ABORTED, (_phase_of(exchange),))
+    if exchange.stream_end is not None:
+        yield Sample(STREAMS, (exchange.stream_end,))
+    if exchange.first_sent is not None:
+        yield from _samples_of_engine(exchange, exchange.first_sent)
+
+
+def _samples_of_engine(exchange: Exchange, first_sent: float) -> Iterator[Sample]:
+    for reason in exchange.retries:
+        yield Sample(RETRIES, (reason,))
+    late = _CAUSE_OF_CODE.get(exchange.code or "")
+    for cause in exchange.upstream_errors or ((late,) if late else ()):
+        yield Sample(UPSTREAM_ERRORS, (cause.value.replace(" ", "_"),))
+    if exchange.first_byte is not None:
+        yield Sample(FIRST_BYTE_SECONDS, (exchange.route,), exchange.first_byte - exchange.started)
+    if exchange.answered is not None and exchange.left is not None:
+        before = first_sent - exchange.started - exchange.reading_seconds
+        yield Sample(OVERHEAD_SECONDS, (exchange.route,), before + exchange.left - exchange.answered)
+        yield Sample(REQUEST_SECONDS, (exchange.route,), exchange.ended - exchange.started)
+
+
+def _phase_of(exchange: Exchange) -> str:
+    if exchange.left is not None and exchange.status != CLIENT_CLOSED_REQUEST:
+        return "answer"
+    return "waiting" if exchange.first_sent is not None else "sending"
+
+
+def reference() -> str:
+    """Return the metrics as a Markdown table."""
+    rows = ["| metric | labels | meaning |", "|---|---|---|"]
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
+        rows.append(f"| `{metric.name}` | {labels} | {metric.help} |")
+    return "\n".join(rows) + "\n"

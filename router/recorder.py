@@ -1,0 +1,89 @@
+"""Requests that are over, on their way to metrics or traces: taken there by a thread, not by those that serve."""
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+from router.exchange import Exchange
+
+TICK_SECONDS: Final = 0.1
+"""How long a request that is over may wait."""
+MOST_WAITING: Final = 1000
+"""How many wait before the thread that ends one more takes all of them there."""
+
+_LOG = logging.getLogger("router")
+
+
+class Sink(Protocol):
+    """Where requests that are over are taken."""
+
+    def add(self, exchanges: Iterator[Exchange]) -> None:
+        """Take in requests that are over; called in regular time without any, too."""
+
+
+SinkT = TypeVar("SinkT", bound=Sink)
+
+
+class Recorder(Generic[SinkT]):
+    """Takes each request that is over to a sink, dropping none. Each process opens its own, at the latest at its first.
+
+    Neither threads nor what sinks hold open survive a fork.
+    """
+
+    def __init__(self, open_sink: Callable[[], SinkT]) -> None:
+        self._open_sink = open_sink
+        self._waiting: deque[Exchange] = deque()
+        self._lock = threading.Lock()
+        self._process = 0
+        self._sink: SinkT
+
+    def note(self, exchange: Exchange) -> None:
+        """Have a request recorded that is over."""
+        self._waiting.append(exchange)
+        if self._process != os.getpid():
+            self.start()
+        elif len(self._waiting) >= MOST_WAITING:
+            self.flush()
+
+    def start(self) -> SinkT:
+        """Return the sink of this process; the first to ask opens it."""
+        if self._process == os.getpid():
+            return self._sink
+        with self._lock:
+            if self._process != os.getpid():
+                self._sink = self._open_sink()
+                self._process = os.getpid()
+                atexit.register(self.flush)
+                self._start_thread()
+        return self._sink
+
+    def flush(self) -> None:
+        """Take all that waits to the sink."""
+        with self._lock:
+            if self._process != os.getpid():
+                return
+            try:
+                self._sink.add(_taken(self._waiting))
+            except Exception:  # noqa: BLE001 - no record is worth the end of what serves
+                _LOG.exception("some requests are missing in the metrics or traces")
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._flush_for_ever, name="recorder", daemon=True).start()
+        except RuntimeError:
+            _LOG.warning("metrics and traces come late: the system has no thread for them")
+
+    def _flush_for_ever(self) -> None:
+        while True:
+            time.sleep(TICK_SECONDS)
+            self.flush()
+
+
+def _taken(waiting: deque[Exchange]) -> Iterator[Exchange]:
+    while waiting:
+        yield waiting.popleft()

@@ -1,0 +1,139 @@
+"""The folder in which worker processes share their metrics: made by the master, and kept small while workers die.
+
+prometheus_client lets each process write files of its own there, and whoever is asked adds them all up. It finds the
+folder in the environment, when it is imported.
+"""
+
+import atexit
+import fcntl
+import importlib
+import logging
+import mmap
+import os
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+PREFIX: Final = "router-metrics-"
+DEAD: Final = "dead"
+"""Stands in file names for the process id of all workers that have died."""
+MOST_TRIES: Final = 100
+PAUSE_SECONDS: Final = 0.01
+
+_LOCK: Final = "lock"
+_SUMMED: Final = ("counter", "histogram")
+_ROUND = struct.Struct("q")
+_ROUNDS = mmap.mmap(-1, _ROUND.size)
+"""How often a burial began or ended; odd while one is under way."""
+_LOG = logging.getLogger("router")
+
+
+class _Folder:
+    """The folder of this master, and the lock that tells others that it is in use."""
+
+    path: Path | None = None
+    owner: int = 0
+    lock: int = -1
+
+
+def prepare() -> Path:
+    """Make the folder, unless that is done, and remove those that masters left behind which were killed."""
+    if _Folder.path is None:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        # Workers inherit it, so it is held for as long as any process of ours lives.
+        _Folder.lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(_Folder.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _Folder.path, _Folder.owner = path, os.getpid()
+        os.environ[VARIABLE] = str(path)
+        atexit.register(remove)
+    return _Folder.path
+
+
+def remove() -> None:
+    """Remove the folder, where this process made it."""
+    if _Folder.path is not None and _Folder.owner == os.getpid():
+        shutil.rmtree(_Folder.path, ignore_errors=True)
+        _Folder.path = None
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for path in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if path.lstat().st_uid == os.geteuid() and path.is_dir() and not path.is_symlink() and _is_abandoned(path):
+                shutil.rmtree(path)
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Tell whether nobody holds the lock of a folder; one that has none yet is just being made. Raises OSError."""
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def bury(pid: int) -> None:
+    """Add what a worker that died had counted to what the dead have, and forget its gauges and its files."""
+    if _Folder.path is None:
+        return
+    with _burial():
+        for file in _Folder.path.glob(f"*_{pid}.db"):
+            kind = file.name.partition("_")[0]
+            try:
+                if kind in _SUMMED:
+                    _add(file, _Folder.path / f"{kind}_{DEAD}.db")
+            except Exception:  # noqa: BLE001 - the master must not end for a file that its worker left broken
+                _LOG.exception("what the worker %d had counted is lost", pid)
+            file.unlink(missing_ok=True)
+
+
+def _add(file: Path, dead: Path) -> None:
+    # Here, so that nothing of it is loaded where no metrics are asked for.
+    mmaped: Any = importlib.import_module("prometheus_client.mmap_dict").MmapedDict
+    total = mmaped(str(dead))
+    try:
+        for key, value, *_ in list(mmaped.read_all_values_from_file(str(file))):
+            total.write_value(key, total.read_value(key)[0] + value, 0.0)
+    finally:
+        total.close()
+
+
+@contextmanager
+def _burial() -> Iterator[None]:
+    _ROUND.pack_into(_ROUNDS, 0, _round() + 1)
+    try:
+        yield
+    finally:
+        _ROUND.pack_into(_ROUNDS, 0, _round() + 1)
+
+
+def _round() -> int:
+    return int(_ROUND.unpack_from(_ROUNDS)[0])
+
+
+def read_whole(read: Callable[[], bytes]) -> bytes:
+    """Return what reading the folder gives: never half of a burial, or of a file that is just being made.
+
+    Raises what reading raised at last, when it never went well.
+    """
+    failure: Exception = TimeoutError("workers are buried all the time")
+    for _ in range(MOST_TRIES):
+        before = _round()
+        try:
+            text = read() if before % 2 == 0 else None
+        except (OSError, RuntimeError, ValueError, struct.error) as error:
+            failure, text = error, None
+        if text is not None and _round() == before:
+            return text
+        time.sleep(PAUSE_SECONDS)
+    raise failure

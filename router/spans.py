@@ -1,0 +1,212 @@
+"""OpenTelemetry spans of requests that are over: one of the router, and one of each attempt at an engine.
+
+The exporter is opened in each worker, after the fork. OpenTelemetry's own variables, OTEL_EXPORTER_OTLP_ENDPOINT first,
+say where spans go to. Attributes follow its conventions for HTTP and generative AI.
+"""
+
+import importlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from router import routes
+from router.exchange import Exchange
+from router.recorder import Recorder
+from router.settings import OPENTELEMETRY
+from router.tracing import Attempt, Trace, new_span_id, new_trace_id, parent_of
+
+SERVICE: Final = "profilec-router"
+SHOWN_CHARACTERS: Final = 200
+FLUSH_SECONDS: Final = 2.0
+
+_OPERATIONS: Final = {
+    routes.CHAT: "chat",
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+}
+_NANOSECONDS: Final = 1_000_000_000
+_TRACED: Final = frozenset(routes.INFERENCE)
+
+Attributes = dict[str, Any]
+_OpenTelemetry = Any
+"""What is OpenTelemetry's own: it may not be installed."""
+
+
+class Tracer(Recorder["_Spans"]):
+    """Begins traces, and makes spans of requests that are over."""
+
+    def __init__(self) -> None:
+        super().__init__(_Spans)
+
+    def begin(self, exchange: Exchange, environ: Mapping[str, Any]) -> None:
+        """Let an inference request have a trace: its client's, else a new one."""
+        if exchange.route not in _TRACED:
+            return
+        parent = parent_of(environ)
+        trace_id = parent.trace_id if parent else new_trace_id()
+        trace = Trace(trace_id, new_span_id(), parent, is_sampled=False)
+        trace.is_sampled = self.start().samples(trace, f"{exchange.method} {exchange.route}")
+        exchange.trace = trace
+
+    def note(self, exchange: Exchange) -> None:
+        """Have spans made of a request that is over, where it has a trace that is sampled."""
+        if exchange.trace is not None and exchange.trace.is_sampled:
+            super().note(exchange)
+
+    def export(self) -> None:
+        """Send what there is, without waiting long: the process ends."""
+        self.flush()
+        if self._process == os.getpid():
+            self._sink.export()
+
+
+class _Spans:
+    """OpenTelemetry as one process has it."""
+
+    def __init__(self) -> None:
+        sdk, exporter = (importlib.import_module(name) for name in OPENTELEMETRY)
+        resources = importlib.import_module("opentelemetry.sdk.resources")
+        self._api: Any = importlib.import_module("opentelemetry.trace")
+        self._span: Any = sdk.ReadableSpan
+        self._scope = importlib.import_module("opentelemetry.sdk.util.instrumentation").InstrumentationScope("router")
+        named = resources.Resource.create()
+        if named.attributes.get("service.name", "").startswith("unknown_service"):
+            named = named.merge(resources.Resource({"service.name": SERVICE}))
+        self._resource = named.merge(resources.Resource({"process.pid": os.getpid()}))
+        self._sampler: Any = sdk.TracerProvider(shutdown_on_exit=False).sampler
+        self._processor: Any = importlib.import_module("opentelemetry.sdk.trace.export").BatchSpanProcessor(
+            exporter.OTLPSpanExporter()
+        )
+
+    def samples(self, trace: Trace, name: str) -> bool:
+        """Tell whether the sampler that OTEL_TRACES_SAMPLER names wants a trace."""
+        context = None
+        if trace.parent is not None:
+            parent = self._context(trace.parent.trace_id, trace.parent.span_id, is_sampled=trace.parent.is_sampled)
+            context = self._api.set_span_in_context(self._api.NonRecordingSpan(parent))
+        result = self._sampler.should_sample(context, trace.trace_id, name, self._api.SpanKind.SERVER)
+        return bool(result.decision.is_sampled())
+
+    def add(self, exchanges: Iterator[Exchange]) -> None:
+        """Make the spans of requests and leave them to OpenTelemetry's own thread, which sends them."""
+        # The clocks of spans and of requests may drift apart over the years, but not while a request waits here.
+        self._epoch = time.time_ns() - time.monotonic_ns()
+        for exchange in exchanges:
+            if exchange.trace is not None:
+                self._add(exchange, exchange.trace)
+
+    def export(self) -> None:
+        """Send what waits, as far as that goes in a moment."""
+        # OpenTelemetry takes a time for it, and then all the time that its exporter needs to give up.
+        flush = threading.Thread(target=self._processor.force_flush, daemon=True)
+        flush.start()
+        flush.join(FLUSH_SECONDS)
+
+    def _add(self, exchange: Exchange, trace: Trace) -> None:
+        own = self._context(trace.trace_id, trace.span_id)
+        parent = self._context(trace.trace_id, trace.parent.span_id, is_remote=True) if trace.parent else None
+        kinds = self._api.SpanKind
+        name = f"{exchange.method} {exchange.route}"
+        for number, attempt in enumerate(trace.attempts):
+            self._end(
+                f"POST {exchange.route}",
+                self._context(trace.trace_id, attempt.span_id),
+                own,
+                kinds.CLIENT,
+                attributes_of_attempt(exchange, attempt, number),
+                (attempt.begun, exchange.ended if attempt.ended is None else attempt.ended),
+            )
+        times = (exchange.started, exchange.ended)
+        self._end(name, own, parent, kinds.SERVER, attributes_of(exchange), times)
+
+    def _end(  # noqa: PLR0913, PLR0917 - a span has many sides
+        self,
+        name: str,
+        context: _OpenTelemetry,
+        parent: _OpenTelemetry,
+        kind: _OpenTelemetry,
+        attributes: Attributes,
+        times: tuple[float, float],
+    ) -> None:
+        codes = self._api.StatusCode
+        status = self._api.Status(codes.ERROR if "error.type" in attributes else codes.UNSET)
+        begun, ended = (self._epoch + int(seconds * _NANOSECONDS) for seconds in times)
+        span = self._span(
+            name,
+            context,
+            parent,
+            self._resource,
+            attributes,
+            kind=kind,
+            status=status,
+            start_time=begun,
+            end_time=ended,
+            instrumentation_scope=self._scope,
+        )
+        self._processor.on_end(span)
+
+    def _context(
+        self, trace_id: int, span_id: int, *, is_sampled: bool = True, is_remote: bool = False
+    ) -> _OpenTelemetry:
+        flags = self._api.TraceFlags(int(is_sampled))
+        return self._api.SpanContext(trace_id, span_id, is_remote=is_remote, trace_flags=flags)
+
+
+def attributes_of(exchange: Exchange) -> Attributes:
+    """Return the attributes of the router's own span."""
+    status = exchange.status
+    error = exchange.code if status >= HTTPStatus.INTERNAL_SERVER_ERROR or exchange.stream_end == "broken" else None
+    if error is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        error = str(status)
+    return _present(
+        {
+            "http.request.method": exchange.method,
+            "http.route": exchange.route,
+            "http.response.status_code": status,
+            "http.request.body.size": exchange.bytes_in,
+            "http.response.body.size": exchange.bytes_out,
+            **_of_model(exchange),
+            "router.request_id": exchange.request_id,
+            "router.code": exchange.code,
+            "router.rule": exchange.rule,
+            "router.client_gone": exchange.client_gone or None,
+            "error.type": error,
+        }
+    )
+
+
+def attributes_of_attempt(exchange: Exchange, attempt: Attempt, number: int) -> Attributes:
+    """Return the attributes of the span of an attempt at an engine, which has a number, counted from 0."""
+    address = urlsplit(attempt.engine)
+    failed = attempt.status is not None and attempt.status >= HTTPStatus.BAD_REQUEST
+    return _present(
+        {
+            "http.request.method": "POST",
+            "url.full": attempt.engine + exchange.route,
+            "server.address": address.hostname,
+            "server.port": address.port,
+            "http.request.resend_count": number or None,
+            "http.response.status_code": attempt.status,
+            **_of_model(exchange),
+            "gen_ai.response.model": exchange.model_served if attempt.status == HTTPStatus.OK else None,
+            "error.type": attempt.error or (str(attempt.status) if failed else None),
+        }
+    )
+
+
+def _of_model(exchange: Exchange) -> Attributes:
+    asked = exchange.model_asked
+    return {
+        "gen_ai.operation.name": _OPERATIONS.get(exchange.route),
+        "gen_ai.request.model": None if asked is None else asked[:SHOWN_CHARACTERS],
+        "gen_ai.request.stream": exchange.stream or None,
+        "gen_ai.request.max_tokens": None if exchange.tokens is None else exchange.tokens.granted,
+    }
+
+
+def _present(attributes: Attributes) -> Attributes:
+    return {name: value for name, value in attributes.items() if value is not None}
