@@ -173,6 +173,9 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
         on_chat = flask.request.environ["PATH_INFO"] == routes.CHAT
         retype = gateway.artifact.contract.errors.bad_request_type if on_chat else None
         status, own_headers, body = answer(error, retype)
+        attempts = exchange_of(flask.request.environ).attempts
+        if attempts > 1:
+            own_headers.append((headers.ATTEMPTS, str(attempts)))
         return flask.Response(body, status, own_headers)
 
     @app.errorhandler(HTTPException)

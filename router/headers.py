@@ -46,7 +46,6 @@ STAY_BEHIND: Final = HOP_BY_HOP | {
     "alt-svc",  # would send clients past the router
     "set-cookie",  # an engine's session is not the client's
     "x-request-id",  # ours
-    "x-router-error-code",  # only ours
     "authorization",  # no header of an answer: an engine that echoes requests would give its own key away
     "x-api-key",  # likewise
 }
@@ -55,6 +54,10 @@ STAY_BEHIND: Final = HOP_BY_HOP | {
 OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
 """Response headers that are true of the engine's bytes alone: they go when the body is edited."""
 
+ATTEMPTS: Final = "x-router-attempts"
+"""Response header that says how often a request was sent to engines, where it was more than once."""
+
+_OURS: Final = "x-router-"
 _CORS: Final = "access-control-"
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 _OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
@@ -127,4 +130,4 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _travels(name: str, named_by_connection: set[str]) -> bool:
-    return name not in STAY_BEHIND and name not in named_by_connection and not name.startswith(_CORS)
+    return name not in STAY_BEHIND and name not in named_by_connection and not name.startswith((_CORS, _OURS))

@@ -21,14 +21,14 @@ from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
-from router.headers import OF_THE_BODY, for_client
+from router.headers import ATTEMPTS, OF_THE_BODY, for_client
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
-ATTEMPTS: Final = "x-router-attempts"
-"""Says how often a request was sent to engines, where it was more than once."""
 JSON: Final = "application/json"
+MAX_LINE_BYTES: Final = 1024 * 1024
+"""Longest line of a stream that is held until it is whole."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
 _TAIL_BYTES: Final = 64
@@ -57,6 +57,29 @@ class AnswerEdits(NamedTuple):
         if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
             return partial(retype_bad_request, new_type=self.bad_request_type)
         return None
+
+
+class WholeLines:
+    """Lets bytes of a stream pass line by line, so that a stream which breaks off never ends within one."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what can leave now: all up to the last end of a line."""
+        if not self._begun and piece.endswith(b"\n"):
+            return piece
+        data = self._begun + piece
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if len(data) - end > MAX_LINE_BYTES:
+            end = len(data)
+        self._begun = data[end:]
+        return data[:end]
+
+    def flush(self) -> bytes:
+        """Return what is left at the end of the stream."""
+        begun, self._begun = self._begun, b""
+        return begun
 
 
 class RelayedResponse(flask.Response):
@@ -224,7 +247,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
     answer = relay.answer
     encoded = answer.header("Content-Encoding").strip().lower() not in _UNENCODED
     model = relay.edits.model
-    renamer = ModelRenamer(model) if model is not None and not encoded else None
+    lines = WholeLines() if model is None else ModelRenamer(model)
     tail = b""
     is_at_line_start = True
     piece = first
@@ -238,7 +261,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
                 seen = tail + piece
                 tail = seen[-_TAIL_BYTES:]
                 _note_error_event(answer, seen)
-                leaving = renamer.feed(piece) if renamer else piece
+                leaving = piece if encoded else lines.feed(piece)
                 if leaving:
                     is_at_line_start = leaving.endswith(b"\n")
                     yield leaving
@@ -253,14 +276,13 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        rest = renamer.flush() if renamer else b""
-        # Behind [DONE] nothing is missing any more, and nobody listens.
-        yield rest if is_done else rest + b"\n\ndata: " + body_of(error) + b"\n\n"
+        # Behind [DONE] nothing is missing any more; else what is left is half a line, of which nothing can be made.
+        yield lines.flush() if is_done else b"\n\ndata: " + body_of(error) + b"\n\n"
     except ClientGoneError as error:
         relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error
     else:
-        yield renamer.flush() if renamer else b""
+        yield b"" if encoded else lines.flush()
 
 
 def _end_of(tail: bytes, *, encoded: bool) -> str:

@@ -6,9 +6,10 @@ from typing import Any, Final
 CHAT: Final = "/v1/chat/completions"
 """The route that is under the whole contract."""
 
+EMBEDDINGS: Final = "/v1/embeddings"
 PASSED_THROUGH: Final = (
     "/v1/completions",
-    "/v1/embeddings",
+    EMBEDDINGS,
     "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",

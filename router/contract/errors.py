@@ -26,6 +26,7 @@ STATUS_OF: Final = {
 }
 """Every error code that the router answers, with its HTTP status."""
 
+OVERLOADED: Final = "overloaded"
 INVALID_REQUEST: Final = "invalid_request_error"
 SERVER_ERROR: Final = "server_error"
 RETRY_AFTER_SECONDS: Final = 1
@@ -59,7 +60,7 @@ def request_too_large(limit: int) -> ApiError:
 
 def overloaded() -> ApiError:
     """Return the error of a request beyond those that are taken at the same time."""
-    return ApiError("overloaded", "The router has as many requests in flight as it takes; try again soon")
+    return ApiError(OVERLOADED, "The router has as many requests in flight as it takes; try again soon")
 
 
 class ErrorAnswer(NamedTuple):

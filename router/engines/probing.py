@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.contract.errors import ApiError
+from router.contract.errors import OVERLOADED, ApiError
 from router.engines.answer import Answer
 from router.engines.connections import Connections
 from router.engines.failure import reason_of
@@ -17,7 +17,7 @@ from router.engines.fleet import Card, Fleet, Report
 from router.engines.health import State
 from router.engines.outcome import Verdict, verdict_of
 from router.engines.schedule import Schedule
-from router.routes import CHAT
+from router.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0
@@ -106,14 +106,24 @@ class Prober:
         model = self._fleet.trial_model(engine)
         if model is None:
             return Verdict.WORKS, "its health is good"
-        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "stream": False}
-        headers = {**self._key(), "Content-Type": "application/json"}
+        chat = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "stream": False}
         try:
-            answer = self._connections.post_within(engine + CHAT, headers, orjson.dumps(body), TRIAL_TIMEOUT_SECONDS)
-            status, _ = _read(answer)
+            status = self._ask(engine + CHAT, chat)
+            if status == HTTPStatus.INTERNAL_SERVER_ERROR and self._embeds(engine, model):
+                return Verdict.WORKS, "it does not chat, and embeds"
         except ApiError as error:
-            return Verdict.BROKEN, f"a trial request failed: {reason_of(error)}"
+            unclear = error.code == OVERLOADED
+            return Verdict.UNCLEAR if unclear else Verdict.BROKEN, f"a trial request failed: {reason_of(error)}"
         return verdict_of(status), f"a trial request got {status}"
+
+    def _embeds(self, engine: str, model: str) -> bool:
+        """Tell whether an engine embeds: some that do not chat answer 500 to it."""
+        return _is_success(self._ask(engine + EMBEDDINGS, {"model": model, "input": "hi"}))
+
+    def _ask(self, url: str, body: dict[str, Any]) -> int:
+        headers = {**self._key(), "Content-Type": "application/json"}
+        status, _ = _read(self._connections.post_within(url, headers, orjson.dumps(body), TRIAL_TIMEOUT_SECONDS))
+        return status
 
     def _run(self) -> None:
         while True:
@@ -136,6 +146,8 @@ class Prober:
         try:
             report = self.probe(engine)
         except ApiError as error:
+            if error.code == OVERLOADED:  # this machine has no room for a connection: nothing was learnt
+                return
             report = Report(State.UNHEALTHY, problem=reason_of(error))
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
@@ -179,6 +191,17 @@ def _read_cards(body: bytes) -> tuple[Card, ...] | None:
     """Return the cards of an OpenAI model list, None when it is not one."""
     try:
         listing: Any = orjson.loads(body)
-        return tuple(card for card in listing["data"] if isinstance(card["id"], str))
+        return tuple(card for card in listing["data"] if _is_card(card))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
+
+
+def _is_card(card: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Tell whether a value describes a model, and can be passed on."""
+    if not (isinstance(card, dict) and isinstance(card.get("id"), str)):
+        return False
+    try:
+        orjson.dumps(card)
+    except orjson.JSONEncodeError:  # nested too deep
+        return False
+    return True

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from router.client import Client
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
-from router.relay import AnswerEdits, Relay, relay
+from router.relay import MAX_LINE_BYTES, AnswerEdits, Relay, WholeLines, relay
 from tests.router.engines.fakes import answer_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -36,3 +38,19 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).response
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"data: x", b""]), max_size=30))
+def test_lines_leave_whole_and_all_of_them(pieces: list[bytes]) -> None:
+    """However a stream is cut into pieces, what leaves ends with a line, and at the end nothing is missing."""
+    lines = WholeLines()
+    left = [lines.feed(piece) for piece in pieces]
+    assert all(not out or out.endswith((b"\n", b"\r")) for out in left)
+    assert b"".join(left) + lines.flush() == b"".join(pieces)
+
+
+def test_a_line_without_end_is_not_held_for_ever() -> None:
+    """A line longer than the bound leaves as it comes."""
+    lines = WholeLines()
+    assert lines.feed(bytes(MAX_LINE_BYTES)) == b""
+    assert len(lines.feed(b"x")) == MAX_LINE_BYTES + 1

@@ -1,10 +1,14 @@
 """Probes and trials: what they ask an engine, and what they make of its answers."""
 
+import errno
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from threading import Event
+from typing import Any
 
+import orjson
 import pytest
 
 from router.contract.errors import ApiError
@@ -18,6 +22,7 @@ from router.engines.schedule import MOST_DOUBTFUL_LOOKS, MOST_LOOKS
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
+from router.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
 from tests.router.serving import free_port, wait_until
 
@@ -182,7 +187,6 @@ def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -
         (Answer(404), Verdict.WORKS),
         (Answer(302, [("Location", "/v1/models")]), Verdict.WORKS),
         (Answer(429), Verdict.UNCLEAR),
-        (Answer(500), Verdict.BROKEN),
         (Answer(503), Verdict.BROKEN),
         (Raw(b"", "reset"), Verdict.BROKEN),
         (Raw(b"SSH-2.0-OpenSSH\r\n"), Verdict.BROKEN),
@@ -197,6 +201,41 @@ def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, ve
     assert prober.try_out(engine.url)[0] is verdict
     assert len(engine.received) == 1
     assert engine.probes == []
+
+
+@pytest.mark.parametrize(
+    ("embeds", "verdict"), [(200, Verdict.WORKS), (404, Verdict.BROKEN), (500, Verdict.BROKEN), (400, Verdict.BROKEN)]
+)
+def test_an_engine_that_embeds_need_not_chat(engine: StandIn, embeds: int, verdict: Verdict) -> None:
+    """A 500 to a trial's chat shows a broken engine, unless it embeds."""
+    engine.script(lambda received: Answer(embeds if received.path == EMBEDDINGS else 500))
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is verdict
+    assert [received.path for received in engine.received] == [CHAT, EMBEDDINGS]
+
+
+@pytest.mark.parametrize("odd", [{"id": 1}, {}, None, "served", 7, [], {"id": "deep", "x": [[]]}], ids=str)
+def test_one_odd_card_costs_the_others_nothing(engine: StandIn, odd: Any) -> None:
+    """What describes no model, or is nested too deep to be passed on, is left out of the list."""
+    listing = orjson.dumps({"data": [odd, {"id": "served"}]}).replace(b"[[]]", b"[" * 600 + b"]" * 600)
+    engine.script(lambda received: Answer(body=listing) if received.path == "/v1/models" else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).cards == ({"id": "served"},)
+
+
+def test_a_machine_without_room_blames_no_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no connection can be opened for want of descriptors, nothing is learnt of an engine."""
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    assert fleet.healthy() == (engine.url,)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    prober._look(engine.url)
+    assert fleet.healthy() == (engine.url,)
+    assert prober.try_out(engine.url)[0] is Verdict.UNCLEAR
 
 
 def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

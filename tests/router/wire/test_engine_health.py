@@ -10,6 +10,7 @@ import pytest
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
+from router.routes import EMBEDDINGS
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -204,3 +205,21 @@ def test_an_engine_that_is_silent_when_probed_gets_no_requests(path: str) -> Non
             speaks.set()
             wait_until(lambda: _all_healthy(router), router.log)
             assert _who(_ask(client, 4)) == {"silent", "lively"}
+
+
+def test_an_engine_that_only_embeds_is_not_taken_out_by_bad_requests() -> None:
+    """Bad requests to an engine that answers 500 to any chat leave it in: what it does is embedding."""
+
+    def embed(received: Received) -> Reply | None:
+        if received.method != "POST":
+            return None
+        return Answer(200 if received.path == EMBEDDINGS and b"bad" not in received.body else 500)
+
+    with StandIn() as engine, running_router(None, [engine.url], SOON | {"ROUTER_BREAKER_FAILURES": "3"}) as router:
+        engine.script(embed)
+        with RawClient(router.port) as client:
+            assert [client.post(EMBEDDINGS, b'{"input":"bad"}').status for _ in range(3)] == [500] * 3
+            wait_until(lambda: [received.path for received in engine.received].count(CHAT) == 1)
+            wait_until(lambda: len(engine.received) == 5)
+            assert [client.post(EMBEDDINGS, b'{"input":"good"}').status for _ in range(5)] == [200] * 5
+        assert _engines(router)["open"] == 0

@@ -153,7 +153,15 @@ def test_a_refusal_never_stands_for_what_may_have_run(
     answer = _ask(shared)
     assert_error(answer, status, code)
     assert answer.header("x-should-retry") == "false"
+    assert answer.header("x-router-attempts") == "2"
     assert _count(pair) == 2
+
+
+def test_only_the_router_counts_attempts(pair: tuple[StandIn, StandIn], shared: RunningRouter) -> None:
+    """What an engine says in a header of the router's own does not reach the client."""
+    _script(pair, Answer(200, [*JSON, ("x-router-attempts", "9"), ("X-Router-Anything", "1")], b"{}"))
+    answer = _ask(shared)
+    assert [answer.header(name) for name in ("x-router-attempts", "x-router-anything")] == [None, None]
 
 
 @pytest.mark.parametrize(
