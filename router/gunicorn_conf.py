@@ -76,7 +76,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbit
 
 
 def _take_few_arenas() -> None:
-    """Let glibc keep the memory of all threads in two arenas: in one of each thread's own it frees little of it again."""
+    """Let glibc keep the memory of all threads in two arenas: of one for each thread it frees little again."""
     with contextlib.suppress(OSError, AttributeError):  # another C library has its own ways
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
