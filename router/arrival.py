@@ -16,8 +16,10 @@ _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"(?:\r\n)?[^\n]* HTTP/[0-9]\.[0-9]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n")
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t;][^\r\n]{0,8190})?\r\n")
-_CHUNK_SIZE_BEGUN = re.compile(rb"(?:[0-9A-Fa-f]{1,8}(?:[ \t;][^\r\n]{0,8190})?\r?)?")
+_LINE_END: Final = b"\r\n"
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)(?:[ \t]*;.*)?", re.DOTALL)
+_SIZE_LINE_BYTES: Final = 8190
+"""The longest line of a chunk's size that gunicorn reads, unless its options say otherwise."""
 
 
 class Stage(Enum):
@@ -47,6 +49,9 @@ class Arrival:
         self._framing: int | _Framing = 0
         self._looked_at = 0
         self._has_line = False
+        self._chunk_start = 0
+        self._chunk_end = 0
+        self._is_last_chunk = False
 
     def stage(self) -> Stage:
         """Tell how much of the request has come; asked after each piece, it does not look at all of it anew."""
@@ -64,7 +69,7 @@ class Arrival:
         end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))
         if end < 0:
             return False
-        self._body_start = self._looked_at = end + len(_HEAD_END)
+        self._body_start = self._chunk_start = self._looked_at = end + len(_HEAD_END)
         self._framing = _framing(bytes(self.data[: end + 2]).lower())
         return True
 
@@ -90,20 +95,45 @@ class Arrival:
         return Stage.LONG if stage is Stage.BODY and is_long else stage
 
     def _stage_of_chunks(self) -> Stage:
-        """Walk the chunks that are whole; one that is odd will be refused."""
-        while size_line := _CHUNK_SIZE.match(self.data, self._looked_at):
-            size = int(size_line[1], 16)
-            end = size_line.end() + size
-            if size == 0:
-                trailers = self.data[size_line.end() - 2 :]
-                is_over = _HEAD_END in trailers or bool(_BARE_LINE_FEED.search(trailers))
-                return Stage.HERE if is_over else Stage.BODY
-            if len(self.data) < end + 2:
-                return Stage.LONG if size > self._most_body else Stage.BODY
-            if self.data[end : end + 2] != b"\r\n":
+        """Walk the chunks that are whole, from where the last walk ended."""
+        while not self._is_last_chunk:
+            if not self._chunk_end:
+                stage = self._look_for_chunk_size()
+                if stage is not None:
+                    return stage
+            elif len(self.data) < self._chunk_end:
+                return Stage.LONG if self._chunk_end - self._chunk_start > self._most_body else Stage.BODY
+            elif self.data[self._chunk_end - 2 : self._chunk_end] != _LINE_END:
                 return Stage.HERE
-            self._looked_at = end + 2
-        return Stage.BODY if _CHUNK_SIZE_BEGUN.fullmatch(self.data, self._looked_at) else Stage.HERE
+            else:
+                self._chunk_start = self._looked_at = self._chunk_end
+                self._chunk_end = 0
+        return self._stage_of_trailers()
+
+    def _look_for_chunk_size(self) -> Stage | None:
+        """Read the line that begins a chunk. Return a stage where the walk ends at it.
+
+        The parser waits for the end of the line before it refuses it, however odd it is.
+        """
+        line_end = self.data.find(_LINE_END, max(self._chunk_start, self._looked_at - 1))
+        if line_end < 0:
+            self._looked_at = len(self.data)
+            return Stage.LONG if self._looked_at - self._chunk_start > _SIZE_LINE_BYTES else Stage.BODY
+        size_line = _CHUNK_SIZE.fullmatch(self.data, self._chunk_start, line_end)
+        if not size_line:
+            return Stage.HERE
+        size = int(size_line[1], 16)
+        self._is_last_chunk = size == 0
+        # The end of the last size line may be the first half of what ends the trailers.
+        self._chunk_start = self._looked_at = line_end
+        self._chunk_end = line_end + size + 2 * len(_LINE_END)
+        return None
+
+    def _stage_of_trailers(self) -> Stage:
+        start = max(self._chunk_start, self._looked_at - len(_HEAD_END) + 1)
+        is_over = self.data.find(_HEAD_END, start) >= 0 or _BARE_LINE_FEED.search(self.data, start)
+        self._looked_at = len(self.data)
+        return Stage.HERE if is_over else Stage.BODY
 
 
 def _framing(head: bytes) -> int | _Framing:

@@ -10,6 +10,8 @@ import socket
 import ssl
 from typing import Any, Final
 
+from router.client_socket import BoundedSocket
+
 _HALF_CLOSED: Final = getattr(select, "POLLRDHUP", 0)  # Linux alone; elsewhere a silent leave shows at the next write
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _ASK_SECONDS: Final = 1
@@ -35,6 +37,11 @@ class Client:
         """What to poll the socket for; poll itself adds hang-up and error."""
         self.is_answered = False
         """Has the answer begun? Then only its own bytes may be written."""
+
+    def may_take(self, seconds: float) -> None:
+        """Let the client take so long for each piece of the answer that comes now: more than for one of our own."""
+        if isinstance(self._socket, BoundedSocket):
+            self._socket.send_seconds = seconds
 
     def notice(self, events: int) -> bool:
         """Judge what poll says of the socket; True asks for a few bytes of the running answer, to see if they arrive.

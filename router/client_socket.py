@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 SEND_PIECE_BYTES: Final = 64 * 1024
 """How much of an answer is sent within one `send_seconds`: a slow client may read on, one that stopped may not."""
 
+OWN_SEND_SECONDS: Final = 2.0
+"""The same for answers of the router's own: whoever reads at all has room for them."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """Longest wait for a TLS handshake."""
 
@@ -29,7 +32,7 @@ class BoundedSocket(_Socket):
     """When receiving ends, in the time of `time.monotonic()`: from then on it raises TimeoutError. None: never."""
     is_late: bool = False
     """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
-    send_seconds: float | None = None
+    send_seconds: float = HANDSHAKE_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
@@ -65,6 +68,13 @@ class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
         """Shake hands, within a time of its own: there is no request yet whose deadline could hold."""
         self.settimeout(HANDSHAKE_SECONDS)
         super().do_handshake()
+
+    def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
+        """Send everything; raises BrokenPipeError where no handshake was completed."""
+        if self.version() is None:
+            # Sending would go on with the handshake that has had its time.
+            raise BrokenPipeError(errno.EPIPE, "there was no handshake")
+        super().sendall(data, flags)
 
 
 def of_accepted(accepted: socket.socket) -> ClientSocket:

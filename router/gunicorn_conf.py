@@ -21,7 +21,7 @@ from router import lifecycle, settings, shared_metrics, startup
 from router.artifact import ArtifactError
 from router.client_socket import TlsClientSocket
 from router.settings import SettingError, Settings
-from router.worker import most_long
+from router.worker import most_connections, most_long
 
 
 def _settings() -> Settings:
@@ -38,10 +38,11 @@ _own = _settings()
 
 wsgi_app = "router.wsgi"
 worker_class = "router.worker.Worker"
+logger_class = "router.diagnostics.Diagnostics"
 # Beyond the inference requests in flight there are threads for long ones on their way in, and some that refuse one more
 # or tell a probe that all is well.
 threads = _own.max_in_flight + most_long(_own.max_in_flight) + 16
-worker_connections = max(1000, 4 * _own.max_in_flight)
+worker_connections = most_connections(_own.max_in_flight, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
 graceful_timeout = math.ceil(_own.graceful_seconds)
@@ -111,10 +112,15 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         signal.setitimer(signal.ITIMER_REAL, 0)
         server.signal(signal.SIGTERM, frame)
 
+    def drop_reload() -> None:
+        return
+
     def drain(signal_number: int, frame: FrameType | None) -> None:
         if os.getpid() != server.pid:
             # A worker that is told to stop before it set its own handlers; the drain is not its to begin.
             sys.exit(0)
+        # Reloads that wait would each be worked off before the stop.
+        server.handle_hup = drop_reload
         is_over = lifecycle.is_draining() or _own.drain_seconds == 0
         # Workers also tell by it that this is no reload, after which requests may take their time.
         lifecycle.begin_draining()

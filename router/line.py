@@ -103,4 +103,5 @@ def _answer(
 ) -> flask.Response:
     client = Client(environ)
     answer = gateway.dispatcher.send(request, client, exchange)
+    client.may_take(gateway.settings.send_seconds)
     return relay(Relay(answer, edits, client, exchange, gateway.settings.comment_seconds or None))

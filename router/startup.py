@@ -3,11 +3,11 @@
 import inspect
 import logging
 import os
-import sys
 from typing import Any, Final
 
 from router import lifecycle, routes, settings
 from router.artifact import Artifact
+from router.diagnostics import StderrHandler
 from router.engines.discovery import engines_of, named
 from router.settings import Settings
 
@@ -21,7 +21,7 @@ _SAID: Final[set[str]] = set()
 def configure_logging() -> None:
     """Send the router's own log lines to stderr, once."""
     if not _LOG.handlers:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = StderrHandler()
         handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S %z"))
         _LOG.addHandler(handler)
         _LOG.setLevel(logging.INFO)

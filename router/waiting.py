@@ -1,5 +1,7 @@
 """Connections of clients that wait in the worker's main loop, where they cost no thread."""
 
+import socket
+import struct
 import time
 from typing import Any, Final
 
@@ -16,6 +18,9 @@ from router.settings import Settings
 FINISH_SECONDS: Final = 2.0
 """How long a connection that is being closed is read, so that the client gets its answer and not a reset."""
 
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Linger at the end, but for no time."""
+
 
 class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
     """A client's connection, with what has come of its next request."""
@@ -27,7 +32,10 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.stage = Stage.SILENCE
         self.waits_in: Waiting | None = None
         self.is_long = False
+        self.is_cut = False
+        """Did an answer break off whose client is told so by a reset alone?"""
         self.drained = 0
+        self.own_send_seconds = min(client_socket.OWN_SEND_SECONDS, own.send_seconds)
         self._own = own
         self._most_body = most_body
 
@@ -37,7 +45,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
             super().init()
         except TimeoutError:
             raise LateHeadError(late_head(client_socket.HANDSHAKE_SECONDS)) from None
-        self.sock.send_seconds = self._own.send_seconds
+        self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
         self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
         if isinstance(self.parser, RequestParser):
             self.parser.mesg_class = self._parse
@@ -63,6 +71,10 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         """Make the socket one that the main loop can read. Raises OSError when it is closed."""
         self.sock.deadline = None
         self.sock.setblocking(False)
+
+    def reset(self) -> None:
+        """Let the connection end in a reset when it is closed. Raises OSError when it is closed already."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def has_decrypted(self) -> bool:
         """Tell whether bytes wait inside the TLS layer, where no poller sees them."""

@@ -5,11 +5,13 @@ a request that has come, or whose rest only gunicorn's parser can judge. Nothing
 """
 
 import errno
+import logging
 import os
+import resource
 import signal
 import socket
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from selectors import EVENT_READ
@@ -29,7 +31,12 @@ PAUSE_SECONDS: Final = 0.1
 """How long no connection is accepted when the system has no room for one, and none can be given up for it."""
 FINISH_BYTES: Final = 64 * 1024 * 1024
 """How much is read, and dropped, from a connection that is being closed."""
+RESERVED_DESCRIPTORS: Final = 64
+"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
+FEWEST_CONNECTIONS: Final = 16
+"""How many clients are connected to a worker at least, however few descriptors it has."""
 
+_LOG = logging.getLogger("router")
 _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
 
@@ -39,12 +46,39 @@ def most_long(max_in_flight: int) -> int:
     return max(1, max_in_flight // 2)
 
 
+def most_connections(max_in_flight: int, descriptors: int) -> int:
+    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
+    wanted = max(1000, 4 * max_in_flight)
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
+
+
+class _Threads(ThreadPoolExecutor):
+    """A pool of threads that goes on with those it has when the system gives no more."""
+
+    is_short = False
+
+    def _adjust_thread_count(self) -> None:
+        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError as error:
+            if not self.is_short:
+                self.is_short = True
+                _LOG.warning("requests wait for the threads that there are: %s", error)
+
+
 class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     """A threaded worker whose threads are for requests alone, and which closes its port when it stops.
 
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
     """
+
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
+        """Say nothing of too few connections for the threads: here connections that wait need none."""
 
     def init_signals(self) -> None:
         """Leave Ctrl-C, which a terminal sends to the workers too, to the master: it tells them to stop.
@@ -53,6 +87,12 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """
         super().init_signals()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        """Return the threads for requests, of which one starts now: later the system may have none to give."""
+        pool = _Threads(self.cfg.threads, "request")
+        pool.submit(int)
+        return pool
 
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as gunicorn calls it
         """Stop at once, whatever runs: gunicorn's own waits for a lock that the code it interrupts may hold."""
@@ -80,6 +120,8 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self.nr_long = 0
         self.most_long = most_long(self.own.max_in_flight)
         self.accept_from = 0.0
+        # gunicorn's own takes off what its threads may need; here connections make room for each other.
+        self.max_keepalived = self.worker_connections
         # Other protocols than HTTP/1 in the clear are none of the loop's business.
         self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
 
@@ -256,7 +298,13 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     def handle_request(self, req: Any, conn: Connection) -> bool:  # noqa: ANN401 - gunicorn's
         """Serve a request whose head was read."""
         conn.sock.deadline = time.monotonic() + self.own.body_seconds
-        return bool(super().handle_request(req, conn))
+        conn.sock.send_seconds = conn.own_send_seconds
+        try:
+            return bool(super().handle_request(req, conn))
+        except OSError:
+            # Where no length was said either, such a client would take the connection's end for that of the answer.
+            conn.is_cut = req.version < (1, 1)
+            raise
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
         # What the app left of a body is read in one go, which must not be for ever.
@@ -270,6 +318,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             conn.is_long = False
         try:
             keeps = not fs.cancelled() and fs.exception() is None and fs.result()
+            if conn.is_cut:
+                conn.reset()
+                self._drop(conn)
+                return
             if not keeps:
                 self._close_softly(conn)
                 return

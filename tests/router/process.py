@@ -26,6 +26,11 @@ def resident_bytes(process: int, *, peak: bool = False) -> int:
     return _status(process, "VmHWM" if peak else "VmRSS") * 1024
 
 
+def address_space(process: int) -> int:
+    """Return how many bytes of addresses a process has taken, used or not."""
+    return _status(process, "VmSize") * 1024
+
+
 def forget_peak(process: int) -> None:
     """Let the peak of a process's memory count from here."""
     Path(f"/proc/{process}/clear_refs").write_text("5")

@@ -111,6 +111,7 @@ def launch(  # noqa: PLR0913, PLR0917 - a process has many sides
     folder: Path | None = None,
     bind: str | None = "127.0.0.1:0",
     stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
     before: Sequence[str] = (),
 ) -> subprocess.Popen[str]:
     """Start gunicorn with only the given settings; its log comes on stderr, the access log on stdout.
@@ -124,7 +125,7 @@ def launch(  # noqa: PLR0913, PLR0917 - a process has many sides
         env={**plain, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1", **environment},
         cwd=folder or "/",
         stdout=stdout,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
     )

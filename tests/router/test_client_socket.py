@@ -1,13 +1,14 @@
 """A client's socket, which waits no longer than it should."""
 
 import socket
+import ssl
 import threading
 import time
 
 import pytest
 
 from router import client_socket
-from router.client_socket import SEND_PIECE_BYTES
+from router.client_socket import SEND_PIECE_BYTES, TlsClientSocket
 
 
 @pytest.fixture
@@ -86,3 +87,18 @@ def test_all_is_sent(pair, length):
     client.shutdown(socket.SHUT_WR)
     thread.join()
     assert received == data
+
+
+def test_nothing_is_sent_where_no_handshake_was(pair, monkeypatch):
+    """A client that stalls in the handshake is late, and nothing that is sent to it begins to wait anew."""
+    monkeypatch.setattr(client_socket, "HANDSHAKE_SECONDS", 0.1)
+    client, other = pair
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = TlsClientSocket
+    with context.wrap_socket(client, server_side=True, do_handshake_on_connect=False) as encrypted:
+        other.send(b"\x16")
+        with pytest.raises(TimeoutError):
+            encrypted.do_handshake()
+        with pytest.raises(BrokenPipeError):
+            encrypted.sendall(b"x")
+    assert other.recv(100) == b""

@@ -311,3 +311,21 @@ def test_openai_python_reads_a_stream_with_comments(commenting: RunningRouter, e
         stream.response.iter_bytes = listen
         assert [chunk.id for chunk in stream] == ["1"] * 5
     assert all(gate.is_set() for gate in gates)
+
+
+LONG_AND_CUT = {
+    "long answer": CHUNKED + b"900000\r\n" + bytes(0x900000) + b"\r\n5\r\nab",
+    "compressed stream": STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + b"2\r\n\x1f\x8b\r\n",
+}
+
+
+@pytest.mark.parametrize("cut", LONG_AND_CUT.values(), ids=LONG_AND_CUT)
+@pytest.mark.parametrize("protocol", [b"1.0", b"1.1"])
+def test_a_cut_answer_never_looks_whole(router: RunningRouter, engine: StandIn, cut: bytes, protocol: bytes) -> None:
+    """Who is sent no chunks gets a reset where an answer without a length breaks off, and who is gets no last one."""
+    engine.answer_next(Raw([cut]))
+    with RawClient(router.port) as client:
+        client.send(b"POST %s HTTP/%s\r\nHost: x\r\n" % (CHAT.encode(), protocol))
+        client.send(b"Content-Length: %d\r\n\r\n" % len(STREAM) + STREAM)
+        with pytest.raises(ConnectionResetError if protocol == b"1.0" else EOFError):
+            client.answer()

@@ -266,6 +266,21 @@ def test_a_stop_ends_by_itself(seconds: str) -> None:
         assert router.process.wait(20) == 0
 
 
+def test_a_stop_waits_for_no_further_reload() -> None:
+    """TERM behind many HUPs ends the router without working them off."""
+    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}) as router:
+        for _ in range(20):
+            router.signal(signal.SIGHUP)
+            wait_until(lambda: not _has_pending_signals(router.process.pid))
+        router.signal(signal.SIGTERM)
+        assert router.process.wait(20) == 0
+        assert router.log().count("router: enforcing") < 10
+
+
+def _has_pending_signals(process: int) -> bool:
+    return bool(re.search(r"^ShdPnd:\s+0*[1-9a-f]", Path(f"/proc/{process}/status").read_text(), re.MULTILINE))
+
+
 def test_streams_that_outlast_the_grace_are_cut() -> None:
     """A stream that does not end within ROUTER_GRACEFUL_SECONDS does not hold up the stop for ever."""
     settings = {"ROUTER_DRAIN_SECONDS": "0", "ROUTER_GRACEFUL_SECONDS": "0.5"}

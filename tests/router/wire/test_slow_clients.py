@@ -14,16 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract, Errors
+from router.contract.model import Contract, Errors, Models
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
+from tests.router.process import address_space, descriptors, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
-from tests.router.serving import RunningRouter, running_router, wait_until
+from tests.router.serving import RunningRouter, launch, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 from tests.router.wire.tls import make_certificate
 
 MANY = 64
 """More clients than a router with two requests in flight has threads."""
+FEW_THREADS = 19
+"""How many threads such a router has."""
 HEAD = head_of("GET", "/healthz", {})
 CHUNKED = {"Transfer-Encoding": "chunked"}
 COUNTED = {"Content-Length": str(len(chat()))}
@@ -49,6 +52,10 @@ STALLS = {
     "in the body": post_head(CHAT, COUNTED) + chat()[:-1],
     "before the first chunk": post_head(CHAT, CHUNKED),
     "in a chunk's size": post_head(CHAT, CHUNKED) + b"3\r\nabc\r\n1",
+    "in an odd chunk's size": post_head(CHAT, CHUNKED) + b"zz",
+    "in a long chunk's size": post_head(CHAT, CHUNKED) + b"123456789",
+    "behind half the end of a chunk's size": post_head(CHAT, CHUNKED) + b"5\rx",
+    "in a probe's chunk's size": post_head("/healthz", CHUNKED) + b" 5",
     "in a chunk": post_head(CHAT, CHUNKED) + b"3\r\nab",
     "behind a chunk": post_head(CHAT, CHUNKED) + b"3\r\nabc",
     "in the trailers": post_head(CHAT, CHUNKED) + b"0\r\nX-After: 1\r\n",
@@ -158,7 +165,9 @@ def test_a_silent_client_is_left_without_a_word(hasty: RunningRouter) -> None:
         assert client.at_end()
 
 
-BODY_STALLS = [stall for stall in STALLS if "body" in stall or "chunk" in stall or "trailers" in stall]
+BODY_STALLS = [
+    stall for stall in STALLS if STALLS[stall].startswith(b"POST /v1/chat/") and b"\r\n\r\n" in STALLS[stall]
+]
 
 
 @pytest.mark.parametrize("stall", BODY_STALLS)
@@ -271,6 +280,29 @@ def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine:
         assert all(client.at_end() for client in clients)
 
 
+def test_clients_that_ask_on_and_never_read_hold_nobody_up(router_of: RouterOf, engine: StandIn) -> None:
+    """Clients that do not read the router's own answers are dropped, whatever ROUTER_SEND_SECONDS says."""
+    long_list = Contract(models=Models(aliases=tuple(f"alias-{number:0100}" for number in range(1000))))
+    router = router_of(long_list, ROUTER_MAX_IN_FLIGHT="2", ROUTER_SEND_SECONDS="600")
+    with ExitStack() as stack:
+        _assert_serves(router)
+        before = descriptors(worker_of(router))
+        for _ in range(2 * FEW_THREADS):
+            stack.enter_context(_deaf(router.port)).sendall(head_of("GET", "/v1/models", {}) * 100)
+        wait_until(lambda: descriptors(worker_of(router)) > before + FEW_THREADS, router.log)
+        wait_until(lambda: descriptors(worker_of(router)) <= before, router.log)
+        _assert_serves(router)
+
+
+@contextmanager
+def _deaf(port: int) -> Iterator[socket.socket]:
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", port))
+        yield client
+
+
 def _connect(port: int, stack: ExitStack) -> socket.socket:
     return stack.enter_context(socket.create_connection(("127.0.0.1", port), 20))
 
@@ -314,6 +346,44 @@ def test_a_worker_without_descriptors_still_answers(engine: StandIn) -> None:
             with RawClient(router.port) as client:
                 assert client.get("/healthz").status == 200
         assert router.process.poll() is None
+        assert _workers(router) == [worker]
+
+
+def test_waiting_clients_leave_descriptors_for_engines(engine: StandIn) -> None:
+    """With few descriptors and more clients that wait than there are, requests reach a new connection to the engine."""
+    few = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+    settings = {"ROUTER_ENGINES": engine.url}
+    with RunningRouter(launch(settings, before=few)) as router, ExitStack() as stack:
+        router.wait_until_ready()
+        for _ in range(300):
+            _connect(router.port, stack).sendall(b"G")
+        gate = threading.Event()
+        engine.answer_next(*[Answer.sse(gate, b"data: [DONE]\n\n") for _ in range(40)])
+        clients = [stack.enter_context(RawClient(router.port)) for _ in range(40)]
+        for client in clients:
+            client.send(post_head(CHAT, COUNTED) + chat())
+        engine.wait_for(40)
+        gate.set()
+        assert {client.answer().status for client in clients} == {200}
+        with RawClient(router.port) as client:
+            assert [client.get("/readyz").status, client.get("/healthz").status] == [200, 200]
+        assert "no connection can be accepted" not in router.log()
+
+
+def test_a_worker_without_threads_serves_with_those_it_has(engine: StandIn) -> None:
+    """When the system gives no further thread requests wait for the ones that live, and the worker lives too."""
+    gate = threading.Event()
+    with running_router(None, [engine.url]) as router, ExitStack() as stack:
+        (worker,) = _workers(router)
+        most = address_space(worker) + 7 * 1024 * 1024  # less than the stack of one thread
+        resource.prlimit(worker, resource.RLIMIT_AS, (most, most))
+        engine.answer_next(*[Answer(headers=EVENT_STREAM, body=[gate, b"data: [DONE]\n\n"]) for _ in range(20)])
+        clients = [stack.enter_context(RawClient(router.port)) for _ in range(20)]
+        for client in clients:
+            client.send(post_head(CHAT, COUNTED) + chat())
+        router.wait_for_line("requests wait for the threads that there are")
+        gate.set()
+        assert {client.answer().status for client in clients} == {200}
         assert _workers(router) == [worker]
 
 
@@ -361,6 +431,7 @@ def encrypted(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A hasty router that speaks TLS itself, and its certificate."""
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
     settings = {"ROUTER_HEAD_SECONDS": "1", "ROUTER_BODY_SECONDS": "1", "ROUTER_SEND_SECONDS": "0.5"}
+    settings["ROUTER_MAX_IN_FLIGHT"] = "2"
     options = ("-c", "python:router.gunicorn_conf", "--certfile", str(certificate), "--keyfile", str(key))
     with running_router(None, [engine.url], settings, options, until_ready=False) as router:
         yield router, certificate
@@ -411,3 +482,14 @@ def test_what_is_no_tls_ends_without_noise(encrypted: tuple[RunningRouter, Path]
         assert client.at_end()
     router.wait_for_line("refused a request of 127.0.0.1")
     assert "Traceback" not in router.log()
+
+
+def test_stalled_handshakes_give_their_threads_back(encrypted: tuple[RunningRouter, Path]) -> None:
+    """As many clients as there are threads that stall in their handshakes are given up in time; others are served."""
+    router, _ = encrypted
+    with ExitStack() as stack:
+        for _ in range(FEW_THREADS):
+            stack.enter_context(RawClient(router.port)).send(b"\x16")
+        wait_until(lambda: router.log().count("did not arrive within 10 s") == FEW_THREADS, router.log)
+        with _encrypted_client(encrypted) as client:
+            assert client.get("/healthz").status == 200
