@@ -140,7 +140,7 @@ def test_least_inflight_avoids_an_engine_that_holds_requests(engines: list[Stand
     two = engines[:2]
     with _showing(two, 2, ROUTER_POLICY="least_inflight") as router, _holding(two) as release:
         with _send(router, chat(user="hold")) as held:
-            wait_until(lambda: sum(_loads(router)) == 1)
+            wait_until(lambda: sum(_loads(router)) == 1 and any(engine.received for engine in two))
             busy = next(engine for engine in two if engine.received)
             workers = set()
 
