@@ -13,7 +13,7 @@ from werkzeug.routing import BaseConverter
 from router import headers, lifecycle, line, routes
 from router.api_keys import ApiKeys
 from router.artifact import Artifact
-from router.client import ClientGoneError
+from router.clients.presence import ClientGoneError
 from router.contract.errors import ApiError, answer
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
@@ -25,10 +25,10 @@ from router.engines.policies import POLICIES
 from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.line import Gateway
-from router.meter import CONTENT_TYPE, Meter, View
 from router.places import Places
 from router.settings import Settings
-from router.spans import Tracer
+from router.telemetry.meter import CONTENT_TYPE, Meter, View
+from router.telemetry.spans import Tracer
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _MODEL: Final = f"{routes.MODELS}/"

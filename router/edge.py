@@ -11,11 +11,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import flask
 
-from router import access_log, intake, routes
+from router import routes
+from router.clients import intake
 from router.contract.errors import ApiError, answer, overloaded
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
 from router.places import Places
+from router.telemetry import access_log
 
 OVERLOADED_DRAIN_SECONDS: Final = 0.5
 """How long the body of an overloaded worker's client is read: long enough for what is on its way in one data centre."""

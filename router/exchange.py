@@ -7,7 +7,7 @@ from typing import Any, Final
 from router.contract.budget import Tokens
 from router.engines.outcome import Outcome
 from router.headers import request_id
-from router.tracing import Trace
+from router.telemetry.tracing import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
 """How a stream may end: with `[DONE]`, properly without it, so encoded that nobody sees; or it breaks off."""

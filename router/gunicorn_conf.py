@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from gunicorn import sock
 
-from router import lifecycle, settings, shared_metrics, startup
+from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
-from router.client_socket import TlsClientSocket
+from router.clients.sockets import TlsClientSocket
+from router.clients.worker import most_connections, most_long
 from router.settings import SettingError, Settings
-from router.worker import most_connections, most_long
+from router.telemetry import shared_metrics
 
 
 def _settings() -> Settings:
@@ -37,8 +38,8 @@ M_ARENA_MAX: Final = -8
 _own = _settings()
 
 wsgi_app = "router.wsgi"
-worker_class = "router.worker.Worker"
-logger_class = "router.diagnostics.Diagnostics"
+worker_class = "router.clients.worker.Worker"
+logger_class = "router.telemetry.diagnostics.Diagnostics"
 # Beyond the inference requests in flight there are threads for long ones on their way in, and some that refuse one more
 # or tell a probe that all is well.
 threads = _own.max_in_flight + most_long(_own.max_in_flight) + 16

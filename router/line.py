@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import flask
 
 from router.artifact import Artifact
-from router.client import Client
+from router.clients.intake import read_body
+from router.clients.presence import Client
 from router.contract.decision import BODY_SIZE, Refusal, decide
 from router.contract.errors import ApiError, overloaded
 from router.engines.choice import Chooser
@@ -16,12 +17,11 @@ from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
 from router.exchange import Exchange
 from router.headers import for_engine, value_of
-from router.intake import read_body
-from router.meter import Meter
 from router.places import Places
 from router.relay import AnswerEdits, Relay, relay
 from router.settings import Settings
-from router.spans import Tracer
+from router.telemetry.meter import Meter
+from router.telemetry.spans import Tracer
 
 
 class Gateway(NamedTuple):

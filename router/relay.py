@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import flask
 import urllib3
 
-from router.client import Client, ClientGoneError
+from router.clients.presence import Client, ClientGoneError
 from router.contract.answers import ModelRenamer, rename_model, retype_bad_request
 from router.contract.errors import ApiError, body_of
 from router.engines.answer import EVENT_STREAM, Answer

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from router import lifecycle, routes, settings
 from router.artifact import Artifact
-from router.diagnostics import StderrHandler
 from router.engines.discovery import engines_of, named
 from router.settings import Settings
+from router.telemetry.diagnostics import StderrHandler
 
 _LOG = logging.getLogger("router")
 _FORMAT: Final = "[%(asctime)s] [%(process)d] [%(levelname)s] router: %(message)s"

@@ -6,11 +6,12 @@ from typing import Any
 
 from gunicorn.errors import AppImportError
 
-from router import lifecycle, shared_metrics, startup
+from router import lifecycle, startup
 from router.app import create_app, open_gateway
 from router.artifact import ArtifactError
 from router.edge import Edge
 from router.settings import SettingError
+from router.telemetry import shared_metrics
 
 
 def _application() -> Any:  # noqa: ANN401 - a WSGI callable

@@ -11,8 +11,9 @@ from compiler.compilation import compile_profile
 from compiler.json_schema import json_schema_bytes
 from compiler.presets import preset_names
 from compiler.selection import Selected
-from router import metrics, settings
+from router import settings
 from router.artifact_schema import artifact_schema_bytes
+from router.telemetry import metrics
 from tests.checkout import CHECKOUT
 
 

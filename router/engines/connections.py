@@ -8,7 +8,7 @@ import certifi
 import requests
 from requests.structures import CaseInsensitiveDict
 
-from router.client import Client
+from router.clients.presence import Client
 from router.engines.answer import Answer, Times
 from router.engines.transport import EngineAdapter, Terms
 from router.headers import without_key

@@ -7,7 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from router.client import Client
+from router.clients.presence import Client
 from router.contract.errors import ApiError
 from router.engines.answer import Answer
 from router.engines.choice import Chooser

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 import requests
 from requests.adapters import BaseAdapter
 
-from router.client import Client
+from router.clients.presence import Client
 from router.engines.answer import Answer, Times
 from router.engines.connection import Connection, Endpoint
 from router.engines.failure import EngineError

@@ -5,7 +5,7 @@ import select
 import time
 from typing import Final
 
-from router.client import Client
+from router.clients.presence import Client
 
 MAX_MILLISECONDS: Final = 2**31 - 1
 """Longest wait that poll takes, almost 25 days."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from router.metrics import METRICS
+from router.telemetry.metrics import METRICS
 from tests.checkout import CHECKOUT
 
 FOLDER = CHECKOUT / "router" / "deploy"

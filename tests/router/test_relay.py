@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.client import Client
+from router.clients.presence import Client
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
 from router.relay import MAX_LINE_BYTES, AnswerEdits, Relay, WholeLines, relay

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.client import ClientGoneError
+from router.clients.presence import ClientGoneError
 from router.engines.answer import MAX_BODILESS_BYTES, MAX_HEADERS
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.client import Client, ClientGoneError
+from router.clients.presence import Client, ClientGoneError
 from router.contract.errors import ApiError
 from router.engines import dispatch
 from router.engines.choice import Chooser

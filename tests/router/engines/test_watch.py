@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from router.client import Client, ClientGoneError
+from router.clients.presence import Client, ClientGoneError
 from router.engines.watch import Watch
 
 LONG = 20.0

@@ -124,7 +124,7 @@ def test_the_conf_in_the_checkout_is_found() -> None:
             router.wait_until_ready()
             _wait_for_workers(router, 2)
             assert router.port == port
-            assert "Using worker: router.worker.Worker" in router.log()
+            assert "Using worker: router.clients.worker.Worker" in router.log()
             assert router.log().count("Booting worker") == 2
 
 

@@ -13,9 +13,9 @@ from threading import Event
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router import metrics, shared_metrics
 from router.contract.model import Contract, Interval, Limits, MaxTokens, Models, Output, Sampling
 from router.engines.standin import Answer, StandIn
+from router.telemetry import metrics, shared_metrics
 from tests.router.rawclient import RawClient, post_head
 from tests.router.rawengine import RawEngine, ok, read_request, reset
 from tests.router.serving import RunningRouter, artifact_file, free_port, running_router, wait_until

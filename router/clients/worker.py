@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
-from router import client_socket, lifecycle, refusals
-from router.arrival import HELD_BYTES, Stage
+from router import lifecycle
+from router.clients import refusals, sockets
+from router.clients.arrival import HELD_BYTES, Stage
+from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
-from router.waiting import FINISH_SECONDS, Connection, Waiting
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -192,7 +193,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self._bear(error)
             return
         with accepted:
-            client = client_socket.of_accepted(accepted)
+            client = sockets.of_accepted(accepted)
         addresses = (address, listener.getsockname())
         connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
         if is_full:

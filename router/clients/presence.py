@@ -10,7 +10,7 @@ import socket
 import ssl
 from typing import Any, Final
 
-from router.client_socket import BoundedSocket
+from router.clients.sockets import BoundedSocket
 
 _HALF_CLOSED: Final = getattr(select, "POLLRDHUP", 0)  # Linux alone; elsewhere a silent leave shows at the next write
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL

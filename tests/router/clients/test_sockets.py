@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from router import client_socket
-from router.client_socket import SEND_PIECE_BYTES, TlsClientSocket
+from router.clients import sockets
+from router.clients.sockets import SEND_PIECE_BYTES, TlsClientSocket
 
 
 @pytest.fixture
 def pair():
     """A client's socket and its other end."""
     ours, other = socket.socketpair()
-    with client_socket.of_accepted(ours) as client, other:
+    with sockets.of_accepted(ours) as client, other:
         yield client, other
 
 
@@ -91,7 +91,7 @@ def test_all_is_sent(pair, length):
 
 def test_nothing_is_sent_where_no_handshake_was(pair, monkeypatch):
     """A client that stalls in the handshake is late, and nothing that is sent to it begins to wait anew."""
-    monkeypatch.setattr(client_socket, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(sockets, "HANDSHAKE_SECONDS", 0.1)
     client, other = pair
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslsocket_class = TlsClientSocket

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from router.diagnostics import StderrHandler
+from router.telemetry.diagnostics import StderrHandler
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from router import routes
 from router.exchange import Exchange
-from router.recorder import Recorder
 from router.settings import OPENTELEMETRY
-from router.tracing import Attempt, Trace, new_span_id, new_trace_id, parent_of
+from router.telemetry.recorder import Recorder
+from router.telemetry.tracing import Attempt, Trace, new_span_id, new_trace_id, parent_of
 
 SERVICE: Final = "profilec-router"
 SHOWN_CHARACTERS: Final = 200

@@ -7,7 +7,7 @@ from gunicorn.http.parser import RequestParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.arrival import HELD_BYTES, Arrival, Stage
+from router.clients.arrival import HELD_BYTES, Arrival, Stage
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n%s\r\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from router import recorder, shared_metrics
 from router.exchange import Exchange
-from router.recorder import Recorder
+from router.telemetry import recorder, shared_metrics
+from router.telemetry.recorder import Recorder
 
 
 class _Kept:

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from router.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
 from router.exchange import Exchange
+from router.telemetry.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
 
 CLOCK = 1_700_000_000.25
 NASTY = 'a"b\\\n\r\x1b[2J\x9b\u2028\u202e\ud800\U0001f600'

@@ -9,10 +9,10 @@ from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn
 
-from router import client_socket
-from router.arrival import Arrival, Stage
-from router.client_socket import ClientSocket
-from router.refusals import LateHeadError, late_head
+from router.clients import sockets
+from router.clients.arrival import Arrival, Stage
+from router.clients.refusals import LateHeadError, late_head
+from router.clients.sockets import ClientSocket
 from router.settings import Settings
 
 FINISH_SECONDS: Final = 2.0
@@ -35,7 +35,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.is_cut = False
         """Did an answer break off whose client is told so by a reset alone?"""
         self.drained = 0
-        self.own_send_seconds = min(client_socket.OWN_SEND_SECONDS, own.send_seconds)
+        self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
         self._own = own
         self._most_body = most_body
 
@@ -44,7 +44,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         try:
             super().init()
         except TimeoutError:
-            raise LateHeadError(late_head(client_socket.HANDSHAKE_SECONDS)) from None
+            raise LateHeadError(late_head(sockets.HANDSHAKE_SECONDS)) from None
         self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
         self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
         if isinstance(self.parser, RequestParser):

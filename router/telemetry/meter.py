@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from router import lifecycle, metrics, shared_metrics
+from router import lifecycle
 from router.exchange import Exchange
-from router.metrics import Metric
-from router.recorder import Recorder
+from router.telemetry import metrics, shared_metrics
+from router.telemetry.metrics import Metric
+from router.telemetry.recorder import Recorder
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gunicorn.http.errors import ParseException
 
-from router.client_socket import BoundedSocket
+from router.clients.sockets import BoundedSocket
 from router.contract.errors import ApiError, request_too_large
 
 PIECE_BYTES: Final = 1024 * 1024

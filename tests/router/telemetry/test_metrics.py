@@ -2,13 +2,13 @@
 
 import pytest
 
-from router import metrics
 from router.contract.budget import Tokens
 from router.contract.decision import Forward, decide
 from router.contract.model import Contract, MaxTokens, Output, Pin, Sampling
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
-from router.metrics import METRICS, samples_of
+from router.telemetry import metrics
+from router.telemetry.metrics import METRICS, samples_of
 from tests.router.wire.chat import CHAT, chat
 
 

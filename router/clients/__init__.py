@@ -1,0 +1,1 @@
+"""Clients: their connections, what they send and whether they are still there."""
