@@ -21,6 +21,7 @@ from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
 from router.clients.sockets import TlsClientSocket
 from router.clients.worker import most_connections, most_long
+from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
 
@@ -63,8 +64,9 @@ def ssl_context(config: Any, default_ssl_context_factory: Callable[[], ssl.SSLCo
     return context
 
 
-def on_starting(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter
+def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Read and check the artifact before anything listens; workers inherit it over fork."""
+    server.__class__ = Master  # gunicorn's command line makes its own, and asks nobody
     startup.configure_logging()
     lifecycle.share_loads()
     _take_all_descriptors()
@@ -154,7 +156,7 @@ def _listen_for_metrics(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbit
 def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter and Worker
     """Let no worker begin with API keys of long ago, should their file be broken when it looks; give it its row."""
     lifecycle.reread_keys_in_master()
-    lifecycle.share_loads().give_row(worker.age, [other.age for other in server.WORKERS.values()])
+    lifecycle.share_loads().give_row(worker.age, [other.age for other in server.living()])
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker

@@ -381,3 +381,32 @@ def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: P
         assert all(client.at_end() for client in stalled)
         with RawClient(router.port) as client:
             assert client.get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("arguments", [CONF, (*CONF, "--preload")], ids=["forked", "preloaded"])
+def test_a_stream_of_an_old_worker_holds_up_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """While it runs a next reload is taken up, a worker that dies is replaced, and TERM still lets it finish."""
+    artifact = artifact_file(tmp_path, PINNED)
+    gate, stream = Event(), chat(stream=True)
+    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+        engine.answer_next(Answer.sse(b"data: {}\n\n", gate, b"data: [DONE]\n\n"))
+        with RawClient(router.port) as client:
+            client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream).head()
+            assert client.chunk() == b"data: {}\n\n"
+            (old,) = _children_of(router.process.pid)
+            for number, contract in enumerate((OTHERWISE_PINNED, PINNED), 2):
+                artifact_file(tmp_path, contract)
+                router.signal(signal.SIGHUP)
+                wait_until(lambda count=number: router.log().count("router: enforcing") == count, router.log)  # type: ignore[misc]
+            wait_until(lambda: _temperatures(router, engine, 3) == {1}, router.log)
+            wait_until(lambda: len(_children_of(router.process.pid)) == 2, router.log)
+            (new,) = set(_children_of(router.process.pid)) - {old}
+            os.kill(new, signal.SIGKILL)
+            wait_until(lambda: set(_children_of(router.process.pid)) - {old, new}, router.log)
+            wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+            assert old in _children_of(router.process.pid)
+            router.signal(signal.SIGTERM)
+            router.wait_for_line("Handling signal: term")
+            gate.set()
+            assert b"".join(iter(client.chunk, b"")).endswith(b"data: [DONE]\n\n")
+        assert router.process.wait(30) == 0
