@@ -130,6 +130,7 @@ def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         if is_over:
             stop(signal_number, frame)
             return
+        server.log.info("Draining: /readyz says 503 for %g s, while requests are still served", _own.drain_seconds)
         signal.setitimer(signal.ITIMER_REAL, _own.drain_seconds)
 
     signal.signal(signal.SIGALRM, stop)

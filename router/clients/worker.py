@@ -152,6 +152,8 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self._round()
         for connection in [connection for queue in self._queues() for connection in queue.all()]:
             self._drop(connection)
+        if self.nr_conns > 0:
+            self.log.warning("the time to finish is over: %d requests are cut", self.nr_conns)
         self.tpool.shutdown(wait=False)
         self.poller.close()
         self.method_queue.close()

@@ -14,6 +14,12 @@ _CODES: Final = {
     Outcome.TIMED_OUT: ("upstream_timeout", "The engine did not answer in time"),
 }
 
+_OTHERWISE: Final = {
+    "upstream_unreachable": "The engine closed the connection before it answered",
+    "upstream_timeout": "The engine could not be reached in time",
+}
+"""What is said where a code is not the usual one of what happened."""
+
 
 class EngineError(ApiError):
     """A request could not be brought to an engine, or its answer not back.
@@ -31,6 +37,8 @@ class EngineError(ApiError):
         is_unread: bool = False,
     ) -> None:
         usual, message = _CODES[outcome]
+        if code is not None and code != usual:
+            message = _OTHERWISE.get(code, message)
         super().__init__(code or usual, message, may_have_run=may_have_run)
         self.outcome = outcome
         self.is_unread = is_unread
