@@ -230,12 +230,19 @@ def _refuse_other_port(metrics_port: int | None) -> bool:
     Raises ApiError `not_found` for what belongs to the other port.
     """
     environ = flask.request.environ
-    on_own_port = metrics_port is not None and environ.get("SERVER_PORT") == str(metrics_port)
+    on_own_port = metrics_port is not None and _port_of(environ) == metrics_port
     path = routes.path_as_sent(environ)
     is_out_of_place = path == routes.METRICS and metrics_port is not None and not on_own_port
     if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
         raise ApiError("not_found", "There is no such route here")
     return on_own_port
+
+
+def _port_of(environ: dict[str, Any]) -> int | None:
+    """Return the port that a request came to, by its socket: for a Unix one gunicorn believes the Host header."""
+    client = environ.get("gunicorn.socket")
+    address = client.getsockname() if client is not None else None
+    return address[1] if isinstance(address, tuple) else None
 
 
 def _refuse_other_spelling_of_route() -> None:

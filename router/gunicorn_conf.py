@@ -11,6 +11,7 @@ import resource
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
@@ -35,6 +36,9 @@ def _settings() -> Settings:
 
 M_ARENA_MAX: Final = -8
 """The parameter of glibc's mallopt (malloc.h) that bounds how many arenas there are."""
+
+PAUSE_SECONDS: Final = 1.0
+"""Time between two tries to begin, of a worker that could not."""
 
 _own = _settings()
 
@@ -162,7 +166,12 @@ def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arb
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
     """Let a worker know its engines before it takes requests; one that was forked from a loaded app does not yet."""
-    startup.meet_engines(worker.wsgi)
+    try:
+        startup.meet_engines(worker.wsgi)
+    except Exception:  # at exit codes 3 and 4 gunicorn would give all up, the workers that serve included
+        worker.log.exception("a worker could not begin; another one is tried")
+        time.sleep(PAUSE_SECONDS)
+        os._exit(1)
 
 
 def worker_int(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import dns.exception
 import dns.resolver
 
+from router.engines import remembered
 from router.engines.connections import Connections
 from router.engines.fleet import Fleet
 from router.engines.health import jittered
@@ -130,9 +131,22 @@ class Discovery:
         with self._lock:
             if self._process == os.getpid():
                 return
-            self._process = os.getpid()
+            self._recall()
             for name in self._names:
                 threading.Thread(target=self._run, args=(name,), name="engine-discovery", daemon=True).start()
+            self._process = os.getpid()
+
+    def _recall(self) -> None:
+        """Begin with what other processes learnt: a worker that starts in an outage of DNS must know the engines."""
+        known = remembered.addresses()
+        for name in self._names:
+            if known.get(name):
+                self._learnt[name] = Learnt(known[name])
+                self._first_answers[name].set()
+        self._set_engines(self._engines())
+
+    def _engines(self) -> tuple[str, ...]:
+        return engines_of(self._settings.engines, {name: it.addresses for name, it in self._learnt.items()})
 
     def start_and_look(self) -> None:
         """Begin, and return once all names were asked for and all engines looked at, or after some seconds.
@@ -152,7 +166,8 @@ class Discovery:
             before = self._learnt[name]
             after = learnt(before.addresses, answers)
             self._learnt[name] = after
-            self._follow(engines_of(self._settings.engines, {each: it.addresses for each, it in self._learnt.items()}))
+            self._follow(self._engines())
+            remembered.remember({each: it.addresses for each, it in self._learnt.items()})
         _say_news(name, before, after)
 
     def _follow(self, engines: tuple[str, ...]) -> None:
@@ -192,7 +207,7 @@ class Discovery:
 def _asking(server: DnsServer | None) -> Ask:
     def ask(name: str, kind: str) -> tuple[str, ...]:
         try:
-            answer = _resolver(server).resolve(name, kind, search=True, raise_on_no_answer=False)
+            answer = _resolver(server).resolve(name, kind, search=server is None, raise_on_no_answer=False)
         except dns.resolver.NXDOMAIN:
             return ()
         except dns.exception.DNSException as error:

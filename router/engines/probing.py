@@ -56,10 +56,10 @@ class Prober:
         with self._lock:
             if self._process == os.getpid():
                 return
-            self._process = os.getpid()
             self._schedule = Schedule()
             self._schedule.join(self._fleet.engines)
             threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
+            self._process = os.getpid()
 
     def start_and_look(self) -> None:
         """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.

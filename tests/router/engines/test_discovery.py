@@ -8,7 +8,7 @@ from typing import Any
 import dns.rcode
 import pytest
 
-from router.engines import discovery
+from router.engines import discovery, remembered
 from router.engines.connections import Connections
 from router.engines.discovery import Addresses, Discovery, Learnt, NoAnswerError, engines_of, learnt, named
 from router.engines.fleet import Fleet, Report
@@ -20,6 +20,11 @@ from tests.router.serving import wait_until
 
 NAME = "dns://engines.test:80"
 FAILED = NoAnswerError("the name server does not answer")
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    remembered.remember({})
 
 
 @pytest.mark.parametrize(
@@ -229,3 +234,23 @@ def test_a_name_server_that_is_silent_is_said(
     server.silent = True
     assert _found(server) == ()
     assert caplog.messages == [f"{NAME}: the name server does not answer; what it was last stays"]
+
+
+def test_a_process_that_starts_knows_what_others_learnt() -> None:
+    """While the name server fails, a name means what it meant to the process before."""
+    answers = _Answers("10.0.0.1")
+    before, _, _ = _discovery(answers)
+    before.start_and_look()
+    answers.failure, answers.addresses = "the name server does not answer", ()
+    after, fleet, _ = _discovery(answers)
+    after.start_and_look()
+    assert fleet.healthy() == ("http://10.0.0.1:80",)
+
+
+def test_what_is_being_written_is_not_taken_for_known() -> None:
+    """A memory that two processes wrote at once tells nothing, until it is written again."""
+    remembered.remember({NAME: {"A": ("10.0.0.1",)}})
+    remembered._SHARED[20] ^= 1
+    assert remembered.addresses() == {}
+    remembered.remember({NAME: {"A": ("10.0.0.1",)}})
+    assert remembered.addresses() == {NAME: {"A": ("10.0.0.1",)}}

@@ -1,9 +1,12 @@
 """Engines behind a name, with a real name server whose answers change while clients are served."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Self
 
 import dns.rcode
@@ -244,3 +247,26 @@ def test_an_engine_that_is_given_and_named_counts_once(engines: _Engines) -> Non
         assert f"engine {first.url} joined" not in router.log()
         assert "in front of 1 engine(s), the engines of dns://" in router.log()
     assert status_of(f"{first.url}/health") == 200
+
+
+def _workers(router: RunningRouter) -> set[int]:
+    master = router.process.pid
+    return {int(worker) for worker in Path(f"/proc/{master}/task/{master}/children").read_text().split()}
+
+
+@pytest.mark.parametrize("how", ["a reload", "a worker that died"])
+def test_a_worker_that_starts_in_an_outage_knows_the_engines(engines: _Engines, how: str) -> None:
+    """What a name resolved to last is known to new workers too, while the name server fails."""
+    with engines.router() as router:
+        engines.server.rcode = dns.rcode.SERVFAIL
+        engines.server.wait_for_questions(2 * WORKERS)
+        before = _workers(router)
+        if how == "a reload":
+            router.signal(signal.SIGHUP)
+        else:
+            os.kill(min(before), signal.SIGKILL)
+        wait_until(lambda: _workers(router) - before, router.log)
+        wait_until(lambda: len(_workers(router)) == WORKERS, router.log)
+        for nonce in range(40):
+            with RawClient(router.port) as client:
+                assert client.post(CHAT, chat(nonce=nonce)).status == 200, router.log()
