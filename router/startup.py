@@ -3,7 +3,7 @@
 import inspect
 import logging
 import os
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from router import lifecycle, routes, settings
@@ -87,17 +87,10 @@ def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually o
     gateway = getattr(app, "extensions", {}).get("router")
     if gateway is not None:
         gateway.discovery.start_and_look()
-        if gateway.meter is not None:
-            _begin(gateway.meter.start, "metrics")
-        if gateway.tracer is not None:
-            _begin(gateway.tracer.start, "traces")
-
-
-def _begin(start: Callable[[], None], what: str) -> None:
-    try:
-        start()
-    except Exception:  # noqa: BLE001 - what only tells of requests must not keep them from being served
-        _LOG.exception("%s could not begin, and are missing from this process", what)
+        for part in (gateway.meter, gateway.tracer):
+            if part is not None:
+                with suppress(Exception):  # it says so, and what only tells of requests must not keep from serving them
+                    part.start()
 
 
 def flush(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours

@@ -49,6 +49,8 @@ class _Numbers:
         self._client.disable_created_metrics()
         self._view = view
         self._is_shared = shared_metrics.VARIABLE in os.environ
+        if self._is_shared:
+            shared_metrics.reserve(os.getpid())
         self._registry = self._client.CollectorRegistry()
         self._of = {metric: self._made(metric) for metric in (*metrics.FROM_EXCHANGES, *metrics.OF_A_WORKER)}
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from router.exchange import Exchange
@@ -40,23 +41,33 @@ class Recorder(Generic[SinkT]):
         self._waiting: deque[Exchange] = deque()
         self._lock = threading.Lock()
         self._process = 0
+        self._failed_in = 0
         self._sink: SinkT
 
     def note(self, exchange: Exchange) -> None:
-        """Have a request recorded that is over."""
+        """Have a request recorded that is over; where no sink could be opened, nothing is."""
+        if self._failed_in == os.getpid():
+            return
         self._waiting.append(exchange)
         if self._process != os.getpid():
-            self.start()
+            with suppress(Exception):  # it said so itself
+                self.start()
         elif len(self._waiting) >= MOST_WAITING:
             self.flush()
 
     def start(self) -> SinkT:
-        """Return the sink of this process; the first to ask opens it."""
+        """Return the sink of this process; the first to ask opens it. Raises what opening it raises."""
         if self._process == os.getpid():
             return self._sink
         with self._lock:
             if self._process != os.getpid():
-                self._sink = self._open_sink()
+                try:
+                    self._sink = self._open_sink()
+                except Exception:
+                    self._failed_in = os.getpid()
+                    self._waiting.clear()
+                    _LOG.exception("metrics or traces cannot begin, and are missing from this process")
+                    raise
                 self._process = os.getpid()
                 atexit.register(self.flush)
                 self._start_thread()

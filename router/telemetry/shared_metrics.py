@@ -25,9 +25,12 @@ DEAD: Final = "dead"
 """Stands in file names for the process id of all workers that have died."""
 MOST_TRIES: Final = 100
 PAUSE_SECONDS: Final = 0.01
+RESERVED_BYTES: Final = 512 * 1024
+"""Room for all label sets that there are, of one kind of metric, several times over."""
 
 _LOCK: Final = "lock"
 _SUMMED: Final = ("counter", "histogram")
+_GAUGES: Final = ("livesum", "livemin", "livemax")
 _ROUND = struct.Struct("q")
 _ROUNDS = mmap.mmap(-1, _ROUND.size)
 """How often a burial began or ended; odd while one is under way."""
@@ -53,7 +56,24 @@ def prepare() -> Path:
         _Folder.path, _Folder.owner = path, os.getpid()
         os.environ[VARIABLE] = str(path)
         atexit.register(remove)
+        for kind in _SUMMED:
+            _reserve(path / f"{kind}_{DEAD}.db")
     return _Folder.path
+
+
+def reserve(pid: int) -> None:
+    """Take the room on the disk that a process needs for its metrics: on a full disk writing would kill it by a signal.
+
+    Raises OSError where there is none.
+    """
+    folder = Path(os.environ[VARIABLE])
+    for kind in (*_SUMMED, *(f"gauge_{mode}" for mode in _GAUGES)):
+        _reserve(folder / f"{kind}_{pid}.db")
+
+
+def _reserve(file: Path) -> None:
+    with file.open("ab") as opened:
+        os.posix_fallocate(opened.fileno(), 0, RESERVED_BYTES)
 
 
 def remove() -> None:

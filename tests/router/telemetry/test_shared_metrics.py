@@ -125,3 +125,12 @@ def test_a_sink_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog:
             kept.flush()
     assert sink.statuses == [0, 7]
     assert "missing in the metrics or traces" in caplog.text
+
+
+def test_room_is_taken_before_it_is_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a process have all their blocks: a disk that fills up later does no harm."""
+    monkeypatch.setenv(shared_metrics.VARIABLE, str(folder))
+    shared_metrics.reserve(4711)
+    files = list(folder.glob("*_4711.db"))
+    assert len(files) == 5
+    assert all(file.stat().st_blocks * 512 >= shared_metrics.RESERVED_BYTES for file in files)

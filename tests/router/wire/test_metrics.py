@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from router.contract.model import Contract, Interval, Limits, MaxTokens, Models, Output, Sampling
 from router.engines.standin import Answer, StandIn
 from router.telemetry import metrics, shared_metrics
+from tests.router.process import worker_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.rawengine import RawEngine, ok, read_request, reset
-from tests.router.serving import RunningRouter, artifact_file, free_port, running_router, wait_until
+from tests.router.serving import RunningRouter, artifact_file, free_port, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
 
 CONTRACT = Contract(
@@ -366,3 +368,17 @@ def test_a_port_that_is_taken_stops_the_start(engine: StandIn, tmp_path: Path) -
         with running_router(None, [engine.url], settings, until_ready=False) as router:
             router.wait_for_line("router: ROUTER_METRICS_PORT cannot be listened on: Address already in use")
             assert router.process.wait(20) == 1
+
+
+def test_a_folder_that_is_gone_costs_the_metrics_alone(engine: StandIn, tmp_path: Path) -> None:
+    """When the shared folder was removed and a worker dies, its successor serves, without metrics of its own."""
+    with _measured(tmp_path, [engine.url]) as router:
+        (folder,) = tmp_path.glob(f"{shared_metrics.PREFIX}*")
+        shutil.rmtree(folder)
+        worker = worker_of(router)
+        os.kill(worker, signal.SIGKILL)
+        router.wait_for_line("metrics or traces cannot begin")
+        wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
+        with RawClient(router.port) as client:
+            assert [client.post(CHAT, chat()).status for _ in range(5)] == [200] * 5
+        assert router.process.poll() is None
