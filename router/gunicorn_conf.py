@@ -80,7 +80,10 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     except ArtifactError as error:
         sys.exit(f"router: {error}")
     if _own.metrics:
-        shared_metrics.prepare()
+        try:
+            shared_metrics.prepare()
+        except OSError as error:
+            sys.exit(f"router: ROUTER_METRICS finds no room in the folder of temporary files: {error.strerror}")
 
 
 def _take_few_arenas() -> None:
