@@ -13,7 +13,7 @@ import flask
 
 from router import routes
 from router.clients import intake
-from router.contract.errors import ApiError, answer, overloaded
+from router.contract.errors import OVERLOADED, ApiError, answer, overloaded
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
 from router.places import Places
@@ -26,7 +26,7 @@ HURRIED_DRAIN_SECONDS: Final = 0.02
 MOST_PATIENT_DRAINS: Final = 4
 """How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
 
-_NOT_WAITED_FOR: Final = ("overloaded", "invalid_api_key")
+_NOT_WAITED_FOR: Final = (OVERLOADED, "invalid_api_key")
 """Refusals whose clients get little time for the rest of their body: who is not served must not hold up who is."""
 _MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")

@@ -20,10 +20,11 @@ from compiler.compilation import compile_profile
 from compiler.selection import Selected
 from router.artifact import serialise
 from router.engines.standin import StandIn
+from tests.router.process import children_of, resident_bytes
 from tests.router.serving import RunningRouter, launch, running_router
 
 TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_KIB = os.sysconf("SC_PAGESIZE") // 1024
+MIB = 1 << 20
 CONF = ("-c", "python:router.gunicorn_conf", "--workers", "1")
 CLIENTS = 4
 
@@ -57,16 +58,10 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def resident_mib(process: int) -> float:
-    """Return the memory of a process that is its own or shared, in MiB."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_KIB / 1024
-
-
 def worker_of(router: RunningRouter) -> int:
     """Return the process id of the only worker."""
-    master = router.process.pid
-    (worker,) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return int(worker)
+    (worker,) = children_of(router.process.pid)
+    return worker
 
 
 def ask(port: int, body: bytes, count: int) -> None:
@@ -120,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     spread = f"{median:.0f} ({min(cost):.0f} to {max(cost):.0f})"
                     print(f"| {size // 1024} KiB | {name} | {spread} | {median / floor:.1f} |")
             for name, router in running.items():
-                print(f"\nmemory of one worker, {name}: {resident_mib(worker_of(router)):.1f} MiB", end="")
+                print(f"\nmemory of one worker, {name}: {resident_bytes(worker_of(router)) / MIB:.1f} MiB", end="")
     print()
 
 

@@ -11,6 +11,11 @@ def worker_of(router: RunningRouter) -> int:
     return int(router.wait_for_line(r"Booting worker with pid: (\d+)")[1])
 
 
+def children_of(process: int) -> list[int]:
+    """Return the process ids of a process's children: of a master, its workers."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 def descriptors(process: int) -> int:
     """Return how many files and sockets a process has open."""
     return len(list(Path(f"/proc/{process}/fd").iterdir()))

@@ -28,9 +28,10 @@ from compiler.selection import Selected
 from router.artifact import serialise
 from tests.bench.soak.chaos import Chaos, EngineProcess
 from tests.bench.soak.judging import Judgement, judge, told_in
-from tests.bench.soak.samples import Sample, Sampler, by_minute, flatness, looked_at, workers_of
+from tests.bench.soak.samples import Sample, Sampler, by_minute, flatness, looked_at
 from tests.bench.soak.talk import ALIAS
 from tests.checkout import CHECKOUT
+from tests.router.process import children_of
 from tests.router.serving import RunningRouter, launch, wait_until
 
 WORKERS = 2
@@ -98,7 +99,7 @@ def settled(router: RunningRouter, start: list[Sample]) -> list[Sample]:
     ends = time.monotonic() + SETTLE_SECONDS
     while True:
         try:
-            now = [looked_at(worker) for worker in workers_of(router.process.pid)]
+            now = [looked_at(worker) for worker in children_of(router.process.pid)]
         except (OSError, ValueError):
             continue
         is_back = len(now) == WORKERS and max(sample.descriptors for sample in now) <= most
@@ -153,9 +154,9 @@ def soak(options: argparse.Namespace, folder: Path, stack: ExitStack) -> bool:
     router = stack.enter_context(RunningRouter(launch(environment, CONF, stdout=access_log)))
     router.wait_until_ready()
     master = router.process.pid
-    wait_until(lambda: len(workers_of(master)) == WORKERS)
+    wait_until(lambda: len(children_of(master)) == WORKERS)
     time.sleep(3)  # what start-up needs for a moment is gone
-    start = [looked_at(worker) for worker in workers_of(master)]
+    start = [looked_at(worker) for worker in children_of(master)]
     start_of_master = looked_at(master)
     most = capacity(folder, router, options.seed)
     print(f"seed {options.seed}, {most:.0f} requests/s at most, {most / 2:.0f} from here on", flush=True)

@@ -5,10 +5,9 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
-from tests.router.process import descriptors, resident_bytes, threads
+from tests.router.process import children_of, descriptors, resident_bytes, threads
 
 EVERY_SECONDS = 5.0
 FLAT = {"memory (MiB)": 1.1, "threads": 1.3, "descriptors": 1.3}
@@ -25,11 +24,6 @@ class Sample(NamedTuple):
     mib: float
     threads: int
     descriptors: int
-
-
-def workers_of(master: int) -> list[int]:
-    """Return the process ids of a master's workers."""
-    return [int(each) for each in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
 
 
 def looked_at(process: int, at: float = 0.0, age: float = 0.0) -> Sample:
@@ -60,7 +54,7 @@ class Sampler:
         while not self._over.wait(EVERY_SECONDS):
             now = time.monotonic() - self._began
             self.of_master.append(looked_at(self._master, now))
-            for worker in workers_of(self._master):
+            for worker in children_of(self._master):
                 first = self._first_seen.setdefault(worker, now)
                 # One that a reload replaced may end at any moment.
                 with suppress(OSError, ValueError):

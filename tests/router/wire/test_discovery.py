@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Self
 
 import dns.rcode
@@ -16,6 +15,7 @@ from router.engines.standin import Answer, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
 from tests.router.dnsserver import DnsServer
+from tests.router.process import children_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, free_port, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
@@ -250,8 +250,7 @@ def test_an_engine_that_is_given_and_named_counts_once(engines: _Engines) -> Non
 
 
 def _workers(router: RunningRouter) -> set[int]:
-    master = router.process.pid
-    return {int(worker) for worker in Path(f"/proc/{master}/task/{master}/children").read_text().split()}
+    return set(children_of(router.process.pid))
 
 
 @pytest.mark.parametrize("how", ["a reload", "a worker that died"])

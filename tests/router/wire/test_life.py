@@ -15,6 +15,7 @@ import requests
 from router.contract.model import Contract, Limits, Sampling
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.checkout import CHECKOUT
+from tests.router.process import children_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, free_port, launch, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
@@ -353,16 +354,12 @@ def test_settings_outlive_what_they_were_read_from(tmp_path: Path, arguments: tu
         router.signal(signal.SIGHUP)
         wait_until(lambda: router.log().count("router: enforcing") == 2, router.log)
         wait_until(lambda: router.log().count("Worker exiting") == 1, router.log)
-        wait_until(lambda: len(_children_of(router.process.pid)) == 1, router.log)
-        (worker,) = _children_of(router.process.pid)
+        wait_until(lambda: len(children_of(router.process.pid)) == 1, router.log)
+        (worker,) = children_of(router.process.pid)
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: _children_of(router.process.pid) not in ([], [worker]), router.log)
+        wait_until(lambda: children_of(router.process.pid) not in ([], [worker]), router.log)
         wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
         assert router.process.poll() is None
-
-
-def _children_of(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: Path) -> None:
@@ -393,18 +390,18 @@ def test_a_stream_of_an_old_worker_holds_up_nothing(tmp_path: Path, arguments: t
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream).head()
             assert client.chunk() == b"data: {}\n\n"
-            (old,) = _children_of(router.process.pid)
+            (old,) = children_of(router.process.pid)
             for number, contract in enumerate((OTHERWISE_PINNED, PINNED), 2):
                 artifact_file(tmp_path, contract)
                 router.signal(signal.SIGHUP)
                 wait_until(lambda count=number: router.log().count("router: enforcing") == count, router.log)  # type: ignore[misc]
             wait_until(lambda: _temperatures(router, engine, 3) == {1}, router.log)
-            wait_until(lambda: len(_children_of(router.process.pid)) == 2, router.log)
-            (new,) = set(_children_of(router.process.pid)) - {old}
+            wait_until(lambda: len(children_of(router.process.pid)) == 2, router.log)
+            (new,) = set(children_of(router.process.pid)) - {old}
             os.kill(new, signal.SIGKILL)
-            wait_until(lambda: set(_children_of(router.process.pid)) - {old, new}, router.log)
+            wait_until(lambda: set(children_of(router.process.pid)) - {old, new}, router.log)
             wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
-            assert old in _children_of(router.process.pid)
+            assert old in children_of(router.process.pid)
             router.signal(signal.SIGTERM)
             router.wait_for_line("Handling signal: term")
             gate.set()
