@@ -4,7 +4,8 @@ from typing import Any
 
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
 
 
 def contract_of(profile: dict[str, Any]) -> Contract:

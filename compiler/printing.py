@@ -10,7 +10,8 @@ from compiler.scalars import resolve
 from compiler.schema import SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.sizes import size_of
 from router.artifact import Artifact
-from router.contract.model import Contract, Interval
+from router.contract.model import Contract
+from router.contract.sections import Interval
 
 _TAGS = {
     bool: "tag:yaml.org,2002:bool",

@@ -8,7 +8,8 @@ from compiler.presets import describe, preset_names
 from compiler.schema import BYTE_UNITS, SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.selection import Selected
 from compiler.tree import Path, spelled
-from router.contract.model import Band, BodyLimit, Budget, Contract, ImageLimit, Pin, Rule
+from router.contract.model import Contract
+from router.contract.rules import Band, BodyLimit, Budget, ImageLimit, Pin, Rule
 
 
 def keys() -> str:

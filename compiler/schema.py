@@ -9,7 +9,7 @@ are for the reference and for editors.
 from typing import Any, Final
 
 from router.contract.fields import WHOLE_NUMBER_FIELDS
-from router.contract.model import DEFAULT_MAX_BODY_BYTES
+from router.contract.sections import DEFAULT_MAX_BODY_BYTES
 
 Rules = dict[str, Any]
 

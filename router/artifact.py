@@ -9,7 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Frozen, Interval, Rule, rules_of
+from router.contract.model import Contract
+from router.contract.rules import Rule, rules_of
+from router.contract.sections import Interval
+from router.contract.terms import Frozen
 
 FORMAT_VERSION: Final = 1
 """The version of the artifact format that this release writes, and the only one it reads."""

@@ -13,8 +13,10 @@ from compiler.comparison.parameters import Rule, injection, passing_only
 from compiler.comparison.values import Value, span, text_of
 from router.contract.errors import INVALID_REQUEST
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Errors, Limits, MaxTokens, Models, Pin, Sampling
+from router.contract.model import Contract
 from router.contract.numbers import show
+from router.contract.rules import Pin
+from router.contract.sections import Errors, Limits, MaxTokens, Models, Sampling
 
 UNSEEN = "no request sees a difference"
 

@@ -4,7 +4,7 @@ import re
 
 from compiler.diagnostics import shown
 from compiler.schema import BYTE_UNITS
-from router.contract.model import Interval, MaxTokens
+from router.contract.sections import Interval, MaxTokens
 
 Value = int | float | str | Interval | MaxTokens | tuple[str, ...] | None
 """What can stand on either side of a change; None where the contract says nothing."""

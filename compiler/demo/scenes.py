@@ -14,8 +14,9 @@ from compiler.demo.stage import Engine, Router
 from compiler.selection import Selected
 from router.artifact import Artifact
 from router.contract.decision import Refusal, ServedIds, decide
-from router.contract.model import Band, Contract, Pin
+from router.contract.model import Contract
 from router.contract.numbers import show
+from router.contract.rules import Band, Pin
 
 ALIAS: Final = "demo-latest"
 VENDOR_TYPE: Final = "vendor_error"

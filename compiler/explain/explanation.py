@@ -6,9 +6,10 @@ from typing import Final, Literal, NamedTuple
 from router.contract import images
 from router.contract.decision import MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
 from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.model import Band, BodyLimit, Budget, Contract, ImageLimit, Pin, Rule
+from router.contract.model import Contract
 from router.contract.numbers import show
 from router.contract.parsing import Request, parse
+from router.contract.rules import Band, BodyLimit, Budget, ImageLimit, Pin, Rule
 from router.contract.sampling import expectation
 
 Verdict = Literal["kept", "edited", "no effect", "passed", "refused", "also violated", "not reached"]

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
-from router.contract.model import Budget
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
+from router.contract.rules import Budget
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""

@@ -6,8 +6,9 @@ from router.contract import budget, images, sampling
 from router.contract.editing import Edit, apply_edits, replace, to_json
 from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
-from router.contract.model import Budget, Contract
+from router.contract.model import Contract
 from router.contract.parsing import Request, parse
+from router.contract.rules import Budget
 
 BODY_SIZE: Final = "limits.max_body_bytes"
 """The rule of the largest body, which is refused before all of it is read."""

@@ -2,8 +2,8 @@
 
 from router.contract.errors import ApiError
 from router.contract.fields import IMAGE_PART_TYPES
-from router.contract.model import ImageLimit
 from router.contract.parsing import Request
+from router.contract.rules import ImageLimit
 
 
 def judge(request: Request, rule: ImageLimit) -> None:

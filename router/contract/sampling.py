@@ -7,9 +7,9 @@ from typing import NamedTuple
 from router.contract.editing import Edit, drop_repetitions, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
-from router.contract.model import Band, Pin
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.parsing import Request
+from router.contract.rules import Band, Pin
 
 
 class Verdict(NamedTuple):

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from compiler.freezing import contract_of
 from compiler.sizes import bytes_of, size_of
 from router.artifact import freeze, load, serialise
-from router.contract.model import Contract, Interval, MaxTokens
+from router.contract.model import Contract
+from router.contract.sections import Interval, MaxTokens
 from tests.compiler.profiles import profiles
 
 

@@ -6,7 +6,8 @@ from compiler.compilation import compile_profile
 from compiler.presets import MODELINE, describe, preset_names, preset_path
 from compiler.selection import Selected
 from router.artifact import shipped_folder
-from router.contract.model import Contract, Interval, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Interval, Sampling
 
 
 def compiled(name):

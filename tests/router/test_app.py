@@ -9,7 +9,8 @@ from werkzeug.test import Client
 
 from router.app import create_app, open_gateway
 from router.artifact import freeze
-from router.contract.model import Contract, Errors
+from router.contract.model import Contract
+from router.contract.sections import Errors
 from router.edge import Edge
 from router.engines.fleet import Report
 from router.engines.health import State

@@ -8,13 +8,14 @@ import pytest
 
 from router import artifact
 from router.artifact import ArtifactError, Source, freeze, load, read, serialise, shipped_folder
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 SOURCES = (Source("preset", "root", "0" * 64), Source("file", "../é.yaml", "f" * 64))
 FULL = Contract(
     errors=Errors("vendor_error"),
     limits=Limits(max_body_bytes=1024, max_images=3),
-    models=Models(aliases=("kimi-é", "a/b"), answer_as="served"),
+    models=Models(aliases=plain_aliases("kimi-é", "a/b"), answer_as="served"),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
 )

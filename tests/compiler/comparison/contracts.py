@@ -6,7 +6,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
 
 SERVED = "served"
 ALIASES = ("alias-a", "alias-b", "alias-c")

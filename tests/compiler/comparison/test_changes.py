@@ -10,7 +10,7 @@ from compiler.comparison.changes import UNSEEN, Change, compare
 from compiler.comparison.parameters import accepted, only_in
 from router.artifact import digest_of
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Band
+from router.contract.rules import Band
 from router.contract.sampling import satisfies
 from tests.compiler.comparison import traffic
 from tests.compiler.comparison.contracts import contracts, lone_pairs, pairs

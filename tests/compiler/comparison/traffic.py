@@ -8,7 +8,7 @@ from typing import NamedTuple
 from router.contract.decision import Forward, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.model import Interval
+from router.contract.sections import Interval
 from tests.compiler.comparison.contracts import ALIASES, SERVED
 
 BUDGETS = (*BUDGET_FIELDS, "n_predict")

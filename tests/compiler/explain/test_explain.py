@@ -12,12 +12,13 @@ from compiler import cli
 from compiler.explain.explanation import explain
 from router.artifact import Source, freeze, serialise
 from router.contract.decision import Forward, ServedIds, decide
-from router.contract.model import Contract, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.checkout import CHECKOUT
 
 CONTRACT = Contract(
     limits=Limits(max_body_bytes=2000, max_images=1),
-    models=Models(aliases=("alias",)),
+    models=Models(aliases=plain_aliases("alias")),
     output=Output(MaxTokens(cap=100, default=40)),
     sampling=Sampling(params={"temperature": Interval(0, 1), "top_p": 0.95, "n": 1}),
 )

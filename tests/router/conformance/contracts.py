@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from router.artifact import read, shipped_folder
-from router.contract.model import Contract, Interval, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 
 OPEN = read(shipped_folder("build") / "openai-compatible.json").contract
 KIMI = replace(
@@ -20,7 +21,7 @@ PARAMS = {
     "n": Interval(1, 4),
 }
 CLAMPING = Contract(
-    models=Models(aliases=("vendor-latest",)),
+    models=Models(aliases=plain_aliases("vendor-latest")),
     output=Output(MaxTokens(cap=100, default=100, on_exceed="clamp")),
     sampling=Sampling(params=PARAMS),
 )

@@ -7,7 +7,8 @@ import orjson
 
 from router.contract.decision import Forward
 from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
-from router.contract.model import Band, Contract, Pin
+from router.contract.model import Contract
+from router.contract.rules import Band, Pin
 from tests.router.conformance.engines import Effective, engines, read_by
 from tests.router.conformance.readers import REFUSALS, readers, same
 

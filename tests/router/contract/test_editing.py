@@ -11,18 +11,19 @@ from router.contract.decision import Forward, ServedIds, decide
 from router.contract.editing import apply_edits, drop_repetitions, supply, to_json
 from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.members import find_members
-from router.contract.model import Contract, Interval, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
 from router.contract.parsing import parse
+from router.contract.sections import Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.router.contract.test_members import SPACE, written_objects
 
 SERVED = ServedIds(("the/served one",))
 ALLOWING = Contract(
-    models=Models(aliases=("alias",)),
+    models=Models(aliases=plain_aliases("alias")),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("allow", {"temperature": 0.5, "top_p": 1.0, "n": 1, "repetition_penalty": 1}),
 )
 REJECTING = Contract(
-    models=Models(aliases=("alias",)),
+    models=Models(aliases=plain_aliases("alias")),
     output=Output(MaxTokens(cap=100, default=40)),
     sampling=Sampling("reject", {"temperature": Interval(0, 1), "top_p": 0.95, "n": Interval(1, 3)}),
 )

@@ -4,22 +4,9 @@ import msgspec
 import pytest
 
 from router.contract.fields import OTHER_SPELLINGS, SAMPLING_FIELDS, spellings_of, standard_name
-from router.contract.model import (
-    Band,
-    BodyLimit,
-    Budget,
-    Contract,
-    Errors,
-    ImageLimit,
-    Interval,
-    Limits,
-    MaxTokens,
-    Models,
-    Output,
-    Pin,
-    Sampling,
-    rules_of,
-)
+from router.contract.model import Contract
+from router.contract.rules import Band, BodyLimit, Budget, ImageLimit, Pin, rules_of
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
 
 
 def test_the_rules_follow_from_the_sections():

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract, Models
+from router.contract.model import Contract
+from router.contract.sections import Models, plain_aliases
 from router.engines.standin import Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
@@ -279,7 +280,7 @@ def test_no_path_or_header_chooses_an_engine(
 @pytest.mark.parametrize("route", [CHAT, "/v1/completions", "/generate"])
 def test_no_body_chooses_an_engine(router_of: RouterOf, engine: StandIn, elsewhere: StandIn, route: str) -> None:
     """A model that is named as a URL, or members that name one, send nothing anywhere else."""
-    router = router_of(Contract(models=Models(aliases=("latest",))))
+    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"))))
     with RawClient(router.port) as client:
         for fields in (
             {"model": elsewhere.url},

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import requests
 
-from router.contract.model import Contract, Limits, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Limits, Sampling
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of

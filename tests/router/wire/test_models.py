@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract, Models
+from router.contract.model import Contract
+from router.contract.sections import Models, plain_aliases
 from router.engines.standin import Answer, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received
@@ -15,7 +16,7 @@ from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-ALIASED = Contract(models=Models(aliases=("latest", "vendor/latest", "b")))
+ALIASED = Contract(models=Models(aliases=plain_aliases("latest", "vendor/latest", "b")))
 OFTEN = {"ROUTER_PROBE_SECONDS": "0.05"}
 
 

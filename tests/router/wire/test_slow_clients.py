@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract, Errors, Models
+from router.contract.model import Contract
+from router.contract.sections import Errors, Models, plain_aliases
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.process import address_space, descriptors, worker_of
@@ -282,7 +283,7 @@ def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine:
 
 def test_clients_that_ask_on_and_never_read_hold_nobody_up(router_of: RouterOf, engine: StandIn) -> None:
     """Clients that do not read the router's own answers are dropped, whatever ROUTER_SEND_SECONDS says."""
-    long_list = Contract(models=Models(aliases=tuple(f"alias-{number:0100}" for number in range(1000))))
+    long_list = Contract(models=Models(aliases=plain_aliases(*(f"alias-{number:0100}" for number in range(1000)))))
     router = router_of(long_list, ROUTER_MAX_IN_FLIGHT="2", ROUTER_SEND_SECONDS="600")
     with ExitStack() as stack:
         _assert_serves(router)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from router.contract.model import Contract, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import MaxTokens, Models, Output, Sampling, plain_aliases
 from router.engines.standin import Answer, StandIn
 from router.settings import SettingError, load
 from tests.router.process import worker_of
@@ -21,7 +22,7 @@ from tests.router.serving import RunningRouter, artifact_file, running_router, w
 from tests.router.wire.chat import CHAT, chat
 
 CONTRACT = Contract(
-    models=Models(aliases=("latest",)),
+    models=Models(aliases=plain_aliases("latest")),
     sampling=Sampling(params={"top_p": 0.95}),
     output=Output(max_tokens=MaxTokens(cap=100, default=50)),
 )
