@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from router.contract.named_checks import Check
-from router.contract.rules import Rule, rules_of
+from router.contract.rules import Band, Pin, Rule, rules_of
 from router.contract.sections import Errors, Field, Limits, Mode, Models, Output, Sampling, Stream, UnknownFields
 from router.contract.terms import Condition, Frozen, Stated
 
@@ -63,6 +63,11 @@ class Contract(Sections, frozen=True, kw_only=True):
         """The paths of the request fields by which the mode and the case of a request are told."""
         readings = [path for reading in self.mode.read for path in reading.when]
         return frozenset(readings + [path for case in self.cases for path in case.when.fields])
+
+    @cached_property
+    def sampling_rules(self) -> tuple[Pin | Band, ...]:
+        """Those of the rules that judge the parameters of the section `sampling`."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
 
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""
