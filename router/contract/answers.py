@@ -1,12 +1,15 @@
 """Edits of whole answers: the model name that an alias asked for, and the `type` of a 400. All other bytes stay."""
 
 import json
+import re
 from typing import Any
 
 import orjson
 
 from router.contract.editing import to_json
-from router.contract.members import Member, find_members
+from router.contract.members import Member, end_of_value, find_members
+
+_MODEL = re.compile(rb'"model"[ \t\n\r]*+:[ \t\n\r]*+')
 
 
 def rename_model(body: bytes, name: str) -> bytes:
@@ -39,6 +42,9 @@ def model_strings(body: bytes) -> list[Member]:
     """Return the top-level `model` members of a JSON object that are strings; none when the one in force is not."""
     if not isinstance(read_object(body).get("model"), str):
         return []
+    if body.count(b'"model"') == 1 and b"\\u00" not in body and (key := _MODEL.search(body)):
+        # No other key can say `model`, and the object has one: there is no need to look at all members.
+        return [Member("model", key.start(), key.end(), end_of_value(body, key.end()))]
     return [member for member in find_members(body) if member.key == "model" and body[member.start] == ord('"')]
 
 

@@ -10,7 +10,7 @@ MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 _END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LONGEST_END: Final = len(b"\r\n\r\n")
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+_DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
 
 
 class Part(NamedTuple):
@@ -96,7 +96,7 @@ class EventData:
 
     def __init__(self, event: bytes) -> None:
         self.event = event
-        self._lines = list(_data_lines(event)) if b"data:" in event else []
+        self._lines = [line.span(1) for line in _DATA.finditer(event)]
         self.payload = b"\n".join(event[start:end] for start, end in self._lines)
 
     def spliced(self, splices: Iterable[Splice]) -> bytes:
@@ -123,16 +123,3 @@ class EventData:
             if line_at <= end and start <= behind:
                 yield line_start + max(0, start - line_at), line_start + min(end, behind) - line_at
             line_at = behind + 1
-
-
-def _data_lines(event: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where the payload of each `data:` line starts and ends."""
-    at = 0
-    while at < len(event):
-        ending = _LINE_END.search(event, at)
-        end = ending.start() if ending else len(event)
-        if event.startswith(b"data:", at):
-            start = at + len(b"data:")
-            start += event[start : start + 1] == b" "
-            yield start, end
-        at = ending.end() if ending else end
