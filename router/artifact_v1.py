@@ -67,7 +67,7 @@ class ArtifactV1(Frozen, frozen=True):
             errors=Errors(bad_request_type=written.errors.bad_request_type),
             limits=Limits(written.limits.max_body_bytes, written.limits.max_images),
             models=Models(plain_aliases(*written.models.aliases), written.models.answer_as),
-            output=Output(budget and MaxTokens(budget.cap, budget.default, budget.on_exceed)),
+            output=Output(None if budget is None else MaxTokens(budget.cap, budget.default, budget.on_exceed)),
             sampling=Sampling(written.sampling.conflict, written.sampling.params),
         )
 

@@ -49,7 +49,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     decision = decide(body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
     exchange.violations = decision.violations
-    exchange.case = decision.found.case and decision.found.case.name
+    exchange.case = decision.found.case.name if decision.found.case is not None else None
     exchange.errors = decision.errors
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule

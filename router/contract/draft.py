@@ -1,6 +1,6 @@
 """A request while the rules are run: the first refusal, all violations, the edits due."""
 
-from typing import Any
+from typing import Any, Literal
 
 from router.contract.budget import Tokens
 from router.contract.conditions import Path, value_at
@@ -35,7 +35,7 @@ class Draft:
 
     def put(self, rule: str, path: Path, value: Any, written: bytes) -> None:  # noqa: ANN401 - any JSON value
         """Let the engine get a value at a path, written in JSON like this."""
-        kind = "inject" if self.value_at(path) is None else "set"
+        kind: Literal["inject", "set"] = "inject" if self.value_at(path) is None else "set"
         self.edits.append(Edit(rule, kind, path, written))
         self.values[path] = value
 

@@ -52,7 +52,7 @@ def drop_repetitions(request: Request, rule: str, field: str) -> list[Edit]:
 
 
 def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
-    """Return the edited body; the same object when there is nothing to edit. Of two edits of one value the last wins."""
+    """Return the edited body; the same object when nothing is to be edited. Of two edits of one value the last wins."""
     edits = tuple(edits)
     if not edits:
         return request.body
@@ -147,7 +147,9 @@ def _built(edits: list[_Located]) -> bytes | None:
     for path, edit in edits:
         if len(path) > 1:
             inner.setdefault(path[0], []).append((path[1:], edit))
-        elif edit.kind in {"set", "inject"}:
+        elif edit.kind == "drop":
+            values.pop(path[0], None)
+        else:
             values[path[0]] = edit.value
     values |= {name: built for name, located in inner.items() if (built := _built(located)) is not None}
     return b"{" + b",".join(to_json(name) + b":" + value for name, value in values.items()) + b"}" if values else None

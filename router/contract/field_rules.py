@@ -82,7 +82,7 @@ def tests_of(rule: FieldRule) -> Iterator[Test]:
     if field.type:
         yield _type_test(field)
     if field.allowed is not None:
-        yield _allowed_test(field, field.allowed, _reader_of(rule.path))
+        yield _allowed_test(field.allowed, _reader_of(rule.path))
     if any(bound is not None for bound in (field.min, field.above, field.max, field.below)):
         yield _range_test(field, _reader_of(rule.path))
     if field.min_items is not None or field.max_items is not None:
@@ -153,7 +153,7 @@ def _type_test(field: Field) -> Test:
     return test
 
 
-def _allowed_test(field: Field, allowed: tuple[Scalar, ...], read: Callable[[object], float | None]) -> Test:
+def _allowed_test(allowed: tuple[Scalar, ...], read: Callable[[object], float | None]) -> Test:
     numbers = frozenset(float(each) for each in allowed if not isinstance(each, str | bool))
     exact = tuple(each for each in allowed if isinstance(each, str | bool))
     words = listed(allowed)
@@ -276,12 +276,8 @@ def _whole(number: float | None) -> float | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _shown_scalar(value: Scalar) -> str:
-    return (
-        to_json(value).decode()
-        if isinstance(value, bool)
-        else show(float(value) if isinstance(value, float) else value)
-    )  # type: ignore[arg-type]
+def _shown_scalar(value: bool | float) -> str:
+    return to_json(value).decode() if isinstance(value, bool) else show(value)
 
 
 def _text_of(value: object) -> str:

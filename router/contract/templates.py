@@ -70,7 +70,7 @@ def _text(value: object) -> str:
 
 
 def shown(value: object) -> str | int | float | bool | None:
-    """Return a value as an error may show it: a scalar as it is, anything else as text, all cut to a bearable length."""
+    """Return a value as an error may show it: a scalar as it is, anything else as text, cut to a bearable length."""
     if isinstance(value, bool | int | float | None):
         return value
     text = _text(value)

@@ -86,7 +86,7 @@ def _message_tools(check: named.MessageTools) -> Check:
 
 
 def _wrong_tool(
-    place: str, tools: Any, check: named.Tools | named.MessageTools, names: set[str], forbidden: tuple[str, ...]
+    place: str, tools: object, check: named.Tools | named.MessageTools, names: set[str], forbidden: tuple[str, ...]
 ) -> Violation | None:
     """Return what is wrong with a list of tools; the names of its functions are added to those known."""
     if not isinstance(tools, list):

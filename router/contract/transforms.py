@@ -1,4 +1,4 @@
-"""What becomes of a request field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
+"""What becomes of a field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
 
 import math
 from collections.abc import Callable

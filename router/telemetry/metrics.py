@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple
 
 from router import routes
 from router.contract import budget
-from router.contract.decision import BODY_SIZE, MODELS, READING
 from router.contract.checks import PARAM_OF
+from router.contract.decision import BODY_SIZE, MODELS, READING
 from router.contract.errors import STATUS_OF
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.named_checks import CHECKS
