@@ -41,35 +41,6 @@ _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
 
 
-class AnswerEdits(NamedTuple):
-    """What the contract changes in an answer (None: nothing): the model name of a 200, the error type of a 400.
-
-    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
-    """
-
-    model: str | None = None
-    bad_request_type: str | None = None
-    usage: Literal["move", "copy"] | None = None
-
-    def due(self) -> bool:
-        """Tell whether an answer may have to be edited."""
-        return any(edit is not None for edit in self)
-
-    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
-        """Return what edits the body of an answer of that status, None when nothing does."""
-        if status == HTTPStatus.OK and self.model is not None:
-            return partial(rename_model, name=self.model)
-        if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
-            return partial(retype_bad_request, new_type=self.bad_request_type)
-        return None
-
-    def of_stream(self) -> "WholeLines | StreamEditor":
-        """Return what a stream passes through on its way."""
-        if self.model is None and self.usage is None:
-            return WholeLines()
-        return StreamEditor(self.model, self.usage)
-
-
 class WholeLines:
     """Lets bytes of a stream pass line by line, so that a stream which breaks off never ends within one."""
 
@@ -95,6 +66,35 @@ class WholeLines:
         """Return what is left at the end of the stream."""
         begun, self._begun = self._begun, b""
         return begun
+
+
+class AnswerEdits(NamedTuple):
+    """What the contract changes in an answer (None: nothing): the model name of a 200, the error type of a 400.
+
+    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
+    """
+
+    model: str | None = None
+    bad_request_type: str | None = None
+    usage: Literal["move", "copy"] | None = None
+
+    def due(self) -> bool:
+        """Tell whether an answer may have to be edited."""
+        return any(edit is not None for edit in self)
+
+    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
+        """Return what edits the body of an answer of that status, None when nothing does."""
+        if status == HTTPStatus.OK and self.model is not None:
+            return partial(rename_model, name=self.model)
+        if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
+            return partial(retype_bad_request, new_type=self.bad_request_type)
+        return None
+
+    def of_stream(self) -> WholeLines | StreamEditor:
+        """Return what a stream passes through on its way."""
+        if self.model is None and self.usage is None:
+            return WholeLines()
+        return StreamEditor(self.model, self.usage)
 
 
 class RelayedResponse(flask.Response):
