@@ -195,7 +195,8 @@ def _narrowed_list(rules: Rules, value: object) -> Rules:
 
 
 def _branch(branches: list[Rules], value: object) -> Rules:
-    return next((branch for branch in branches if _kind(value) in branch["type"]), branches[0])
+    fitting = (branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value]))
+    return next(fitting, branches[0])
 
 
 def _kind(value: object) -> str:
