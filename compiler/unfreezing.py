@@ -25,9 +25,9 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
     contract = artifact.contract
     base = _sections(contract)
     cases = {
-        case.name: {"when": _when(case.when), **laid_over(base, _sections(case.sections))} for case in contract.cases
+        case.name: {"when": when_of(case.when), **laid_over(base, _sections(case.sections))} for case in contract.cases
     }
-    values = {"models": _models(contract.models), "mode": _mode(contract.mode), **base, "cases": cases}
+    values = {"models": _models(contract.models), "mode": mode_of(contract.mode), **base, "cases": cases}
     return {"name": artifact.name, **{section: value for section, value in values.items() if value}}
 
 
@@ -83,10 +83,31 @@ def words_of(words: Words) -> dict[str, Any] | str:
     return values["message"] if values.keys() == {"message"} else values
 
 
+def error_of(rule: Governed) -> dict[str, Any] | str | None:
+    """Return the words of a rule's refusals, with those of their parts, as a profile writes them; None: none."""
+    told = None if rule.error is None else words_of(rule.error)
+    parts = {part: words_of(rule.parts[part]) for part in sorted(rule.parts)}
+    if not parts:
+        return told
+    return ({"message": told} if isinstance(told, str) else told or {}) | parts
+
+
 def alias_of(alias: Alias) -> dict[str, Any]:
     """Return what is said of one alias as a profile writes it."""
     values: dict[str, Any] = msgspec.to_builtins(alias)
     return values
+
+
+def mode_of(mode: Mode) -> dict[str, Any]:
+    """Return how modes are read as a profile writes it; empty where there are none."""
+    if mode.default is None:
+        return {}
+    return _given(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
+
+
+def when_of(when: When) -> dict[str, Any]:
+    """Return which requests a case is for as a profile writes it."""
+    return _given(model=_one_or_list(when.model), mode=_one_or_list(when.mode), fields=_values(when.fields))
 
 
 def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
@@ -122,18 +143,8 @@ def _models(models: Models) -> dict[str, Any]:
     return {"aliases": list(aliases) if plain else aliases, "answer_as": models.answer_as}
 
 
-def _mode(mode: Mode) -> dict[str, Any]:
-    if mode.default is None:
-        return {}
-    return _given(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
-
-
 def _reading(reading: Reading) -> dict[str, Any]:
     return _given(mode=reading.mode, model=_one_or_list(reading.model), when=_values(reading.when))
-
-
-def _when(when: When) -> dict[str, Any]:
-    return _given(model=_one_or_list(when.model), mode=_one_or_list(when.mode), fields=_values(when.fields))
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -168,13 +179,9 @@ def _errors(errors: Errors) -> dict[str, Any]:
 def _stated(rule: Governed) -> dict[str, Any]:
     """Return what a rule states, the words of its refusals and of their parts in one `error`."""
     values: dict[str, Any] = msgspec.to_builtins(rule)
-    parts = {part: words_of(words) for part, words in rule.parts.items()}
     values.pop("parts", None)
-    if rule.error is not None:
-        told = words_of(rule.error)
-        values["error"] = told if not parts else ({"message": told} if isinstance(told, str) else told) | parts
-    elif parts:
-        values["error"] = parts
+    if (error := error_of(rule)) is not None:
+        values["error"] = error
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
