@@ -5,7 +5,7 @@ from typing import Any
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Contract
-from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 
 def contract_of(profile: dict[str, Any]) -> Contract:
@@ -30,7 +30,7 @@ def _limits(section: dict[str, Any]) -> Limits:
 
 
 def _models(section: dict[str, Any]) -> Models:
-    return Models(**{**section, "aliases": tuple(section.get("aliases", ()))})
+    return Models(**{**section, "aliases": plain_aliases(*section.get("aliases", ()))})
 
 
 def _output(section: dict[str, Any]) -> Output:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import flask
+import msgspec
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
@@ -53,7 +54,7 @@ class _MembersInOrder(DefaultJSONProvider):
 def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
     breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
-    has_aliases = bool(artifact.contract.models.aliases)
+    has_aliases = any(alias.model is None for alias in artifact.contract.models.aliases.values())
     fleet = Fleet(engines_of(settings.engines), settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
     loads = lifecycle.loads()
@@ -171,9 +172,13 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
         on_chat = flask.request.environ["PATH_INFO"] == routes.CHAT
-        retype = gateway.artifact.contract.errors.bad_request_type if on_chat else None
-        status, own_headers, body = answer(error, retype)
-        attempts = exchange_of(flask.request.environ).attempts
+        exchange = exchange_of(flask.request.environ)
+        errors = exchange.errors or gateway.artifact.contract.errors
+        if not on_chat:
+            # The type of 400s is a promise of the chat route alone.
+            errors = msgspec.structs.replace(errors, bad_request_type=None)
+        status, own_headers, body = answer(error, errors, exchange.request_id)
+        attempts = exchange.attempts
         if attempts > 1:
             own_headers.append((headers.ATTEMPTS, str(attempts)))
         return flask.Response(body, status, own_headers)
@@ -208,11 +213,15 @@ def _cards(gateway: Gateway) -> list[Card]:
     served = gateway.fleet.served_ids()
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
-    cards = [gateway.fleet.card(model) for model in served.ids]
-    aliases = [alias for alias in gateway.artifact.contract.models.aliases if alias not in served.ids]
-    if not served.routes_aliases:
-        return cards
-    return cards + [{**cards[0], "id": alias, "root": served.ids[0]} for alias in aliases]
+    cards = {model: gateway.fleet.card(model) for model in served.ids}
+    first = served.ids[0] if served.routes_aliases else None
+    targets = {name: alias.model or first for name, alias in gateway.artifact.contract.models.aliases.items()}
+    copies = [
+        {**cards[target], "id": name, "root": target}
+        for name, target in targets.items()
+        if name not in cards and target in cards
+    ]
+    return [*cards.values(), *copies]
 
 
 def _admit(api_keys: ApiKeys) -> None:

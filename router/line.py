@@ -49,13 +49,15 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     decision = decide(body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
     exchange.violations = decision.violations
+    exchange.case = decision.found.case.name if decision.found.case is not None else None
+    exchange.errors = decision.errors
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule
         raise decision.error
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
     exchange.tokens = decision.tokens
-    edits = AnswerEdits(decision.answer_as, contract.errors.bad_request_type)
+    edits = AnswerEdits(decision.answer_as, decision.errors.bad_request_type, decision.usage)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
     if edits.due():
         # What may have to be edited should not come compressed.

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import flask
 import urllib3
 
 from router.clients.presence import Client, ClientGoneError
-from router.contract.answers import ModelRenamer, rename_model, retype_bad_request
+from router.contract.answers import rename_model, retype_bad_request
 from router.contract.errors import ApiError, body_of
+from router.contract.streams import StreamEditor
 from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
@@ -41,14 +42,18 @@ _LOG = logging.getLogger("router")
 
 
 class AnswerEdits(NamedTuple):
-    """What the contract changes in an answer: the model name of a 200, the error type of a 400 (None: nothing)."""
+    """What the contract changes in an answer (None: nothing): the model name of a 200, the error type of a 400.
+
+    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
+    """
 
     model: str | None = None
     bad_request_type: str | None = None
+    usage: Literal["move", "copy"] | None = None
 
     def due(self) -> bool:
         """Tell whether an answer may have to be edited."""
-        return self.model is not None or self.bad_request_type is not None
+        return any(edit is not None for edit in self)
 
     def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
         """Return what edits the body of an answer of that status, None when nothing does."""
@@ -57,6 +62,12 @@ class AnswerEdits(NamedTuple):
         if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
             return partial(retype_bad_request, new_type=self.bad_request_type)
         return None
+
+    def of_stream(self) -> "WholeLines | StreamEditor":
+        """Return what a stream passes through on its way."""
+        if self.model is None and self.usage is None:
+            return WholeLines()
+        return StreamEditor(self.model, self.usage)
 
 
 class WholeLines:
@@ -75,6 +86,10 @@ class WholeLines:
             end = len(data)
         self._begun = data[end:]
         return data[:end]
+
+    def release(self) -> bytes:
+        """Return what is whole and was held: nothing ever is."""
+        return b""
 
     def flush(self) -> bytes:
         """Return what is left at the end of the stream."""
@@ -246,8 +261,7 @@ def _streamed(relay: Relay) -> flask.Response:
 def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
     answer = relay.answer
     encoded = answer.header("Content-Encoding").strip().lower() not in _UNENCODED
-    model = relay.edits.model
-    lines = WholeLines() if model is None else ModelRenamer(model)
+    lines = relay.edits.of_stream()
     tail = b""
     is_at_line_start = True
     piece = first
@@ -277,7 +291,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
         # Behind [DONE] nothing is missing any more; else what is left is half a line, of which nothing can be made.
-        yield lines.flush() if is_done else b"\n\ndata: " + body_of(error) + b"\n\n"
+        yield lines.flush() if is_done else lines.release() + b"\n\ndata: " + body_of(error) + b"\n\n"
     except ClientGoneError as error:
         relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error

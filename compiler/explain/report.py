@@ -37,7 +37,7 @@ def explanation_json(explanation: Explanation, contract: Contract, origin: Origi
     ]
     decision = explanation.decision
     if isinstance(decision, Refusal):
-        status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+        status, headers, body = answer(decision.error, contract.errors)
         outcome: dict[str, Any] = {
             "outcome": "refused",
             "answer": {"status": status, "headers": dict(headers), "body": json.loads(body)},
@@ -89,7 +89,7 @@ def _place(verdict: str, origin: Origin, rule: str) -> str:
 
 
 def _refusal_text(decision: Refusal, contract: Contract) -> str:
-    status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+    status, headers, body = answer(decision.error, contract.errors)
     head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
 

@@ -3,12 +3,13 @@
 import re
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
+from router.contract.editing import Edit, drop_repetitions, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
 from router.contract.rules import Budget
+from router.contract.templates import shown
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
@@ -27,10 +28,10 @@ class Tokens(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A budget held to its cap: the edits due, and what was granted."""
+    """A budget held to its cap: the edits due, and what was granted (None: the request asks and gets nothing)."""
 
     edits: list[Edit]
-    tokens: Tokens
+    tokens: Tokens | None
 
 
 def judge(request: Request, rule: Budget) -> Held:
@@ -46,19 +47,20 @@ def judge(request: Request, rule: Budget) -> Held:
     if over and rule.on_exceed == "reject":
         raise _exceeded(request, over[0], rule)
     granted = {field: min(tokens, rule.cap) for field, tokens in asked.items()}
-    edits = [replace(request.members[field][0], rule.rule, to_json(rule.cap)) for field in over]
+    edits = [supply(request, rule.rule, field, to_json(rule.cap)) for field in over]
     if not any(field in granted for field in BUDGET_FIELDS):
         tokens = next(iter(granted.values()), rule.default)
-        edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
+        if tokens is not None:
+            edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
     if over:
         edits += _lower_min_tokens(request, rule, next(iter(granted.values())))
     return Held(edits, _tokens(asked, rule))
 
 
-def _tokens(asked: dict[str, int], rule: Budget) -> Tokens:
+def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
     """Return what is granted by the first spelling that was sent, which is the one that most engines take."""
     if not asked:
-        return Tokens("default", None, rule.default)
+        return None if rule.default is None else Tokens("default", None, rule.default)
     first = next(iter(asked.values()))
     return Tokens("clamp" if first > rule.cap else "client", first, min(first, rule.cap))
 
@@ -68,18 +70,21 @@ def _read(request: Request, field: str, rule: Budget) -> int:
     raw = request.members[field][0].raw(request.body)
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
-        raise ApiError("bad_request", message, standard_name(field))
+        details = {"value": shown(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
+        raise ApiError("bad_request", message, standard_name(field), details=details)
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
-    return ApiError("max_tokens_exceeded", message, standard_name(field))
+    details = {"value": shown(request.value(field)), "min": 1, "max": rule.cap, "count": request.value(field)}
+    details["model"] = request.value("model")
+    return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 
 
 def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
     edits = drop_repetitions(request, rule.rule, "min_tokens")
     least = read_whole(request.value("min_tokens"))
     if least is not None and least > budget:
-        edits.append(replace(request.members["min_tokens"][-1], rule.rule, to_json(budget)))
+        edits.append(supply(request, rule.rule, "min_tokens", to_json(budget)))
     return edits

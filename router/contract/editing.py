@@ -1,28 +1,39 @@
 """Edits of a request body: spliced into its bytes, so that every value the contract does not touch keeps its own."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from router.contract.members import Member, start_of_next
+from router.contract.conditions import Path
+from router.contract.members import Member, find_members, start_of_next
 from router.contract.parsing import Request
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_OPENING_BRACE: Final = ord("{")
+_Splice = tuple[int, int, bytes]
 
 
 class Edit(NamedTuple):
     """One change to a request body and the rule that asked for it.
 
-    `set` replaces the bytes from `start` to `end` with `value`; `remove` drops them; `inject` adds `field` with `value`
-    at the end of the object.
+    `set` gives the field at `path` another value, `inject` adds it with one, `drop` takes it away; `remove` takes away
+    all occurrences but the last of a field that is repeated.
     """
 
     rule: str
-    kind: Literal["set", "inject", "remove"]
-    field: str
+    kind: Literal["set", "inject", "drop", "remove"]
+    path: Path
     value: bytes = b""
-    start: int = 0
-    end: int = 0
+
+    @property
+    def field(self) -> str:
+        """The dotted path of the field."""
+        return ".".join(self.path)
+
+
+_Located = tuple[Path, Edit]
+"""An edit and its path from the object that is looked at."""
 
 
 def to_json(value: object) -> bytes:
@@ -31,45 +42,131 @@ def to_json(value: object) -> bytes:
 
 
 def supply(request: Request, rule: str, field: str, value: bytes) -> Edit:
-    """Return the edit that gives a field which is absent or null a value."""
-    members = request.members.get(field)
-    if not members:
-        return Edit(rule, "inject", field, value)
-    return replace(members[-1], rule, value)
-
-
-def replace(member: Member, rule: str, value: bytes) -> Edit:
-    """Return the edit that replaces a member's value."""
-    return Edit(rule, "set", member.key, value, member.start, member.end)
+    """Return the edit that gives a top-level field a value, whether it stands there or not."""
+    return Edit(rule, "set" if field in request.members else "inject", (field,), value)
 
 
 def drop_repetitions(request: Request, rule: str, field: str) -> list[Edit]:
-    """Return the edits that leave of a repeated field only its last occurrence, which every engine reads."""
-    repeated = request.members.get(field, ())[:-1]
-    return [
-        Edit(rule, "remove", field, b"", member.key_start, start_of_next(request.body, member.end))
-        for member in repeated
-    ]
+    """Return the edit that leaves of a repeated field only its last occurrence, which every engine reads."""
+    return [Edit(rule, "remove", (field,))] if len(request.members.get(field, ())) > 1 else []
 
 
-def apply_edits(body: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return the edited body; the same object when there is nothing to edit."""
+def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
+    """Return the edited body; the same object when nothing is to be edited. Of two edits of one value the last wins."""
     edits = tuple(edits)
     if not edits:
-        return body
+        return request.body
+    body = request.body
+    splices, _ = _splices(body, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
     # Views, so that a large body is copied only once.
     view = memoryview(body)
     pieces: list[bytes | memoryview] = []
     at = 0
-    for edit in sorted((edit for edit in edits if edit.kind != "inject"), key=_start):
-        pieces += [view[at : edit.start], edit.value]
-        at = edit.end
-    closing = body.rindex(b"}")
-    pieces.append(view[at:closing])
-    pieces += [b"," + to_json(edit.field) + b":" + edit.value for edit in edits if edit.kind == "inject"]
-    pieces.append(view[closing:])
+    for start, end, value in sorted(splices):
+        pieces += [view[at:start], value]
+        at = end
+    pieces.append(view[at:])
     return b"".join(pieces)
 
 
-def _start(edit: Edit) -> int:
-    return edit.start
+class _Change:
+    """What becomes of one member of an object."""
+
+    __slots__ = ("dropped", "inner", "only_last", "value")
+
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+        self.dropped = False
+        self.only_last = False
+        self.inner: list[_Located] = []
+
+    def take(self, path: Path, edit: Edit) -> None:
+        """Add an edit of the member, or of what is at a path inside of it."""
+        if len(path) > 1:
+            self.inner.append((path[1:], edit))
+        elif edit.kind == "remove":
+            self.only_last = True
+        elif edit.kind == "drop":
+            self.value, self.dropped, self.inner = None, True, []
+        else:
+            self.value, self.dropped, self.inner = edit.value, False, []
+
+
+def _splices(
+    body: bytes, span: tuple[int, int], members: dict[str, list[Member]], edits: list[_Located]
+) -> tuple[list[_Splice], bool]:
+    """Return what is to be spliced into the object at `span`, and whether nothing is left in it."""
+    changes: dict[str, _Change] = {}
+    for path, edit in edits:
+        changes.setdefault(path[0], _Change()).take(path, edit)
+    splices: list[_Splice] = []
+    injected: list[bytes] = []
+    removed: set[int] = set()
+    for name, change in changes.items():
+        standing = members.get(name, [])
+        if change.inner:
+            splices += _edit_inside(body, standing, change)
+        if change.dropped or change.only_last:
+            removed.update(member.start for member in (standing if change.dropped else standing[:-1]))
+        if change.value is not None and standing:
+            splices.append((standing[-1].start, standing[-1].end, change.value))
+        elif change.value is not None:
+            injected.append(to_json(name) + b":" + change.value)
+    if removed:
+        splices += _removals(body, sorted(chain.from_iterable(members.values()), key=_start), removed)
+    is_left = len(removed) < sum(map(len, members.values()))
+    if injected:
+        closing = body.rindex(b"}", *span)
+        splices.append((closing, closing, (b"," if is_left else b"") + b",".join(injected)))
+    return splices, bool(removed) and not is_left and not injected
+
+
+def _edit_inside(body: bytes, standing: list[Member], change: _Change) -> list[_Splice]:
+    """Return the splices inside of a member; where it holds no object, set it to one instead."""
+    if not standing or body[standing[-1].start] != _OPENING_BRACE:
+        change.value = _built(change.inner)
+        return []
+    last = standing[-1]
+    splices, emptied = _splices(body, (last.start, last.end), grouped(body, last), change.inner)
+    change.dropped = emptied
+    return [] if emptied else splices
+
+
+def grouped(body: bytes, member: Member) -> dict[str, list[Member]]:
+    """Return the members of the object that a member holds, by their keys."""
+    members: dict[str, list[Member]] = {}
+    for inner in find_members(body, member.start, member.end):
+        members.setdefault(inner.key, []).append(inner)
+    return members
+
+
+def _built(edits: list[_Located]) -> bytes | None:
+    """Return the object that holds what is set and nothing else, None where nothing is."""
+    inner: dict[str, list[_Located]] = {}
+    values: dict[str, bytes] = {}
+    for path, edit in edits:
+        if len(path) > 1:
+            inner.setdefault(path[0], []).append((path[1:], edit))
+        elif edit.kind == "drop":
+            values.pop(path[0], None)
+        else:
+            values[path[0]] = edit.value
+    values |= {name: built for name, located in inner.items() if (built := _built(located)) is not None}
+    return b"{" + b",".join(to_json(name) + b":" + value for name, value in values.items()) + b"}" if values else None
+
+
+def _removals(body: bytes, members: list[Member], removed: set[int]) -> Iterator[_Splice]:
+    """Yield the splices that take some of an object's members away, each with one of the commas around it."""
+    kept_until = None
+    for is_removed, run in groupby(members, key=lambda member: member.start in removed):
+        group = list(run)
+        if not is_removed:
+            kept_until = group[-1].end
+        elif group[-1] is members[-1]:
+            yield (group[0].key_start if kept_until is None else kept_until), group[-1].end, b""
+        else:
+            yield group[0].key_start, start_of_next(body, group[-1].end), b""
+
+
+def _start(member: Member) -> int:
+    return member.start

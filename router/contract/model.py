@@ -2,8 +2,10 @@
 
 from functools import cached_property
 
+import msgspec
+
 from router.contract.named_checks import Check
-from router.contract.rules import Rule, rules_of
+from router.contract.rules import Band, Pin, Rule, rules_of
 from router.contract.sections import Errors, Field, Limits, Mode, Models, Output, Sampling, Stream, UnknownFields
 from router.contract.terms import Condition, Frozen, Stated
 
@@ -64,7 +66,16 @@ class Contract(Sections, frozen=True, kw_only=True):
         readings = [path for reading in self.mode.read for path in reading.when]
         return frozenset(readings + [path for case in self.cases for path in case.when.fields])
 
+    @cached_property
+    def sampling_rules(self) -> tuple[Pin | Band, ...]:
+        """Those of the rules that judge the parameters of the section `sampling`."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
+
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""
-        silent = Contract(limits=Limits(max_body_bytes=self.limits.max_body_bytes, source=self.limits.source))
-        return self != silent
+        return bool(self.models.aliases or self.cases or _says_more(self, self.rules))
+
+
+def _says_more(sections: Sections, rules: tuple[Rule, ...]) -> bool:
+    tells_errors = msgspec.structs.replace(sections.errors, source=None) != Errors()
+    return len(rules) > 1 or tells_errors or sections.stream.usage != "as_asked"

@@ -1,5 +1,7 @@
 """The named checks of a contract: what vendors verify about messages, tools and formats beyond single fields."""
 
+from typing import Final
+
 from router.contract.terms import Condition, Count, Governed, Positive
 
 
@@ -28,7 +30,7 @@ class RequiredRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 class Alternation(Governed, frozen=True, kw_only=True, tag_field="check", tag="alternation"):
-    """Behind leading system messages, messages of user or tool and of assistant alternate; tool results may follow each other."""
+    """Behind leading system messages, those of user or tool and of assistant alternate; tool results may follow."""
 
 
 class StringContent(Governed, frozen=True, kw_only=True, tag_field="check", tag="string_content"):
@@ -47,7 +49,10 @@ class ToolResults(Governed, frozen=True, kw_only=True, tag_field="check", tag="t
 
 
 class ToolCallsAnswered(Governed, frozen=True, kw_only=True, tag_field="check", tag="tool_calls_answered"):
-    """Every call of an assistant message is answered by the tool messages right behind it. {value}: the ids that are not."""
+    """Every call of an assistant message is answered by the tool messages right behind it.
+
+    {value}: the ids that are not.
+    """
 
 
 class ReasoningPassedBack(Governed, frozen=True, kw_only=True, tag_field="check", tag="reasoning_passed_back"):
@@ -95,7 +100,9 @@ class ToolChoice(Governed, frozen=True, kw_only=True, tag_field="check", tag="to
 
 
 class ResponseFormat(Governed, frozen=True, kw_only=True, tag_field="check", tag="response_format"):
-    """`response_format.type` is one of these; with `named_schema`, json_schema has a string name, an object schema and a boolean or no strict.
+    """`response_format.type` is one of these.
+
+    With `named_schema`, a json_schema has a string `name`, an object `schema`, and `strict` is a boolean or absent.
 
     Parts: types, named_schema.
     """
@@ -143,21 +150,23 @@ Check = (
     | PromptContains
 )
 
-CHECKS = (
-    "roles",
-    "system_messages",
-    "first_role",
-    "required_role",
-    "alternation",
-    "string_content",
-    "tool_results",
-    "tool_calls_answered",
-    "reasoning_passed_back",
-    "tools",
-    "message_tools",
-    "tool_choice",
-    "response_format",
-    "images",
-    "prompt_contains",
-)
-"""The names of the checks in the order in which they are made."""
+CHECK_TYPES: Final[dict[str, type[Governed]]] = {
+    "roles": Roles,
+    "system_messages": SystemMessages,
+    "first_role": FirstRole,
+    "required_role": RequiredRole,
+    "alternation": Alternation,
+    "string_content": StringContent,
+    "tool_results": ToolResults,
+    "tool_calls_answered": ToolCallsAnswered,
+    "reasoning_passed_back": ReasoningPassedBack,
+    "tools": Tools,
+    "message_tools": MessageTools,
+    "tool_choice": ToolChoice,
+    "response_format": ResponseFormat,
+    "images": Images,
+    "prompt_contains": PromptContains,
+}
+"""The checks by name, in the order in which they are made."""
+
+CHECKS: Final = tuple(CHECK_TYPES)

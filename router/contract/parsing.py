@@ -30,11 +30,15 @@ _STRING_OR_LONG_NUMBER = re.compile(STRING + rb"|[0-9]{%d}" % (MAX_NUMBER_DIGITS
 
 
 class Request(NamedTuple):
-    """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand."""
+    """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand.
+
+    `repeats` tells that some top-level field stands there more than once.
+    """
 
     body: bytes
     fields: dict[str, Any]
     members: dict[str, list[Member]]
+    repeats: bool = False
 
     def value(self, field: str) -> Any:  # noqa: ANN401 - a JSON value may be anything
         """Return a field's value; None when it is absent or null."""
@@ -79,11 +83,12 @@ def parse(body: bytes) -> Request:
         message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
         raise ApiError("bad_request", message)
     members: dict[str, list[Member]] = {}
+    count = 0
     for count, member in enumerate(walk_members(body), start=1):
         if count > MAX_MEMBERS:
             raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members")
         members.setdefault(member.key, []).append(member)
-    return Request(body, value, members)
+    return Request(body, value, members, repeats=count > len(members))
 
 
 def _may_hold_many_values(body: bytes) -> bool:

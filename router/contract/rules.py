@@ -90,19 +90,39 @@ class HasSections(Protocol):
     """What rules are derived from."""
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """The section `limits`."""
+        ...
+
     @property
-    def output(self) -> Output: ...
+    def output(self) -> Output:
+        """The section `output`."""
+        ...
+
     @property
-    def sampling(self) -> Sampling: ...
+    def sampling(self) -> Sampling:
+        """The section `sampling`."""
+        ...
+
     @property
-    def fields(self) -> dict[str, Field]: ...
+    def fields(self) -> dict[str, Field]:
+        """The section `fields`."""
+        ...
+
     @property
-    def checks(self) -> dict[str, Check]: ...
+    def checks(self) -> dict[str, Check]:
+        """The section `checks`."""
+        ...
+
     @property
-    def unknown_fields(self) -> UnknownFields: ...
+    def unknown_fields(self) -> UnknownFields:
+        """The section `unknown_fields`."""
+        ...
+
     @property
-    def order(self) -> tuple[str, ...]: ...
+    def order(self) -> tuple[str, ...]:
+        """The section `order`."""
+        ...
 
 
 def rules_of(sections: HasSections, read_elsewhere: frozenset[str] = frozenset()) -> tuple[Rule, ...]:

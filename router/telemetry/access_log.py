@@ -186,6 +186,7 @@ def fields_of(exchange: Exchange, clock: float, monotonic: float) -> Fields:
         "status": exchange.status,
         "code": exchange.code,
         "rule": exchange.rule,
+        "case": exchange.case,
         "client_gone": exchange.client_gone or None,
         "bytes_in": exchange.bytes_in,
         "bytes_out": exchange.bytes_out,

@@ -1,0 +1,128 @@
+"""The rules of a contract, or of one of its cases, made ready to be run on requests."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from router.contract import budget, images, sampling
+from router.contract.checks import CheckJudge
+from router.contract.draft import Draft
+from router.contract.editing import Edit
+from router.contract.errors import ApiError, laid_over
+from router.contract.field_rules import FieldJudge
+from router.contract.rules import (
+    Band,
+    BodyLimit,
+    Budget,
+    CheckRule,
+    FieldRule,
+    ImageLimit,
+    Pin,
+    Rule,
+    UnknownFieldsRule,
+)
+from router.contract.templates import shown
+from router.contract.transforms import transforms_of
+
+Judge = Callable[[Draft], None]
+
+
+class Plan:
+    """Rules made ready: first all of them judge, then what a valid request still needs is done."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._judges = tuple(_judge_of(rule) for rule in rules if not isinstance(rule, BodyLimit))
+        self._transforms = transforms_of([rule for rule in rules if isinstance(rule, FieldRule)])
+
+    def run(self, draft: Draft) -> None:
+        """Judge a request; where nothing refuses it, note the edits that it needs."""
+        for judge in self._judges:
+            judge(draft)
+        if draft.error is None:
+            for transform in self._transforms:
+                transform(draft)
+
+
+def _judge_of(rule: Rule) -> Judge:
+    if isinstance(rule, FieldRule):
+        return FieldJudge(rule)
+    if isinstance(rule, CheckRule):
+        return CheckJudge(rule)
+    return _JUDGED_BY[type(rule)](rule)
+
+
+def _sampling(rule: Pin | Band) -> Judge:
+    def judge(draft: Draft) -> None:
+        verdict = sampling.judge(draft.request, rule)
+        draft.edits += verdict.edits
+        if verdict.violated:
+            draft.violations.append(rule.field)
+        if verdict.error is not None:
+            draft.refuse(rule.rule, verdict.error)
+
+    return judge
+
+
+def _budget(rule: Budget) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        try:
+            held = budget.judge(draft.request, rule)
+        except ApiError as error:
+            _refuse(draft, rule.rule, error)
+            return
+        draft.edits += held.edits
+        draft.tokens = held.tokens
+
+    return judge
+
+
+def _images(rule: ImageLimit) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        try:
+            images.judge(draft.request, rule)
+        except ApiError as error:
+            _refuse(draft, rule.rule, error)
+
+    return judge
+
+
+def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
+    known = frozenset(rule.known)
+    section = rule.unknown_fields
+
+    def judge(draft: Draft) -> None:
+        unknown = [name for name in draft.request.members if name not in known]
+        if not unknown:
+            return
+        if section.policy == "drop":
+            draft.edits += [Edit(rule.rule, "drop", (name,)) for name in unknown]
+            return
+        draft.violations.append(_UNKNOWN_FIELD)
+        name = shown(unknown[0])
+        words = laid_over(section.error)
+        details = {"value": shown(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
+        draft.refuse(rule.rule, error)
+
+    return judge
+
+
+def _refuse(draft: Draft, rule: str, error: ApiError) -> None:
+    if error.param is not None:
+        draft.violations.append(error.param)
+    draft.refuse(rule, error)
+
+
+_UNKNOWN_FIELD: Final = "unknown_fields"
+"""What violations by unknown fields are counted as: clients must not choose the names of metrics."""
+
+_JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
+    Pin: _sampling,
+    Band: _sampling,
+    Budget: _budget,
+    ImageLimit: _images,
+    UnknownFieldsRule: _unknown_fields,
+}

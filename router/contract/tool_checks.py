@@ -1,0 +1,197 @@
+"""Named checks about tools: how they are defined, chosen, called and answered."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from router.contract import named_checks as named
+from router.contract.field_rules import Fields, Violation, listed
+from router.contract.templates import shown
+
+Check = Callable[[Fields], Violation | None]
+
+NAMED: Final = "named"
+"""Stands in a contract for a `tool_choice` that is an object naming a function."""
+SPECIFIED: Final = "specified"
+"""What a message calls such a `tool_choice`."""
+
+
+def _tool_results(check: named.ToolResults) -> Check:
+    def find(fields: Fields) -> Violation | None:
+        called: set[str] = set()
+        for index, message in _messages(fields):
+            called.update(_call_ids(message))
+            if message.get("role") != "tool":
+                continue
+            answered = message.get("tool_call_id")
+            if not isinstance(answered, str) or not answered:
+                said = f"messages[{index}] has the role tool and no tool_call_id"
+                return Violation("tool_call_id", said, {"index": index})
+            if check.known_call and answered not in called:
+                said = f"messages[{index}] answers {shown(answered)}, which no message before it calls"
+                return Violation("known_call", said, {"index": index, "value": shown(answered)})
+        return None
+
+    return find
+
+
+def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
+    def find(fields: Fields) -> Violation | None:
+        open_calls: list[str] = []
+        asked_at = 0
+        for index, message in _messages(fields):
+            if message.get("role") == "tool":
+                open_calls = [call for call in open_calls if call != message.get("tool_call_id")]
+                continue
+            if open_calls:
+                break
+            open_calls, asked_at = list(_call_ids(message)), index
+        if not open_calls:
+            return None
+        unanswered = ", ".join(open_calls)
+        said = f"messages[{asked_at}] calls tools, and no tool message right behind it answers {shown(unanswered)}"
+        return Violation("tool_calls_answered", said, {"value": shown(unanswered), "index": asked_at})
+
+    return find
+
+
+def _tools(check: named.Tools) -> Check:
+    def find(fields: Fields) -> Violation | None:
+        tools = fields.get("tools")
+        names: set[str] = set()
+        return None if tools is None else _wrong_tool("tools", tools, check, names, check.forbidden_names)
+
+    return find
+
+
+def _message_tools(check: named.MessageTools) -> Check:
+    def find(fields: Fields) -> Violation | None:
+        names = {name for tool in _listed_tools(fields.get("tools")) if (name := _name_of(tool)) is not None}
+        for index, message in _messages(fields):
+            tools = message.get("tools")
+            if tools is None:
+                continue
+            place = f"messages[{index}]"
+            if check.roles and message.get("role") not in check.roles:
+                said = f"{place} has the role {shown(message.get('role'))} and tools: expected {listed(check.roles)}"
+                return Violation("roles", said, {"value": shown(message.get("role")), "index": index})
+            if check.empty_content and message.get("content"):
+                return Violation("content", f"{place} has both content and tools", {"index": index})
+            wrong = _wrong_tool(f"{place}.tools", tools, check, names, ())
+            if wrong is not None:
+                return wrong
+        return None
+
+    return find
+
+
+def _wrong_tool(
+    place: str, tools: object, check: named.Tools | named.MessageTools, names: set[str], forbidden: tuple[str, ...]
+) -> Violation | None:
+    """Return what is wrong with a list of tools; the names of its functions are added to those known."""
+    if not isinstance(tools, list):
+        return Violation("shape", f"{place} is not an array", {"value": shown(tools)})
+    for index, tool in enumerate(tools):
+        at = f"{place}[{index}]"
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if not isinstance(kind, str):
+            return Violation("shape", f"{at} is not an object with a type", {"index": index})
+        if check.types and kind not in check.types:
+            said = f"{at} is of type {shown(kind)}: expected {listed(check.types)}"
+            return Violation("types", said, {"value": shown(kind), "allowed": listed(check.types), "index": index})
+        if kind != "function":
+            continue
+        name = _name_of(tool)
+        if name is None:
+            return Violation("shape", f"{at}.function is not an object with a name", {"index": index})
+        wrong = _wrong_name(at, name, check, forbidden)
+        if wrong is None and check.unique and name in names:
+            wrong = Violation(
+                "unique", f"{at} has the name {shown(name)}, as another tool does", {"value": shown(name)}
+            )
+        if wrong is not None:
+            return wrong
+        names.add(name)
+    return None
+
+
+def _wrong_name(
+    at: str, name: str, check: named.Tools | named.MessageTools, forbidden: tuple[str, ...]
+) -> Violation | None:
+    if check.name_pattern is not None and not re.fullmatch(check.name_pattern, name):
+        said = f"{at} has the name {shown(name)}: expected one that matches {check.name_pattern}"
+        return Violation("name", said, {"value": shown(name), "expected": check.name_pattern})
+    if name in forbidden:
+        return Violation("forbidden", f"{at} has the name {shown(name)}, which is not allowed", {"value": shown(name)})
+    return None
+
+
+def _tool_choice(check: named.ToolChoice) -> Check:
+    words = listed(check.allowed)
+
+    def find(fields: Fields) -> Violation | None:
+        choice = fields.get("tool_choice")
+        if choice is None:
+            return None
+        name = _chosen(choice)
+        kind = NAMED if name is not None else choice if isinstance(choice, str) else "other"
+        value = SPECIFIED if name is not None else shown(choice)
+        if kind not in check.allowed:
+            part = kind if kind in _WORDS else "other"
+            said = f"tool_choice is {value}: expected {words}, or omit the field"
+            return Violation(part, said, {"value": value, "allowed": words})
+        tools = [*_listed_tools(fields.get("tools")), *_tools_in_messages(fields)]
+        if kind in check.requires_tools and not tools:
+            return Violation("requires_tools", f"tool_choice is {value}, and there are no tools", {"value": value})
+        if check.known and name is not None and name not in map(_name_of, tools):
+            said = f"tool_choice names {shown(name)}, which is not among the tools"
+            return Violation("known", said, {"value": shown(name)})
+        return None
+
+    return find
+
+
+_WORDS: Final = frozenset({"auto", "none", "required", NAMED, "any"})
+
+
+def _chosen(choice: object) -> str | None:
+    """Return the name of the function that a `tool_choice` names; None where it is no such object."""
+    return _name_of(choice) if isinstance(choice, dict) else None
+
+
+def _tools_in_messages(fields: Fields) -> Iterator[Any]:
+    for _, message in _messages(fields):
+        yield from _listed_tools(message.get("tools"))
+
+
+def _listed_tools(tools: object) -> list[Any]:
+    return tools if isinstance(tools, list) else []
+
+
+def _name_of(tool: object) -> str | None:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _call_ids(message: dict[str, Any]) -> Iterator[str]:
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        identity = call.get("id") if isinstance(call, dict) else None
+        if isinstance(identity, str):
+            yield identity
+
+
+def _messages(fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    messages = fields.get("messages")
+    if isinstance(messages, list):
+        yield from ((index, message) for index, message in enumerate(messages) if isinstance(message, dict))
+
+
+MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
+    named.ToolResults: _tool_results,
+    named.ToolCallsAnswered: _tool_calls_answered,
+    named.Tools: _tools,
+    named.MessageTools: _message_tools,
+    named.ToolChoice: _tool_choice,
+}

@@ -1,0 +1,139 @@
+"""What becomes of a field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from router.contract.conditions import Path, equals, path_of, value_at
+from router.contract.draft import Draft
+from router.contract.editing import to_json
+from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
+from router.contract.numbers import read_float, read_whole
+from router.contract.rules import FieldRule
+
+Transform = Callable[[Draft], None]
+
+
+def transforms_of(rules: list[FieldRule]) -> tuple[Transform, ...]:
+    """Return what is done with the fields of a valid request, in the order in which it is done.
+
+    First every field takes the value of another that it stands for; then values are changed; then absent ones are set.
+    """
+    moving = [_move(rule) for rule in rules if rule.field.sources]
+    changing = [change for rule in rules for change in _changes(rule)]
+    setting = [_set_absent(rule) for rule in rules if rule.field.default is not None or spellings_of(rule.path)]
+    return (*moving, *changing, *setting)
+
+
+def _move(rule: FieldRule) -> Transform:
+    path = path_of(rule.path)
+    sources = [path_of(source) for source in rule.field.sources]
+
+    def move(draft: Draft) -> None:
+        sent = [source for source in sources if value_at(draft.request.fields, source) is not None]
+        if sent and draft.value_at(path) is None:
+            draft.put(rule.rule, path, value_at(draft.request.fields, sent[0]), _written(draft, sent[0]))
+        for source in sent:
+            draft.drop(rule.rule, source)
+
+    return move
+
+
+def _changes(rule: FieldRule) -> list[Transform]:
+    field = rule.field
+    if field.drop:
+        return [_drop(rule)]
+    if field.force is not None:
+        return [_force(rule, field.force)]
+    changes = []
+    if field.map:
+        changes.append(_map(rule))
+    if field.floor is not None or field.ceiling is not None:
+        changes.append(_confine(rule))
+    return changes
+
+
+def _drop(rule: FieldRule) -> Transform:
+    path = path_of(rule.path)
+    others = [(other,) for other in spellings_of(rule.path)]
+
+    def drop(draft: Draft) -> None:
+        for each in (path, *others):
+            if draft.value_at(each) is not None:
+                draft.drop(rule.rule, each)
+
+    return drop
+
+
+def _force(rule: FieldRule, forced: Any) -> Transform:  # noqa: ANN401 - any scalar
+    path, written = path_of(rule.path), to_json(forced)
+    others = [(other,) for other in spellings_of(rule.path)]
+
+    def force(draft: Draft) -> None:
+        if not equals(draft.value_at(path), forced):
+            draft.put(rule.rule, path, forced, written)
+        for other in others:
+            if draft.value_at(other) is not None:
+                draft.put(rule.rule, other, forced, written)
+
+    return force
+
+
+def _map(rule: FieldRule) -> Transform:
+    path = path_of(rule.path)
+    mapped = {key: (value, to_json(value)) for key, value in rule.field.map.items()}
+
+    def change(draft: Draft) -> None:
+        value = draft.value_at(path)
+        if isinstance(value, list | dict | None):
+            return
+        found = mapped.get(value if isinstance(value, str) else to_json(value).decode())
+        if found is not None:
+            draft.put(rule.rule, path, *found)
+
+    return change
+
+
+def _confine(rule: FieldRule) -> Transform:
+    path, field = path_of(rule.path), rule.field
+    least = -math.inf if field.floor is None else field.floor
+    most = math.inf if field.ceiling is None else field.ceiling
+
+    def confine(draft: Draft) -> None:
+        number = read_float(draft.value_at(path))
+        if number is not None and not least <= number <= most:
+            value = field.floor if number < least else field.ceiling
+            draft.put(rule.rule, path, value, to_json(value))
+
+    return confine
+
+
+def _set_absent(rule: FieldRule) -> Transform:
+    """Return what sets an absent field: to what another spelling of it says, else to the default."""
+    path, default = path_of(rule.path), rule.field.default
+    written = to_json(default)
+    spellings = spellings_of(rule.path)
+    read: Callable[[object], float | None] = read_whole if rule.path in WHOLE_NUMBER_FIELDS else read_float
+
+    def set_absent(draft: Draft) -> None:
+        if draft.value_at(path) is not None:
+            return
+        for other in spellings:
+            sent = read(draft.value_at((other,)))
+            # JSON has no number for the NaN or the infinity that a string may say.
+            if sent is not None and math.isfinite(sent):
+                value = draft.value_at((other,))
+                exact = value if isinstance(value, int) and not isinstance(value, bool) else sent
+                draft.put(rule.rule, path, exact, to_json(exact))
+                return
+        if default is not None:
+            draft.put(rule.rule, path, default, written)
+
+    return set_absent
+
+
+def _written(draft: Draft, path: Path) -> bytes:
+    """Return a value as it leaves: a top-level one in the client's own bytes."""
+    if len(path) == 1 and path[0] in draft.request.members:
+        return draft.request.members[path[0]][-1].raw(draft.request.body)
+    return to_json(value_at(draft.request.fields, path))
