@@ -64,13 +64,18 @@ def _told_lists(before: list[Any], after: list[Any]) -> str:
     return f"lists {', and '.join(told)}" if told else "is in another order today"
 
 
+_DEPTH_OF_A_RULE: Final = 2
+
+
 def _set_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
     """Return where a value was set, or deleted; None where it is a default.
 
     What a case has of the base was set there, and a constraint that a rule does not say stands where its rule does.
     """
-    paths = [path, *([path[2:]] if path[0] == "cases" else [])]
-    for each in paths:
+    own = path[2:] if path[0] == "cases" else path
+    fixed = [(*each[:-1], "fixed") for each in (path, own) if each[-1:] in {("allowed",), ("default",)}]
+    rules = [each[:-1] for each in (path, own) if len(own) > _DEPTH_OF_A_RULE and own[0] in {"fields", "checks"}]
+    for each in (path, *fixed, own, *rules):
         node = node_at(profile, each)
         if node is not None:
             return node.at
