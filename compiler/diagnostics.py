@@ -17,6 +17,7 @@ Code = Literal[
     "alias",
     "artifact-too-large",
     "bad-extends",
+    "bad-key",
     "band-under-allow",
     "cycle",
     "default-above-cap",

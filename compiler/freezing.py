@@ -1,47 +1,123 @@
 """Validated tree → the contract, normalised and with every default spelled out, → the artifact."""
 
-from typing import Any
+from typing import Any, get_args
 
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Contract
-from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.contract.model import Case, Contract, Sections, When
+from router.contract.named_checks import CHECKS, Check
+from router.contract.sections import (
+    Alias,
+    Errors,
+    Field,
+    Interval,
+    Limits,
+    MaxTokens,
+    Mode,
+    Models,
+    Output,
+    Reading,
+    Sampling,
+    Stream,
+    UnknownFields,
+    plain_aliases,
+)
+from router.contract.terms import Condition, Scalar, Words
+
+Values = dict[str, Any]
+
+_CHECK_OF = {check.__struct_config__.tag: check for check in get_args(Check)}
+_WORDS = frozenset(Words.__struct_fields__)
 
 
-def contract_of(profile: dict[str, Any]) -> Contract:
+def contract_of(profile: Values) -> Contract:
     """Return the contract that a merged and validated profile means, given as its bare values."""
     return Contract(
-        errors=Errors(**profile.get("errors", {})),
-        limits=_limits(profile.get("limits", {})),
+        **_sections(profile),
+        cases=tuple(_case(profile, name, case) for name, case in profile.get("cases", {}).items()),
+        mode=_mode(profile.get("mode", {})),
         models=_models(profile.get("models", {})),
-        output=_output(profile.get("output", {})),
-        sampling=_sampling(profile.get("sampling", {})),
     )
 
 
-def _limits(section: dict[str, Any]) -> Limits:
+def laid_over(base: Values, values: Values) -> Values:
+    """Lay bare values over others, as profiles are laid over their parents: maps merge, a null deletes."""
+    result = dict(base)
+    for key, value in values.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            inner = result.get(key)
+            result[key] = laid_over(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _case(profile: Values, name: str, case: Values) -> Case:
+    own = {section: values for section, values in case.items() if section != "when"}
+    when = laid_over({}, case["when"])
+    return Case(
+        name,
+        When(
+            model=_texts(when.get("model", ())),
+            mode=_texts(when.get("mode", ())),
+            fields=_condition(when.get("fields", {})),
+        ),
+        Sections(**_sections(laid_over(profile, own))),
+    )
+
+
+def _sections(profile: Values) -> dict[str, Any]:
+    checks = profile.get("checks", {})
+    return {
+        "checks": {name: _check(name, checks[name]) for name in CHECKS if name in checks},
+        "errors": _errors(profile.get("errors", {})),
+        "fields": {path: _field(field) for path, field in profile.get("fields", {}).items()},
+        "limits": _limits(profile.get("limits", {})),
+        "order": tuple(profile.get("order", ())),
+        "output": _output(profile.get("output", {})),
+        "sampling": _sampling(profile.get("sampling", {})),
+        "stream": Stream(**profile.get("stream", {})),
+        "unknown_fields": _unknown_fields(profile.get("unknown_fields", {})),
+    }
+
+
+def _mode(section: Values) -> Mode:
+    read = (
+        Reading(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
+        for reading in section.get("read", ())
+    )
+    return Mode(**{**section, "read": tuple(read)})
+
+
+def _models(section: Values) -> Models:
+    aliases = section.get("aliases", ())
+    named = plain_aliases(*aliases) if isinstance(aliases, list | tuple) else {}
+    if isinstance(aliases, dict):
+        named = {name: Alias(**alias) for name, alias in aliases.items()}
+    return Models(**{**section, "aliases": named})
+
+
+def _limits(section: Values) -> Limits:
     limits = dict(section)
     if "max_body_bytes" in limits:
-        size = limits["max_body_bytes"]
-        limits["max_body_bytes"] = bytes_of(size) if isinstance(size, str) else int(size)
+        limits["max_body_bytes"] = _size(limits["max_body_bytes"])
     if "max_images" in limits:
         limits["max_images"] = int(limits["max_images"])
     return Limits(**limits)
 
 
-def _models(section: dict[str, Any]) -> Models:
-    return Models(**{**section, "aliases": plain_aliases(*section.get("aliases", ()))})
-
-
-def _output(section: dict[str, Any]) -> Output:
+def _output(section: Values) -> Output:
     budget = section.get("max_tokens")
     if budget is None:
         return Output()
     cap = int(budget["cap"])
-    return Output(MaxTokens(**{**budget, "cap": cap, "default": int(budget.get("default", cap))}))
+    default = budget.get("default", cap)
+    return Output(MaxTokens(**{**budget, "cap": cap, "default": None if default == "none" else int(default)}))
 
 
-def _sampling(section: dict[str, Any]) -> Sampling:
+def _sampling(section: Values) -> Sampling:
     written = section.get("params", {})
     params = {name: _expected(name, written[name]) for name in SAMPLING_FIELDS if name in written}
     return Sampling(**{**section, "params": params})
@@ -55,3 +131,98 @@ def _expected(name: str, value: Any) -> int | float | Interval:  # noqa: ANN401 
 
 def _number(name: str, value: float) -> int | float:
     return int(value) if name in WHOLE_NUMBER_FIELDS else value
+
+
+def _field(section: Values) -> Field:
+    field: Values = {**_governed(section)}
+    if "type" in field:
+        field["type"] = _texts(field["type"])
+    if "allowed" in field:
+        field["allowed"] = _scalars(field["allowed"])
+    if "fixed" in field:
+        fixed = field.pop("fixed")
+        field |= {"allowed": (fixed,), "default": fixed}
+    for count in ("min_items", "max_items"):
+        if count in field:
+            field[count] = int(field[count])
+    if "max_bytes" in field:
+        field["max_bytes"] = _size(field["max_bytes"])
+    for condition in ("requires", "excludes"):
+        if condition in field:
+            field[condition] = _condition(field[condition])
+    if "from" in field:
+        field["sources"] = _texts(field.pop("from"))
+    return Field(**field)
+
+
+def _check(name: str, section: Values) -> Check:
+    values = _governed(section)
+    check = _CHECK_OF[name]
+    for key, value in values.items():
+        if key in {"max", "max_data_urls"}:
+            values[key] = int(value)
+        elif key in {"max_bytes", "max_url_bytes"}:
+            values[key] = _size(value)
+        elif key in _LISTS:
+            values[key] = _texts(value)
+        elif key == "when":
+            values[key] = _condition(value)
+    return check(**values)  # type: ignore[no-any-return]
+
+
+_LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "requires_tools", "sources"})
+"""Members of checks that are several texts."""
+
+
+def _unknown_fields(section: Values) -> UnknownFields:
+    return UnknownFields(**{**_governed(section), "known": tuple(section.get("known", ()))})
+
+
+def _errors(section: Values) -> Errors:
+    errors = dict(section)
+    if "answers" in errors:
+        errors["answers"] = {code: _words(words) for code, words in errors["answers"].items()}
+    if "engine_400" in errors:
+        errors["engine_400"] = _words(errors["engine_400"])
+    return Errors(**errors)
+
+
+def _governed(section: Values) -> Values:
+    """Return a section with the words of its refusals, and those of their parts."""
+    if "error" not in section:
+        return dict(section)
+    told = section["error"]
+    if isinstance(told, str):
+        return {**section, "error": _words(told)}
+    whole = {key: value for key, value in told.items() if key in _WORDS}
+    parts = {key: _words(value) for key, value in told.items() if key not in _WORDS}
+    return {**section, "error": _words(whole) if whole else None, "parts": parts}
+
+
+def _words(told: str | Values) -> Words:
+    if isinstance(told, str):
+        return Words(message=told)
+    words = {key: int(value) if key in {"status", "code"} and _is_number(value) else value for key, value in told.items()}
+    return Words(**words)
+
+
+def _condition(written: Any) -> Condition:  # noqa: ANN401 - a path, paths, or paths with values
+    if isinstance(written, dict):
+        return {path: _scalars(values) for path, values in written.items()}
+    return dict.fromkeys(_texts(written), ())
+
+
+def _texts(written: Any) -> tuple[str, ...]:  # noqa: ANN401 - one or many
+    return (written,) if isinstance(written, str) else tuple(written)
+
+
+def _scalars(written: Any) -> tuple[Scalar, ...]:  # noqa: ANN401 - one or many
+    return tuple(written) if isinstance(written, list | tuple) else (written,)
+
+
+def _size(size: Any) -> int | None:  # noqa: ANN401 - a number, or a text with a unit
+    return bytes_of(size) if isinstance(size, str) else int(size)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

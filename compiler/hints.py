@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from typing import Final
 
 from compiler.diagnostics import nearest
@@ -57,14 +58,22 @@ def meant_key(path: Path, known: Rules) -> str | None:
 
 
 def _place_elsewhere(path: Path) -> str | None:
-    elsewhere = [spelled(place) for place in _places(SCHEMA) if place[-1] == path[-1]]
-    return elsewhere[0] if len(elsewhere) == 1 else None
+    elsewhere = _places_by_key().get(path[-1], [])
+    return spelled(elsewhere[0]) if len(elsewhere) == 1 else None
+
+
+@cache
+def _places_by_key() -> dict[str | int, list[Path]]:
+    places: dict[str | int, list[Path]] = {}
+    for place in _places(SCHEMA):
+        places.setdefault(place[-1], []).append(place)
+    return places
 
 
 def _places(schema: Rules, above: Path = ()) -> Iterator[Path]:
     for key, rules in schema.items():
         yield (*above, key)
-        if rules.get("type") == "dict":
+        if "schema" in rules and rules["type"] == "dict":
             yield from _places(rules["schema"], (*above, key))
 
 

@@ -13,6 +13,7 @@ from compiler.presets import preset_path
 from compiler.reading import MAX_FILE_BYTES, read_yaml
 from compiler.schema import SCHEMA
 from compiler.selection import Selected, is_path
+from compiler import tree
 from compiler.tree import Entry, Mapping, Node, Scalar, Sequence
 
 
@@ -68,26 +69,36 @@ def merge_chain(links: tuple[Link, ...]) -> Mapping:
 def merge(parent: Mapping, child: Mapping) -> Mapping:
     """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
 
-    The result holds no null as a mapping's value. It remembers what each value replaced, and which null deleted what.
+    The result holds no null as a mapping's value, unless a case wrote it: there it deletes what holds for all. It
+    remembers what each value replaced, and which null deleted what.
     """
+    return _merged(parent, child, ())
+
+
+def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
+    within_case = path[:1] == ("cases",) and len(path) > 1
     entries = {entry.key: entry for entry in parent.entries}
     deleted = {entry.key: entry for entry in parent.deleted}
     for entry in child.entries:
         inherited = entries.get(entry.key)
-        if not _deletes(entry.value):
+        if within_case or not _deletes(entry.value):
             deleted.pop(entry.key, None)
-            entries[entry.key] = _laid_over(inherited, entry)
+            entries[entry.key] = _laid_over(inherited, entry, (*path, entry.key))
         elif inherited is not None or entry.key not in deleted:
             deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
+    if path == ("cases",):
+        # The first case that matches applies: what a child adds comes before what it inherits.
+        new = [key for key in entries if parent.get(key) is None]
+        entries = {key: entries[key] for key in (*new, *(entry.key for entry in parent.entries)) if key in entries}
     return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
 
 
-def _laid_over(inherited: Entry | None, entry: Entry) -> Entry:
+def _laid_over(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
     if not isinstance(entry.value, Mapping):
         return Entry(entry.key, entry.key_at, entry.value, inherited)
     if inherited is not None and isinstance(inherited.value, Mapping):
-        return Entry(entry.key, entry.key_at, merge(inherited.value, entry.value), inherited.replaced)
-    return Entry(entry.key, entry.key_at, merge(Mapping((), entry.value.at), entry.value), inherited)
+        return Entry(entry.key, entry.key_at, _merged(inherited.value, entry.value, path), inherited.replaced)
+    return Entry(entry.key, entry.key_at, _merged(Mapping((), entry.value.at), entry.value, path), inherited)
 
 
 def _deletes(value: Node) -> bool:
