@@ -8,10 +8,6 @@ import yaml
 from compiler.diagnostics import MAX_SHOWN_VALUE, visible
 from compiler.scalars import resolve
 from compiler.schema import SAMPLING_PARAMS, SCHEMA, Rules
-from compiler.sizes import size_of
-from router.artifact import Artifact
-from router.contract.model import Contract
-from router.contract.sections import Interval
 
 _TAGS = {
     bool: "tag:yaml.org,2002:bool",
@@ -39,17 +35,6 @@ def ordered(profile: dict[str, Any]) -> dict[str, Any]:
     return _ordered(profile, SCHEMA)
 
 
-def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
-    """Return the bare values of a profile, and beside them every default that the artifact made of it spells out."""
-    return _filled(profile, profile_of(artifact))
-
-
-def profile_of(artifact: Artifact) -> dict[str, Any]:
-    """Return the bare values of a profile that compiles to the contract and the name of an artifact."""
-    contract = artifact.contract
-    return {"name": artifact.name, **{section: values for section, values in _sections(contract).items() if values}}
-
-
 def _dumped(value: object, *, in_one_line: bool = False) -> str:
     text: str = yaml.dump(
         value,
@@ -62,43 +47,26 @@ def _dumped(value: object, *, in_one_line: bool = False) -> str:
     return text
 
 
-def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    filled = {**defaults, **values}
-    return {
-        key: _filled(value, defaults.get(key, {})) if isinstance(value, dict) else value
-        for key, value in filled.items()
-    }
-
-
-def _sections(contract: Contract) -> dict[str, dict[str, Any]]:
-    budget = contract.output.max_tokens
-    params = {
-        name: {"min": value.min, "max": value.max} if isinstance(value, Interval) else value
-        for name, value in contract.sampling.params.items()
-    }
-    return {
-        "models": {"aliases": list(contract.models.aliases), "answer_as": contract.models.answer_as},
-        "limits": _given(max_body_bytes=size_of(contract.limits.max_body_bytes), max_images=contract.limits.max_images),
-        "output": {}
-        if budget is None
-        else {"max_tokens": {"cap": budget.cap, "on_exceed": budget.on_exceed, "default": budget.default}},
-        "sampling": {"conflict": contract.sampling.conflict, "params": params},
-        "errors": _given(bad_request_type=contract.errors.bad_request_type),
-    }
-
-
-def _given(**values: object) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
 def _ordered(values: dict[str, Any], schema: Rules) -> dict[str, Any]:
-    ordered: dict[str, Any] = {}
-    for key in schema:
-        if key in values:
-            value, inner = values[key], schema[key].get("schema")
-            nested = isinstance(value, dict) and inner is not None and schema is not SAMPLING_PARAMS
-            ordered[key] = _ordered(value, inner) if nested else value
-    return ordered
+    """Return values with the keys of a schema first, in its order, then any others in their own."""
+    if schema is SAMPLING_PARAMS:
+        return {key: values[key] for key in schema if key in values}
+    rest = [key for key in values if key not in schema]
+    return {key: _inside(values[key], schema.get(key, {})) for key in [*filter(values.__contains__, schema), *rest]}
+
+
+def _inside(value: Any, rules: Rules) -> Any:  # noqa: ANN401 - whatever a profile holds
+    """Return a value with the keys of the mappings in it in order, as far as its rules know them."""
+    if isinstance(value, list):
+        return [_inside(item, rules.get("schema", {})) if isinstance(item, dict) else item for item in value]
+    if not isinstance(value, dict):
+        return value
+    for branch in (rules, *rules.get("anyof", ())):
+        if branch.get("type") == "dict" and "schema" in branch:
+            return _ordered(value, branch["schema"])
+        if "valuesrules" in branch:
+            return {key: _inside(inner, branch["valuesrules"]) for key, inner in value.items()}
+    return value
 
 
 class _Dumper(yaml.SafeDumper):
