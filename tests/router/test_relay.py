@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.clients.presence import Client
+from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
 from router.relay import MAX_LINE_BYTES, AnswerEdits, Relay, WholeLines, relay
@@ -130,5 +131,5 @@ def test_an_error_event_behind_an_end_frame_is_noted() -> None:
 def test_usage_changes_no_other_answer() -> None:
     """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
     assert AnswerEdits(usage="move").edit_of(200) is None
-    assert isinstance(AnswerEdits(bad_request_type="t").of_stream(), WholeLines)
+    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeLines)
     assert not AnswerEdits().due()
