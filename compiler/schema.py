@@ -256,6 +256,7 @@ _SECTIONS: Final[Rules] = {
         text("the id of a rule"),
         "a list of ids of rules",
         meaning="Rules that are judged first, in this order.",
+        unique=True,
         default="[]",
         example="[unknown_fields]",
     ),

@@ -87,17 +87,13 @@ def flag(meaning: str) -> Rules:
 
 def choice(*allowed: str, **meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of one of these words; the first is the default where nothing else is said."""
-    expected = " or ".join(allowed) if len(allowed) < MAX_OR else f"one of {', '.join(allowed)}"
+    expected = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
     default = {} if "absent" in meta else {"default": allowed[0]}
     return {
         "type": "string",
         "allowed": list(allowed),
         "meta": {"expected": expected, **default, "example": allowed[-1], **meta},
     }
-
-
-MAX_OR: Final = 4
-"""From so many words on they are told as a list."""
 
 
 def scalar(**meta: Any) -> Rules:  # noqa: ANN401
@@ -160,7 +156,7 @@ def condition(**meta: Any) -> Rules:  # noqa: ANN401
 
 def words(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of how an error is told: a text, which is the message, or its members."""
-    return _told(members_of_words(), **meta)
+    return _told(members_of_words(), definition="words", **meta)
 
 
 def error(*parts: str) -> Rules:

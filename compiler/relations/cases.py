@@ -20,10 +20,13 @@ def relations_of_cases(judged: Judged) -> Iterator[Related]:
     for entry, case in cases_of(judged.tree):
         yield from _empty_when(judged, entry, case)
         yield from _unknown_modes(judged, entry, modes)
+    known = frozenset(modes) if judged.is_right(("mode",)) else frozenset()
     cases = list(_whens(judged))
     for index, (later, when) in enumerate(cases):
+        if known and not known.issuperset(when.mode):
+            continue  # A mode that there is not is the mistake.
         for earlier, other in cases[:index]:
-            if covers(other, when, frozenset(modes)):
+            if covers(other, when, known):
                 yield (), _covered(judged, later, earlier)
                 break
 

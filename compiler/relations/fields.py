@@ -39,12 +39,15 @@ def relations_of_fields(judged: Judged) -> Iterator[Related]:
 
 
 def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
-    for (one, other), (code, said) in _NOT_TOGETHER.items():
-        if _says_something(rule, one) and _says_something(rule, other):
-            yield _not_together(judged, ("fields", name), (one, other), code, said)
-    for low, high in _RANGES:
-        yield from _empty_range(judged, name, low, high)
-    for key in ("fixed", "default", "force"):
+    contradictions = [
+        _not_together(judged, ("fields", name), keys, *said)
+        for keys, said in _NOT_TOGETHER.items()
+        if all(_says_something(rule, key) for key in keys)
+    ]
+    if not contradictions:
+        contradictions = [found for low, high in _RANGES for found in _empty_range(judged, name, low, high)]
+    yield from contradictions
+    for key in ("fixed", "default", "force") if not contradictions else ():
         yield from _unfit(judged, name, rule, key)
 
 
@@ -98,7 +101,7 @@ def _empty_range(judged: Judged, name: str, low: str, high: str) -> Iterator[Rel
         f"{judged.named(path)}: no value is right, since {low} is {number_text(least[0])} "
         f"and {high} is {number_text(most[0])}"
     )
-    expected = f"{low} {'below' if is_open else 'at most'} {high}"
+    expected = f"{low} {'less than' if is_open else 'at most'} {high}"
     notes = (Note(most[1], f"{high} is set here"),)
     yield ((*path, low), (*path, high)), Diagnostic("empty-range", message, least[1], expected, notes=notes)
 
