@@ -202,9 +202,7 @@ def _governed(section: Values) -> Values:
 def _words(told: str | Values) -> Words:
     if isinstance(told, str):
         return Words(message=told)
-    words = {
-        key: int(value) if key in {"status", "code"} and _is_number(value) else value for key, value in told.items()
-    }
+    words = {key: int(value) if key in {"status", "code"} and _is_number(value) else value for key, value in told.items()}
     return Words(**words)
 
 

@@ -13,6 +13,7 @@ from compiler.presets import preset_path
 from compiler.reading import MAX_FILE_BYTES, read_yaml
 from compiler.schema import SCHEMA
 from compiler.selection import Selected, is_path
+from compiler import tree
 from compiler.tree import Entry, Mapping, Node, Scalar, Sequence
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from cerberus import Validator, errors
 
 from compiler.cases import cases_of, laid_over_base
-from compiler.diagnostics import Diagnostic, ProfileError, shown
 from compiler.freezing import laid_over
+from compiler.diagnostics import Diagnostic, ProfileError, shown
 from compiler.hints import hint_for_key, hint_for_value, meant_key
 from compiler.relations import relations_of
 from compiler.relations.judged import Judged, described
@@ -195,9 +195,7 @@ def _narrowed_list(rules: Rules, value: object) -> Rules:
 
 
 def _branch(branches: list[Rules], value: object) -> Rules:
-    fitting = (
-        branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value])
-    )
+    fitting = (branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value]))
     return next(fitting, branches[0])
 
 
@@ -267,7 +265,9 @@ def _missing_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
         hint = meta.get("when_missing")
         return Diagnostic("missing-key", message, key_location(tree, path[:-1]), meta["expected"], hint)
     hint = f"give a value, or write null for the whole of {spelled((*above, *path[:-1]))}"
-    return Diagnostic("missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint)
+    return Diagnostic(
+        "missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint
+    )
 
 
 def _of(path: Path) -> str:

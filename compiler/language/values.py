@@ -167,10 +167,7 @@ def error(*parts: str) -> Rules:
     """Return the rules of how a rule's refusal is told, whole and by its parts."""
     schema = {
         **members_of_words(),
-        **{
-            part: words(meaning=f"How the part {part} is told.", absent="as the rest", example=EXAMPLE)
-            for part in parts
-        },
+        **{part: words(meaning=f"How the part {part} is told.", absent="as the rest", example=EXAMPLE) for part in parts},
     }
     return _told(schema, meaning="How the refusal is told.", absent="in the router's words", example=EXAMPLE)
 
@@ -184,9 +181,7 @@ def members_of_words() -> Rules:
         "status": whole(
             400, "a whole number from 400 to 599", 599, meaning="The HTTP status.", absent="the code's", example="422"
         ),
-        "type": text(
-            "an error type", meaning="`type` in the body.", absent="the code's", example="invalid_request_error"
-        ),
+        "type": text("an error type", meaning="`type` in the body.", absent="the code's", example="invalid_request_error"),
         "code": {
             "anyof": [
                 {key: rule for key, rule in text("").items() if key != "meta"},
@@ -200,9 +195,7 @@ def members_of_words() -> Rules:
             },
         },
         "param": text("a name", meaning="`param` in the body.", absent="the field", example="temperature"),
-        "message": message(
-            "a message", meaning="The message, with placeholders.", absent="the router's", example=EXAMPLE
-        ),
+        "message": message("a message", meaning="The message, with placeholders.", absent="the router's", example=EXAMPLE),
         "body": envelope(meaning="The whole body of this answer.", absent="`errors.body`"),
     }
 
@@ -210,10 +203,7 @@ def members_of_words() -> Rules:
 def envelope(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of the body of an answer: any JSON object; what stands in it is told apart elsewhere."""
     example = '{error: {message: "{message}", type: "{type}"}}'
-    return {
-        "type": "dict",
-        "meta": {"expected": "a mapping: the JSON body, with placeholders", "example": example, **meta},
-    }
+    return {"type": "dict", "meta": {"expected": "a mapping: the JSON body, with placeholders", "example": example, **meta}}
 
 
 def _told(schema: Rules, **meta: Any) -> Rules:  # noqa: ANN401
