@@ -29,6 +29,7 @@ def generated() -> dict[str, bytes]:
                 "keys": reference.keys(),
                 "sampling": reference.sampling(),
                 "presets": reference.presets(),
+                "matrix": reference.kinds(),
                 "beyond": reference.beyond(),
             },
         ),
