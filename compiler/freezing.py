@@ -56,15 +56,15 @@ def laid_over(base: Values, values: Values) -> Values:
 
 def _case(profile: Values, name: str, case: Values) -> Case:
     own = {section: values for section, values in case.items() if section != "when"}
-    when = laid_over({}, case["when"])
-    return Case(
-        name,
-        When(
-            model=_texts(when.get("model", ())),
-            mode=_texts(when.get("mode", ())),
-            fields=_condition(when.get("fields", {})),
-        ),
-        Sections(**_sections(laid_over(profile, own))),
+    return Case(name, when_of(laid_over({}, case["when"])), Sections(**_sections(laid_over(profile, own))))
+
+
+def when_of(section: Values) -> When:
+    """Return which requests a case is for, given as its bare values."""
+    return When(
+        model=_texts(section.get("model", ())),
+        mode=_texts(section.get("mode", ())),
+        fields=_condition(section.get("fields", {})),
     )
 
 
@@ -73,7 +73,7 @@ def _sections(profile: Values) -> dict[str, Any]:
     return {
         "checks": {name: _check(name, checks[name]) for name in CHECKS if name in checks},
         "errors": _errors(profile.get("errors", {})),
-        "fields": {path: _field(field) for path, field in profile.get("fields", {}).items()},
+        "fields": {path: field_of(field) for path, field in profile.get("fields", {}).items()},
         "limits": _limits(profile.get("limits", {})),
         "order": tuple(profile.get("order", ())),
         "output": _output(profile.get("output", {})),
@@ -133,7 +133,8 @@ def _number(name: str, value: float) -> int | float:
     return int(value) if name in WHOLE_NUMBER_FIELDS else value
 
 
-def _field(section: Values) -> Field:
+def field_of(section: Values) -> Field:
+    """Return the rule of a field that the values of its section mean."""
     field: Values = {**_governed(section)}
     if "type" in field:
         field["type"] = _texts(field["type"])
@@ -202,7 +203,10 @@ def _governed(section: Values) -> Values:
 def _words(told: str | Values) -> Words:
     if isinstance(told, str):
         return Words(message=told)
-    words = {key: int(value) if key in {"status", "code"} and _is_number(value) else value for key, value in told.items()}
+    words = dict(told)
+    for key in ("status", "code"):
+        if _is_number(words.get(key)):
+            words[key] = int(words[key])
     return Words(**words)
 
 

@@ -13,6 +13,9 @@ from compiler.schema import BYTE_UNITS, LARGEST_WHOLE, SCHEMA, Rules
 from compiler.sizes import bytes_of
 from compiler.tree import Node, Path, Scalar, Sequence, spelled
 
+_IN_CASE: Final = 2
+"""How many steps of a path lead to what a case says."""
+
 _WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false"})
 _SEXAGESIMAL = re.compile(r"[0-9]+(?::[0-9]+)+(?:\.[0-9]*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
@@ -49,6 +52,8 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
 def hint_for_key(path: Path, known: Rules) -> str | None:
     """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
     place = _place_elsewhere(path) or meant_key(path, known)
+    if place == spelled(path[_IN_CASE:]) and path[0] == "cases":
+        return f"{place} holds for all requests: set it outside of cases"
     return f"did you mean {place}?" if place else None
 
 

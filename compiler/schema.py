@@ -96,7 +96,10 @@ _ALIAS_LIST: Final[Rules] = {"type": "list", "maxlength": MAX_ALIASES, "schema":
 _ALIAS: Final = mapping(
     {
         "model": text(
-            "a served model id", meaning="What the alias is routed as.", absent="the first served id", example="v4-flash"
+            "a served model id",
+            meaning="What the alias is routed as.",
+            absent="the first served id",
+            example="v4-flash",
         ),
         "implies": free(
             field_path(),
@@ -192,7 +195,9 @@ _ERRORS: Final[Rules] = {
     "omit_null": flag("Members of a body that are null are left out."),
     "answers": mapping(
         {
-            code: words(meaning=f"How the error {code} is told.", absent="in the router's words", example="{status: 400}")
+            code: words(
+                meaning=f"How the error {code} is told.", absent="in the router's words", example="{status: 400}"
+            )
             for code in ANSWER_CODES
         },
         "How errors are told, by the router's error code; bad_request holds for every other 400 too.",
@@ -251,6 +256,7 @@ _SECTIONS: Final[Rules] = {
         text("the id of a rule"),
         "a list of ids of rules",
         meaning="Rules that are judged first, in this order.",
+        unique=True,
         default="[]",
         example="[unknown_fields]",
     ),
@@ -268,9 +274,7 @@ _WHEN: Final = {"required": True} | mapping(
         "mode": one_or_many(
             text("the name of a mode"), "the name of a mode", meaning="Which modes.", absent="any", example="thinking"
         ),
-        "fields": condition(
-            meaning="Values of fields that must all hold.", absent="any", example="{do_sample: false}"
-        ),
+        "fields": condition(meaning="Values of fields that must all hold.", absent="any", example="{do_sample: false}"),
     },
     "Which requests the case is for: all that is given must hold.",
 )

@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from cerberus import Validator, errors
 
 from compiler.cases import cases_of, laid_over_base
-from compiler.freezing import laid_over
 from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.freezing import laid_over
 from compiler.hints import hint_for_key, hint_for_value, meant_key
 from compiler.relations import relations_of
 from compiler.relations.judged import Judged, described
@@ -51,11 +51,8 @@ def _all_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None =
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
-    related = [
-        problem
-        for places, problem in relations_of(Judged(tree, above, profile or tree))
-        if not any(_touches(at, by_place) for at in places)
-    ]
+    judged = Judged(tree, above, profile or tree, frozenset(by_place))
+    related = [problem for places, problem in relations_of(judged) if all(map(judged.is_right, places))]
     return [*by_place.values(), *related]
 
 
@@ -163,8 +160,10 @@ def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationEr
 
 
 def _narrowed(rules: Rules, value: object) -> Rules:
-    """Return the rules for one value: each `anyof` replaced by the branch that fits what was written, each map with
-    keys of the profile's choice by one with the keys that stand there.
+    """Return the rules for one value.
+
+    Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
+    with the keys that stand there.
     """
     if "anyof" in rules:
         rules = {"meta": rules["meta"], **_branch(rules["anyof"], value)}
@@ -195,7 +194,9 @@ def _narrowed_list(rules: Rules, value: object) -> Rules:
 
 
 def _branch(branches: list[Rules], value: object) -> Rules:
-    fitting = (branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value]))
+    fitting = (
+        branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value])
+    )
     return next(fitting, branches[0])
 
 
@@ -265,15 +266,8 @@ def _missing_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
         hint = meta.get("when_missing")
         return Diagnostic("missing-key", message, key_location(tree, path[:-1]), meta["expected"], hint)
     hint = f"give a value, or write null for the whole of {spelled((*above, *path[:-1]))}"
-    return Diagnostic(
-        "missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint
-    )
+    return Diagnostic("missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint)
 
 
 def _of(path: Path) -> str:
     return f"of {spelled(path)}" if path else "of a profile"
-
-
-def _touches(path: Path, faulty: Iterable[Path]) -> bool:
-    """Tell whether a path leads through, to or above a place that is already known to be wrong."""
-    return any(path[: len(other)] == other or other[: len(path)] == path for other in faulty)

@@ -32,12 +32,10 @@ def _texts(what: str, **meta: Any) -> Rules:  # noqa: ANN401 - whatever people r
 
 def _words(allowed: tuple[str, ...], **meta: Any) -> Rules:  # noqa: ANN401
     expected = f"one of {', '.join(allowed)}"
-    return one_or_many(
-        {"type": "string", "allowed": list(allowed), "meta": {"expected": expected}}, expected, **meta
-    )
+    return one_or_many({"type": "string", "allowed": list(allowed), "meta": {"expected": expected}}, expected, **meta)
 
 
-def _count(meaning: str, example: str, **meta: str) -> Rules:
+def _count(meaning: str, example: str, **meta: Any) -> Rules:  # noqa: ANN401
     return whole(0, "a whole number, at least 0", meaning=meaning, example=example, **meta)
 
 
@@ -106,7 +104,9 @@ CHECKS: Final[Rules] = {
     "message_tools": _check(
         "Tools within messages are well formed and stand where they may.",
         {
-            "roles": _texts("a role", meaning="The roles whose messages may hold tools.", absent="any", example="[system]"),
+            "roles": _texts(
+                "a role", meaning="The roles whose messages may hold tools.", absent="any", example="[system]"
+            ),
             "empty_content": flag("A message with tools has no content."),
             "types": _texts(
                 "a type of tool", meaning="The types that a tool may have.", default="[function]", example="[function]"
@@ -153,7 +153,9 @@ CHECKS: Final[Rules] = {
                 default="[data, http, file]",
                 example="[data, file]",
             ),
-            "file_prefix": text("a prefix", meaning="What the id of a file begins with.", absent="any", example='"ms://"'),
+            "file_prefix": text(
+                "a prefix", meaning="What the id of a file begins with.", absent="any", example='"ms://"'
+            ),
             "max_bytes": size(
                 BODY_BYTES, meaning="The most bytes of a decoded image.", absent="any number", example="20MiB"
             ),

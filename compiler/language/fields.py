@@ -3,7 +3,6 @@
 from typing import Final
 
 from compiler.language.values import (
-    LARGEST_WHOLE,
     BODY_BYTES,
     Rules,
     condition,
@@ -74,7 +73,9 @@ FIELD: Final[Rules] = {
         absent="any",
         example="[0, 0.6, 1]",
     ),
-    "fixed": scalar(meaning="The one value that is accepted, and that an absent field gets.", absent="none", example="1"),
+    "fixed": scalar(
+        meaning="The one value that is accepted, and that an absent field gets.", absent="none", example="1"
+    ),
     "min": _bound("The least value that is accepted.", "0"),
     "above": _bound("Values must be above this.", "0"),
     "max": _bound("The largest value that is accepted.", "2"),
@@ -86,7 +87,10 @@ FIELD: Final[Rules] = {
         0, "a whole number, at least 0", meaning="The most items of an array.", absent="any number", example="4"
     ),
     "max_bytes": size(
-        BODY_BYTES, meaning="The most UTF-8 bytes of a string, or of each in an array.", absent="any number", example="32"
+        BODY_BYTES,
+        meaning="The most UTF-8 bytes of a string, or of each in an array.",
+        absent="any number",
+        example="32",
     ),
     "pattern": text(
         "a regular expression of Python's",

@@ -87,17 +87,13 @@ def flag(meaning: str) -> Rules:
 
 def choice(*allowed: str, **meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of one of these words; the first is the default where nothing else is said."""
-    expected = " or ".join(allowed) if len(allowed) < MAX_OR else f"one of {', '.join(allowed)}"
+    expected = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
     default = {} if "absent" in meta else {"default": allowed[0]}
     return {
         "type": "string",
         "allowed": list(allowed),
         "meta": {"expected": expected, **default, "example": allowed[-1], **meta},
     }
-
-
-MAX_OR: Final = 4
-"""From so many words on they are told as a list."""
 
 
 def scalar(**meta: Any) -> Rules:  # noqa: ANN401
@@ -160,14 +156,17 @@ def condition(**meta: Any) -> Rules:  # noqa: ANN401
 
 def words(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of how an error is told: a text, which is the message, or its members."""
-    return _told(members_of_words(), **meta)
+    return _told(members_of_words(), definition="words", **meta)
 
 
 def error(*parts: str) -> Rules:
     """Return the rules of how a rule's refusal is told, whole and by its parts."""
     schema = {
         **members_of_words(),
-        **{part: words(meaning=f"How the part {part} is told.", absent="as the rest", example=EXAMPLE) for part in parts},
+        **{
+            part: words(meaning=f"How the part {part} is told.", absent="as the rest", example=EXAMPLE)
+            for part in parts
+        },
     }
     return _told(schema, meaning="How the refusal is told.", absent="in the router's words", example=EXAMPLE)
 
@@ -181,7 +180,9 @@ def members_of_words() -> Rules:
         "status": whole(
             400, "a whole number from 400 to 599", 599, meaning="The HTTP status.", absent="the code's", example="422"
         ),
-        "type": text("an error type", meaning="`type` in the body.", absent="the code's", example="invalid_request_error"),
+        "type": text(
+            "an error type", meaning="`type` in the body.", absent="the code's", example="invalid_request_error"
+        ),
         "code": {
             "anyof": [
                 {key: rule for key, rule in text("").items() if key != "meta"},
@@ -195,7 +196,9 @@ def members_of_words() -> Rules:
             },
         },
         "param": text("a name", meaning="`param` in the body.", absent="the field", example="temperature"),
-        "message": message("a message", meaning="The message, with placeholders.", absent="the router's", example=EXAMPLE),
+        "message": message(
+            "a message", meaning="The message, with placeholders.", absent="the router's", example=EXAMPLE
+        ),
         "body": envelope(meaning="The whole body of this answer.", absent="`errors.body`"),
     }
 
@@ -203,7 +206,10 @@ def members_of_words() -> Rules:
 def envelope(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of the body of an answer: any JSON object; what stands in it is told apart elsewhere."""
     example = '{error: {message: "{message}", type: "{type}"}}'
-    return {"type": "dict", "meta": {"expected": "a mapping: the JSON body, with placeholders", "example": example, **meta}}
+    return {
+        "type": "dict",
+        "meta": {"expected": "a mapping: the JSON body, with placeholders", "example": example, **meta},
+    }
 
 
 def _told(schema: Rules, **meta: Any) -> Rules:  # noqa: ANN401

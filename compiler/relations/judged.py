@@ -1,6 +1,7 @@
 """What relations are told of: a profile, or a case with what it is laid over, and how values are named in messages."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, shown
@@ -17,6 +18,16 @@ class Judged:
     tree: Mapping
     above: Path
     profile: Mapping
+    faulty: frozenset[Path] = frozenset()
+
+    @property
+    def is_case(self) -> bool:
+        """Whether this is a case and not the profile."""
+        return bool(self.above)
+
+    def is_right(self, path: Path) -> bool:
+        """Tell whether a path leads neither through, to nor above a place that is already known to be wrong."""
+        return not any(path[: len(other)] == other or other[: len(path)] == path for other in self.faulty)
 
     def named(self, path: Path) -> str:
         """Return a path within the tree as people know it."""
@@ -50,3 +61,29 @@ def number_at(root: Node, path: Path) -> tuple[float, Location] | None:
     if not isinstance(node, Scalar) or isinstance(node.value, bool) or not isinstance(node.value, int | float):
         return None
     return node.value, node.at
+
+
+def texts_at(root: Node, path: Path) -> Iterator[tuple[str, Location]]:
+    """Yield the texts of a value that is one or a list of them, each with its place."""
+    node = node_at(root, path)
+    for item in node.items if isinstance(node, Sequence) else (node,):
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            yield item.value, item.at
+
+
+def text_at(root: Node, path: Path) -> str | None:
+    """Return the text at a path, or None where there is none."""
+    node = node_at(root, path)
+    return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
+
+
+def later(one: Location, other: Location) -> tuple[Location, Location]:
+    """Return two places, first the one that comes later: in the child, or further down."""
+
+    def order(at: Location) -> tuple[int, int, int]:
+        return (-sum(1 for _ in at.hops()), at.line, at.column)
+
+    return (one, other) if order(one) > order(other) else (other, one)
+
+
+KEEP_ONE = "keep one of the two; where the other is inherited, delete it with null"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note
-from compiler.relations.judged import Judged, Related, number_at, number_text
+from compiler.relations.judged import Judged, Related, later, number_at, number_text
 from compiler.tree import Entry, Mapping, Path, Scalar, node_at
 
 
@@ -33,16 +33,14 @@ def _band_under_allow(judged: Judged, entry: Entry) -> Iterator[Related]:
     conflict = node_at(judged.tree, ("sampling", "conflict"))
     if not isinstance(conflict, Scalar) or conflict.value != "allow":
         return
-    yield (
-        (),
-        Diagnostic(
-            "band-under-allow",
-            f"{judged.named(('sampling', 'params', entry.key))} is a band, and under `conflict: allow` nothing would hold requests to it",
-            entry.key_at,
-            hint="pin the parameter with one number, or set conflict to reject",
-            notes=(Note(conflict.at, "conflict is set to allow here"),),
-        ),
-    )
+    name = judged.named(("sampling", "params", entry.key))
+    message = f"{name} is a band, and under `conflict: allow` nothing would hold requests to it"
+    hint = "pin the parameter with one number, or set conflict to reject"
+    at, note = entry.key_at, Note(conflict.at, "conflict is set to allow here")
+    if at.document is not conflict.at.document and later(at, conflict.at)[0] is conflict.at:
+        # Who sets `allow` over an inherited band can change that line, and not the parent's.
+        at, note = conflict.at, Note(entry.key_at, "the band is set here")
+    yield (), Diagnostic("band-under-allow", message, at, hint=hint, notes=(note,))
 
 
 def _empty_band(judged: Judged, name: str, band: Mapping) -> Iterator[Related]:
