@@ -12,7 +12,7 @@ from router.contract.sections import Field, Interval
 MOST_NAMED: Final = 4
 """Fields or checks that a cell names; more are counted."""
 
-NOTHING: Final = "–"
+NOTHING: Final = "-"
 
 _IMAGE_CHECKS: Final = ("images",)
 
@@ -26,7 +26,7 @@ def matrix() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def _row(preset: str) -> tuple[str, ...]:
     contract = compile_profile(Selected("preset", preset, "the reference")).artifact.contract
     cells = (told(contract) or NOTHING for told in COLUMNS.values())
-    return (f"`{preset}`", *cells, (not_known(preset) or NOTHING).replace("|", "\\|"))
+    return (f"`{preset}`", *cells, not_known(preset) or NOTHING)
 
 
 def _everywhere(contract: Contract) -> tuple[Sections, ...]:
