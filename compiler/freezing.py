@@ -1,11 +1,11 @@
 """Validated tree → the contract, normalised and with every default spelled out, → the artifact."""
 
-from typing import Any, get_args
+from typing import Any
 
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import CHECKS, Check
+from router.contract.named_checks import CHECK_TYPES, CHECKS, Check
 from router.contract.sections import (
     Alias,
     Errors,
@@ -26,7 +26,6 @@ from router.contract.terms import Condition, Scalar, Words
 
 Values = dict[str, Any]
 
-_CHECK_OF = {check.__struct_config__.tag: check for check in get_args(Check)}
 _WORDS = frozenset(Words.__struct_fields__)
 
 
@@ -158,7 +157,6 @@ def field_of(section: Values) -> Field:
 
 def _check(name: str, section: Values) -> Check:
     values = _governed(section)
-    check = _CHECK_OF[name]
     for key, value in values.items():
         if key in {"max", "max_data_urls"}:
             values[key] = int(value)
@@ -168,7 +166,7 @@ def _check(name: str, section: Values) -> Check:
             values[key] = _texts(value)
         elif key == "when":
             values[key] = _condition(value)
-    return check(**values)  # type: ignore[no-any-return]
+    return CHECK_TYPES[name](**values)  # type: ignore[return-value]
 
 
 _LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "requires_tools", "sources"})

@@ -38,6 +38,10 @@ def link_of(data, name="profile.yaml", extended_at=None):
     return Link("file", name, sha256(data).hexdigest(), Path(name), read_yaml(data, name, extended_at))
 
 
+def link_of_values(values):
+    return link_of(json.dumps(values, indent=1).encode())
+
+
 def _with_null(values, path):
     key, *rest = path.split(".", 1)
     inner = values.get(key) or {}
