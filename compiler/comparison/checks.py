@@ -33,6 +33,7 @@ _SETTINGS: Final = {
     "roles": {"allowed": _Setting("accepted", "requests with a message of role {}")},
     "system_messages": {"max": _Setting("at most", "requests with {} messages of role system")},
     "first_role": {"allowed": _Setting("accepted", "requests whose first message is of role {}")},
+    "last_role": {"allowed": _Setting("accepted", "requests whose last message is of role {}")},
     "required_role": {"any_of": _Setting("some", "message of role {}")},
     "string_content": {"roles": _Setting("applied", "requests with a message of role {} whose content is no string")},
     "tool_results": {"known_call": _Setting("flag", "requests with a tool result for a call that no message made")},

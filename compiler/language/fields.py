@@ -28,6 +28,8 @@ PARTS: Final = (
     "wrong_type",
     "allowed",
     "range",
+    "too_low",
+    "too_high",
     "items",
     "bytes",
     "pattern",

@@ -7,8 +7,8 @@ from router.contract import format_checks, tool_checks
 from router.contract import named_checks as named
 from router.contract.conditions import tester_of
 from router.contract.draft import Draft
-from router.contract.errors import ApiError, laid_over
-from router.contract.field_rules import Fields, Violation, listed
+from router.contract.errors import ApiError
+from router.contract.field_rules import Fields, Violation, listed, words_for
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
@@ -35,7 +35,7 @@ class CheckJudge:
         if violation is None:
             return
         draft.violations.append(self.param)
-        words = laid_over(self.check.parts.get(violation.part), self.check.error)
+        words = words_for(self.check, violation.part)
         details = {"model": draft.request.value("model"), **violation.details}
         error = ApiError(
             "contract_violation", violation.said, self.param, part=violation.part, words=words, details=details
@@ -89,6 +89,20 @@ def _first_role(check: named.FirstRole) -> Check:
     return find
 
 
+def _last_role(check: named.LastRole) -> Check:
+    words = listed(check.allowed)
+
+    def find(fields: Fields) -> Violation | None:
+        index, message = next(iter([*messages_of(fields)][-1:]), (0, {}))
+        role = message.get("role")
+        if not message or role in check.allowed:
+            return None
+        said = f"messages[{index}] has the role {shown(role)}: the last must be of {words}"
+        return Violation("last_role", said, {"value": shown(role), "allowed": words, "index": index})
+
+    return find
+
+
 def _required_role(check: named.RequiredRole) -> Check:
     words = listed(check.any_of)
 
@@ -102,14 +116,14 @@ def _required_role(check: named.RequiredRole) -> Check:
 
 def _alternation(_: named.Alternation) -> Check:
     def find(fields: Fields) -> Violation | None:
-        before = None
+        before = "assistant"
         for index, message in messages_of(fields):
             role = message.get("role")
-            if before is None and role in {"system", "developer"}:
+            if role in {"system", "developer"}:
                 continue
             side = "assistant" if role == "assistant" else "user"
             if side == before and role != "tool":
-                said = f"messages[{index}] of {shown(role)} follows another of its side: they must alternate"
+                said = f"messages[{index}] has the role {shown(role)}: user or tool and assistant must alternate"
                 return Violation("alternation", said, {"value": shown(role), "index": index})
             before = side
         return None
@@ -165,6 +179,7 @@ _MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
     named.Roles: _roles,
     named.SystemMessages: _system_messages,
     named.FirstRole: _first_role,
+    named.LastRole: _last_role,
     named.RequiredRole: _required_role,
     named.Alternation: _alternation,
     named.StringContent: _string_content,

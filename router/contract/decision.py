@@ -89,7 +89,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     except ApiError as error:
         return Refusal(error, step, (), asked, contract.errors)
     machine = machine_of(contract)
-    draft = Draft(request, _route(request, asked, served))
+    draft = Draft(request, _route(asked, served))
     if asked != served:
         _imply(draft, contract.models.aliases.get(asked))
     found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
@@ -188,5 +188,5 @@ def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> Api
     return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
 
 
-def _route(request: Request, asked: str, served: str) -> list[Edit]:
+def _route(asked: str, served: str) -> list[Edit]:
     return [] if asked == served else [Edit("models.aliases", "set", ("model",), to_json(served))]

@@ -1,12 +1,14 @@
 """A request while the rules are run: the first refusal, all violations, the edits due."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from router.contract.budget import Tokens
 from router.contract.conditions import Path, value_at
 from router.contract.editing import Edit
 from router.contract.errors import ApiError
 from router.contract.parsing import Request
+
+if TYPE_CHECKING:
+    from router.contract.budget import Tokens
 
 
 class Draft:

@@ -12,8 +12,8 @@ from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellin
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.rules import FieldRule
 from router.contract.sections import Field
-from router.contract.templates import shown
-from router.contract.terms import Condition, Scalar
+from router.contract.templates import bare, shown
+from router.contract.terms import Condition, Governed, Scalar, Words
 
 Fields = dict[str, Any]
 
@@ -27,6 +27,15 @@ class Violation(NamedTuple):
 
 
 Test = Callable[[Any, Fields], Violation | None]
+
+
+WIDER_PARTS: Final = {"too_low": "range", "too_high": "range"}
+"""Parts of a rule whose words, where they have none of their own, are those of a wider part."""
+
+
+def words_for(rule: Governed, part: str) -> Words:
+    """Return the words of a rule for one of its parts."""
+    return laid_over(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
 
 
 class FieldJudge:
@@ -68,8 +77,8 @@ class FieldJudge:
             return
         name = self.name if path == self.path else f"{self.name} (sent as {path[0]})"
         message = f"{name} {violation.said.replace(_WRITTEN, _written(draft, path, value))}"
-        words = laid_over(self.field.parts.get(violation.part), self.field.error)
-        details = {"value": shown(value), "model": draft.request.value("model"), **violation.details}
+        words = words_for(self.field, violation.part)
+        details = {"value": bare(value), "model": draft.request.value("model"), **violation.details}
         error = ApiError(self.code, message, self.name, part=violation.part, words=words, details=details)
         draft.refuse(self.rule, error)
 
@@ -185,9 +194,11 @@ def _range_test(field: Field, read: Callable[[object], float | None]) -> Test:
         if number is None:
             return Violation("wrong_type", said, details)
         number = float(number)
-        above = number > low if excludes_low else number >= low
-        below = number < high if excludes_high else number <= high
-        return None if above and below else Violation("range", said, details)
+        if number < high if excludes_high else number <= high:
+            is_kept = number > low if excludes_low else number >= low
+            # NaN is neither: it counts as too low.
+            return None if is_kept else Violation("too_low", said, details)
+        return Violation("too_high" if number > low else "too_low", said, details)
 
     return test
 

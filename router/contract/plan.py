@@ -20,7 +20,8 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
-from router.contract.templates import shown
+from router.contract.templates import bare, shown
+from router.contract.tool_checks import transforms_of as tool_transforms_of
 from router.contract.transforms import transforms_of
 
 Judge = Callable[[Draft], None]
@@ -31,7 +32,10 @@ class Plan:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._judges = tuple(_judge_of(rule) for rule in rules if not isinstance(rule, BodyLimit))
-        self._transforms = transforms_of([rule for rule in rules if isinstance(rule, FieldRule)])
+        self._transforms = (
+            *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
+            *(transform for rule in rules if isinstance(rule, CheckRule) for transform in tool_transforms_of(rule)),
+        )
 
     def run(self, draft: Draft) -> None:
         """Judge a request; where nothing refuses it, note the edits that it needs."""
@@ -103,7 +107,7 @@ def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
         draft.violations.append(_UNKNOWN_FIELD)
         name = shown(unknown[0])
         words = laid_over(section.error)
-        details = {"value": shown(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        details = {"value": bare(draft.request.value(unknown[0])), "model": draft.request.value("model")}
         error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
         draft.refuse(rule.rule, error)
 

@@ -9,7 +9,7 @@ from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.parsing import Request
 from router.contract.rules import Band, Pin
-from router.contract.templates import shown
+from router.contract.templates import bare
 
 
 class Verdict(NamedTuple):
@@ -62,7 +62,7 @@ def _refusal(rule: Pin | Band, request: Request, spelling: str) -> ApiError | No
         return None
     name = rule.field if spelling == rule.field else f"{rule.field} (sent as {spelling})"
     message = f"{name} is {request.shown(spelling)}: expected {expectation(rule)}, or omit the field"
-    details = {"value": shown(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
+    details = {"value": bare(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
     return ApiError("sampling_contract_violation", message, rule.field, details=details)
 
 

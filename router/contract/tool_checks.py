@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from router.contract import named_checks as named
+from router.contract.draft import Draft
 from router.contract.field_rules import Fields, Violation, listed
+from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
 Check = Callable[[Fields], Violation | None]
@@ -140,7 +143,7 @@ def _tool_choice(check: named.ToolChoice) -> Check:
             part = kind if kind in _WORDS else "other"
             said = f"tool_choice is {value}: expected {words}, or omit the field"
             return Violation(part, said, {"value": value, "allowed": words})
-        tools = [*_listed_tools(fields.get("tools")), *_tools_in_messages(fields)]
+        tools = _all_tools(fields)
         if kind in check.requires_tools and not tools:
             return Violation("requires_tools", f"tool_choice is {value}, and there are no tools", {"value": value})
         if check.known and name is not None and name not in map(_name_of, tools):
@@ -151,6 +154,19 @@ def _tool_choice(check: named.ToolChoice) -> Check:
     return find
 
 
+def transforms_of(rule: CheckRule) -> Iterator[Callable[[Draft], None]]:
+    """Yield what a check of tools asks to be done with a valid request."""
+    if not isinstance(rule.check, named.ToolChoice) or not rule.check.drop_without_tools:
+        return
+
+    def drop_without_tools(draft: Draft) -> None:
+        fields = draft.request.fields
+        if fields.get("tool_choice") is not None and not _all_tools(fields):
+            draft.drop(rule.rule, ("tool_choice",))
+
+    yield drop_without_tools
+
+
 _WORDS: Final = frozenset({"auto", "none", "required", NAMED, "any"})
 
 
@@ -159,9 +175,10 @@ def _chosen(choice: object) -> str | None:
     return _name_of(choice) if isinstance(choice, dict) else None
 
 
-def _tools_in_messages(fields: Fields) -> Iterator[Any]:
-    for _, message in _messages(fields):
-        yield from _listed_tools(message.get("tools"))
+def _all_tools(fields: Fields) -> list[Any]:
+    """Return the tools of a request and those in its messages."""
+    in_messages = (_listed_tools(message.get("tools")) for _, message in _messages(fields))
+    return [*_listed_tools(fields.get("tools")), *chain.from_iterable(in_messages)]
 
 
 def _listed_tools(tools: object) -> list[Any]:
