@@ -24,9 +24,14 @@ def yaml_of(profile: dict[str, Any]) -> bytes:
     return _dumped(ordered(profile)).encode()
 
 
+def in_one_line(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
+    """Return a value as one line of YAML for people."""
+    return visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+
+
 def inline(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
     """Return a value as one line of YAML for people, cut to a length that they read."""
-    text = visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+    text = in_one_line(value)
     return text if len(text) <= MAX_SHOWN_VALUE else f"{text[: MAX_SHOWN_VALUE - 3]}..."
 
 

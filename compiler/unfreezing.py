@@ -25,7 +25,8 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
     contract = artifact.contract
     base = _sections(contract)
     cases = {
-        case.name: {"when": when_of(case.when), **laid_over(base, _sections(case.sections))} for case in contract.cases
+        case.name: {"when": when_of(case.when), **differing_from(base, _sections(case.sections))}
+        for case in contract.cases
     }
     values = {"models": _models(contract.models), "mode": mode_of(contract.mode), **base, "cases": cases}
     return {"name": artifact.name, **{section: value for section, value in values.items() if value}}
@@ -42,13 +43,13 @@ def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]
     return _filled(profile, defaults)
 
 
-def laid_over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def differing_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Return what must be merged over a base to give these values: maps key by key, a null for what goes."""
     changed: dict[str, Any] = {}
     for key, value in values.items():
         below = base.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
-            if inner := laid_over(below, value):
+            if inner := differing_from(below, value):
                 changed[key] = inner
         elif key not in base or repr(value) != repr(below):
             changed[key] = value
