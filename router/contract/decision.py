@@ -90,6 +90,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         asked = _read_model(request)
         served = _resolve_model(asked, contract, served_ids)
     except ApiError as error:
+        error.details.setdefault("model", None if asked is None else shown(asked))
         return Refusal(error, step, (), asked, contract.errors)
     machine = machine_of(contract)
     draft = Draft(request, _route(asked, served))
@@ -102,6 +103,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     plan, sections = machine.plan_of(found.case)
     plan.run(draft)
     if draft.error is not None and draft.refused_by is not None:
+        draft.error.details.setdefault("model", asked)
         return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
     usage = ask(draft, sections.stream, streamed=stream)
     edits = tuple(draft.edits)

@@ -107,8 +107,7 @@ def _urls(fields: Fields) -> Iterator[str]:
     A part may have several keys that carry an image, and engines differ in which one they take.
     """
     for part in image_parts(fields.get("messages")):
-        for key in part.keys() & IMAGE_PART_TYPES:
-            holder = part[key]
+        for holder in [value for key, value in part.items() if key in IMAGE_PART_TYPES]:
             url = holder.get("url") if isinstance(holder, dict) else holder
             if isinstance(url, str):
                 yield url

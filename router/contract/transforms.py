@@ -22,9 +22,12 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
     First every field takes the value of another that it stands for; then values are changed; then absent ones are set.
     Each comes with the top-level fields without which there is nothing to do, None where there always may be.
     """
-    yield from ((_names(rule), _move(rule)) for rule in rules if rule.field.sources)
+    taken: dict[str, set[str]] = {}
     for rule in rules:
-        names = None if rule.field.force is not None else _names(rule)
+        taken.setdefault(_top(rule.path), set()).update(map(_top, rule.field.sources))
+    yield from ((_names(rule, taken), _move(rule)) for rule in rules if rule.field.sources)
+    for rule in rules:
+        names = None if rule.field.force is not None else _names(rule, taken)
         yield from ((names, change) for change in _changes(rule))
     yield from ((frozenset(spellings_of(rule.path)), _as_spelled(rule)) for rule in rules if spellings_of(rule.path))
     defaults = [rule for rule in rules if rule.field.default is not None]
@@ -32,9 +35,14 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
         yield None, _set_defaults(defaults)
 
 
-def _names(rule: FieldRule) -> frozenset[str]:
-    paths = (rule.path, *rule.field.sources)
-    return frozenset((*(path_of(path)[0] for path in paths), *spellings_of(rule.path)))
+def _names(rule: FieldRule, taken: dict[str, set[str]]) -> frozenset[str]:
+    """Return the top-level fields without all of which a field is not there, those that it takes a part of included."""
+    top = _top(rule.path)
+    return frozenset((top, *taken[top], *spellings_of(rule.path)))
+
+
+def _top(path: str) -> str:
+    return path_of(path)[0]
 
 
 def _move(rule: FieldRule) -> Transform:
