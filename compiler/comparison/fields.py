@@ -1,6 +1,6 @@
 """Rules of request fields compared, constraint by constraint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from compiler.comparison import constraints
@@ -11,6 +11,7 @@ from compiler.unfreezing import error_of, field_of
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.numbers import show
 from router.contract.sections import Field
+from router.contract.terms import Scalar
 
 OTHER_WORDS: Final = "refusals by it will be told in other words"
 _NOTHING: Final = Field()
@@ -111,7 +112,11 @@ def _demands(pair: _Pair) -> Iterator[Change]:
 
 def _types(pair: _Pair) -> Verdict:
     old, new = (_kinds(field) for field in (pair.old, pair.new))
-    return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}")
+    return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}", _or)
+
+
+def _or(kinds: Iterable[Scalar]) -> str:
+    return " or ".join(map(str, kinds))
 
 
 def _kinds(field: Field) -> tuple[str, ...] | None:
