@@ -10,7 +10,7 @@ from router.contract.terms import Condition, Scalar
 Values = Sequence[Scalar] | None
 """Values that are accepted; None: any."""
 
-CANNOT_TELL: Final = "which requests that refuses, newly or no longer, cannot be told"
+CANNOT_TELL: Final = "which of them that refuses, newly or no longer, cannot be told"
 
 
 def flag(old: bool, new: bool, which: str) -> Verdict:
@@ -60,7 +60,7 @@ def pattern(old: str | None, new: str | None, which: str) -> Verdict:
         return Verdict(UNSEEN)
     if old is None or new is None:
         return refusing(f"{which} that does not match {new if old is None else old}", tightens=old is None)
-    return Verdict(f"{which} must match another pattern: {CANNOT_TELL}", None, None)
+    return Verdict(f"{which} will be held to another pattern: {CANNOT_TELL}", None, None)
 
 
 def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:
