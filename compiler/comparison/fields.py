@@ -116,7 +116,7 @@ def _types(pair: _Pair) -> Verdict:
 
 
 def _or(kinds: Iterable[Scalar]) -> str:
-    return " or ".join(map(str, kinds))
+    return " or ".join(map(str, kinds)).replace(" or ".join(_KINDS["number"]), "a number")
 
 
 def _kinds(field: Field) -> tuple[str, ...] | None:
