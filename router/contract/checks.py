@@ -1,6 +1,7 @@
 """The named checks made on a request: about messages here, about tools and formats in modules of their own."""
 
 from collections.abc import Callable, Iterator
+from itertools import dropwhile
 from typing import Any, Final
 
 from router.contract import format_checks, tool_checks
@@ -117,10 +118,9 @@ def _required_role(check: named.RequiredRole) -> Check:
 def _alternation(_: named.Alternation) -> Check:
     def find(fields: Fields) -> Violation | None:
         before = "assistant"
-        for index, message in messages_of(fields):
+        behind_system = dropwhile(lambda located: located[1].get("role") in _SYSTEM, messages_of(fields))
+        for index, message in behind_system:
             role = message.get("role")
-            if role in {"system", "developer"}:
-                continue
             side = "assistant" if role == "assistant" else "user"
             if side == before and role != "tool":
                 said = f"messages[{index}] has the role {shown(role)}: user or tool and assistant must alternate"
@@ -129,6 +129,9 @@ def _alternation(_: named.Alternation) -> Check:
         return None
 
     return find
+
+
+_SYSTEM: Final = ("system", "developer")
 
 
 def _string_content(check: named.StringContent) -> Check:

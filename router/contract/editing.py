@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
@@ -57,7 +58,9 @@ def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
     if not edits:
         return request.body
     body = request.body
-    splices, _ = _splices(body, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
+    splices = _plain_splices(request, edits)
+    if splices is None:
+        splices, _ = _splices(body, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
     # Views, so that a large body is copied only once.
     view = memoryview(body)
     pieces: list[bytes | memoryview] = []
@@ -67,6 +70,45 @@ def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
         at = end
     pieces.append(view[at:])
     return b"".join(pieces)
+
+
+def _plain_splices(request: Request, edits: tuple[Edit, ...]) -> list[_Splice] | None:
+    """Return what `_splices` does for nearly all requests, several times faster; None where only that can tell.
+
+    These are edits that give values to top-level fields, or to fields of objects that the request does not have.
+    """
+    values: dict[str, bytes] = {}
+    objects: dict[str, dict[str, bytes]] = {}
+    members = request.members
+    for _, kind, path, value in edits:
+        name = path[0]
+        if kind == "drop" or kind == "remove" or len(path) > _NESTED:  # noqa: PLR1714 - twice as fast
+            return None
+        if len(path) == _NESTED:
+            if name in members or name in values:
+                return None
+            objects.setdefault(name, {})[path[1]] = value
+        elif name in objects:
+            return None
+        else:
+            values[name] = value
+    splices = [(members[name][-1].start, members[name][-1].end, values[name]) for name in values if name in members]
+    injected = [_key(name) + value for name, value in values.items() if name not in members]
+    for name, inner in objects.items():
+        injected.append(_key(name) + b"{" + b",".join(_key(step) + value for step, value in inner.items()) + b"}")
+    if injected:
+        closing = request.body.rindex(b"}")
+        splices.append((closing, closing, (b"," if members else b"") + b",".join(injected)))
+    return splices
+
+
+_NESTED: Final = 2
+"""Steps of the path of a field within a top-level object."""
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> bytes:
+    return to_json(name) + b":"
 
 
 class _Change:

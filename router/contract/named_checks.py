@@ -36,9 +36,9 @@ class RequiredRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 class Alternation(Governed, frozen=True, kw_only=True, tag_field="check", tag="alternation"):
-    """Messages of user or tool and of assistant alternate, a user first; several tool results may follow each other.
+    """Behind leading system messages, those of user or tool and of assistant alternate, a user first.
 
-    Those of system and developer do not count.
+    Several tool results may follow each other.
     """
 
 

@@ -1,28 +1,39 @@
 """What becomes of a field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
 
 from router.contract.conditions import Path, equals, path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import to_json
+from router.contract.editing import Edit, to_json
 from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole
 from router.contract.rules import FieldRule
+from router.contract.terms import Scalar
 
 Transform = Callable[[Draft], None]
 
 
-def transforms_of(rules: list[FieldRule]) -> tuple[Transform, ...]:
-    """Return what is done with the fields of a valid request, in the order in which it is done.
+def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | None, Transform]]:
+    """Yield what is done with the fields of a valid request, in the order in which it is done.
 
     First every field takes the value of another that it stands for; then values are changed; then absent ones are set.
+    Each comes with the top-level fields without which there is nothing to do, None where there always may be.
     """
-    moving = [_move(rule) for rule in rules if rule.field.sources]
-    changing = [change for rule in rules for change in _changes(rule)]
-    setting = [_set_absent(rule) for rule in rules if rule.field.default is not None or spellings_of(rule.path)]
-    return (*moving, *changing, *setting)
+    yield from ((_names(rule), _move(rule)) for rule in rules if rule.field.sources)
+    for rule in rules:
+        names = None if rule.field.force is not None else _names(rule)
+        yield from ((names, change) for change in _changes(rule))
+    yield from ((frozenset(spellings_of(rule.path)), _as_spelled(rule)) for rule in rules if spellings_of(rule.path))
+    defaults = [rule for rule in rules if rule.field.default is not None]
+    if defaults:
+        yield None, _set_defaults(defaults)
+
+
+def _names(rule: FieldRule) -> frozenset[str]:
+    paths = (rule.path, *rule.field.sources)
+    return frozenset((*(path_of(path)[0] for path in paths), *spellings_of(rule.path)))
 
 
 def _move(rule: FieldRule) -> Transform:
@@ -108,28 +119,52 @@ def _confine(rule: FieldRule) -> Transform:
     return confine
 
 
-def _set_absent(rule: FieldRule) -> Transform:
-    """Return what sets an absent field: to what another spelling of it says, else to the default."""
-    path, default = path_of(rule.path), rule.field.default
-    written = to_json(default)
-    spellings = spellings_of(rule.path)
+def _as_spelled(rule: FieldRule) -> Transform:
+    """Return what sets an absent field to what another spelling of it says."""
+    path, spellings = path_of(rule.path), spellings_of(rule.path)
     read: Callable[[object], float | None] = read_whole if rule.path in WHOLE_NUMBER_FIELDS else read_float
 
-    def set_absent(draft: Draft) -> None:
-        if draft.value_at(path) is not None:
-            return
+    def set_as_spelled(draft: Draft) -> None:
         for other in spellings:
-            sent = read(draft.value_at((other,)))
+            value = draft.value_at((other,))
+            sent = read(value)
             # JSON has no number for the NaN or the infinity that a string may say.
-            if sent is not None and math.isfinite(sent):
-                value = draft.value_at((other,))
+            if sent is not None and math.isfinite(sent) and draft.value_at(path) is None:
                 exact = value if isinstance(value, int) and not isinstance(value, bool) else sent
                 draft.put(rule.rule, path, exact, to_json(exact))
-                return
-        if default is not None:
-            draft.put(rule.rule, path, default, written)
 
-    return set_absent
+    return set_as_spelled
+
+
+class _Default(NamedTuple):
+    """A default with the edits that set it, made once: beside a request's other fields, or in the place of a null."""
+
+    path: Path
+    value: Scalar | None
+    injecting: Edit
+    replacing: Edit
+
+    @classmethod
+    def of(cls, rule: FieldRule) -> Self:
+        """Return the default of a rule."""
+        path, value = path_of(rule.path), rule.field.default
+        written = to_json(value)
+        return cls(path, value, Edit(rule.rule, "inject", path, written), Edit(rule.rule, "set", path, written))
+
+
+def _set_defaults(rules: list[FieldRule]) -> Transform:
+    """Return what sets fields that are absent to their defaults."""
+    defaults = [_Default.of(rule) for rule in rules]
+
+    def set_defaults(draft: Draft) -> None:
+        values, edits, members = draft.values, draft.edits, draft.request.members
+        for default in defaults:
+            path = default.path
+            if draft.value_at(path) is None:
+                edits.append(default.replacing if path[0] in members else default.injecting)
+                values[path] = default.value
+
+    return set_defaults
 
 
 def _written(draft: Draft, path: Path) -> bytes:

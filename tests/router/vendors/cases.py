@@ -48,6 +48,11 @@ class Case:
         """Tell whether it is of a family that its vendor no longer serves."""
         return self.data.get("family") in RETIRED
 
+    @property
+    def engine(self) -> dict[str, Any] | None:
+        """What the engine answers, where it is not what it would say by itself."""
+        return self.data.get("engine")
+
     def request(self) -> bytes:
         """Return the body of the request, with what `build` adds to it."""
         request = json.loads(json.dumps(self.data["request"]))
@@ -56,7 +61,9 @@ class Case:
             request["tools"] = [_tool(build["tools"]["name"], number) for number in range(build["tools"]["repeat"])]
         if "image_parts" in build:
             images = build["image_parts"]
-            part = {"type": "image_url", "image_url": {"url": images["url"]}}
+            # More base64: any letter will do.
+            url = images["url"].ljust(images.get("pad_url_to_bytes", 0), "A")
+            part = {"type": "image_url", "image_url": {"url": url}}
             text = {"type": "text", "text": request["messages"][-1]["content"]}
             request["messages"][-1]["content"] = [*([part] * images["repeat"]), text]
         # Blanks behind a body are part of its size and nothing else.
