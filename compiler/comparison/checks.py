@@ -31,7 +31,7 @@ _WHOLE: Final = {
 
 _SETTINGS: Final = {
     "roles": {"allowed": _Setting("accepted", "requests with a message of role {}")},
-    "system_messages": {"max": _Setting("at most", "requests with {} messages of role system")},
+    "system_messages": {"max": _Setting("at most", "requests whose messages of role system number {}")},
     "first_role": {"allowed": _Setting("accepted", "requests whose first message is of role {}")},
     "last_role": {"allowed": _Setting("accepted", "requests whose last message is of role {}")},
     "required_role": {"any_of": _Setting("some", "message of role {}")},
@@ -64,7 +64,7 @@ _SETTINGS: Final = {
         "file_prefix": _Setting("prefix", "requests with an image file"),
         "max_bytes": _Setting("at most", "requests with an image of {} bytes"),
         "max_url_bytes": _Setting("at most", "requests with an image URL of {} bytes"),
-        "max_data_urls": _Setting("at most", "requests with {} images as data URLs"),
+        "max_data_urls": _Setting("at most", "requests whose images as data URLs number {}"),
     },
     "prompt_contains": {
         "word": _Setting("word", "requests whose messages do not contain {}"),
@@ -126,7 +126,7 @@ def _compared(setting: _Setting, old: Any, new: Any) -> Verdict:  # noqa: ANN401
 
 def _phrase(which: str) -> Callable[[str], str]:
     """Return the phrase of requests with certain values, `of any role but user` where it is all but some."""
-    return lambda values: re.sub(r"\b(role|type) anything but\b", r"any \1 but", which.format(values))
+    return lambda values: re.sub(r"\bof (role|type) anything but\b", r"of any \1 but", which.format(values))
 
 
 def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) -> Verdict:
