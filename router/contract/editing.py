@@ -257,11 +257,15 @@ def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
 
 def _built(edits: list[_Located]) -> bytes | None:
     """Return the object that holds what is set and nothing else, None where nothing is."""
+    if all(len(path) == 1 and edit.kind in _GIVING for path, edit in edits):
+        values = {path[0]: edit.value for path, edit in edits}
+        return b"{" + b",".join([_key(name) + value for name, value in values.items()]) + b"}"
     built = _edited_object(_EMPTY, edits)
     return None if built == _EMPTY else built
 
 
 _EMPTY: Final = b"{}"
+_GIVING: Final = ("set", "inject")
 
 
 def _removals(body: bytes, members: list[Member], removed: set[int]) -> Iterator[_Splice]:
