@@ -49,6 +49,8 @@ class FieldJudge:
         self.spellings = (self.path, *((other,) for other in spellings_of(rule.path)))
         self.is_nested = len(self.path) > 1
         self.tests = tuple(tests_of(rule))
+        # What is refused is the name: the value may come under another one.
+        self.tests_of_taken = self.tests[1:] if rule.field.refuse else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
     def __call__(self, draft: Draft) -> None:
@@ -59,7 +61,7 @@ class FieldJudge:
             value = value_at(fields, path)
             if value is not None:
                 is_sent = True
-                self._judge(draft, path, value)
+                self._judge(draft, path, value, self.tests)
         if self.field.sources and value_at(fields, self.path) is None:
             is_sent = self._judge_source(draft) or is_sent
         if self.field.required and not is_sent:
@@ -76,12 +78,12 @@ class FieldJudge:
             if value is not None:
                 # Where values are mapped, those of other fields may be words of another vocabulary.
                 if not self.field.map:
-                    self._judge(draft, source, value)
+                    self._judge(draft, source, value, self.tests_of_taken)
                 return True
         return False
 
-    def _judge(self, draft: Draft, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        for test in self.tests:
+    def _judge(self, draft: Draft, path: Path, value: Any, tests: tuple[Test, ...]) -> None:  # noqa: ANN401 - any JSON
+        for test in tests:
             violation = test(value, draft.request.fields)
             if violation is not None:
                 self._refuse(draft, violation, path, value)
