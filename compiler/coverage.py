@@ -34,6 +34,19 @@ def overlap(one: When, other: When) -> bool:
     )
 
 
+def covers_common(earlier: When, one: When, other: When, modes: frozenset[str] = frozenset()) -> bool:
+    """Tell whether an earlier case is for every request that two others are both for; False where in doubt."""
+    common = {*one.mode} & {*other.mode} if one.mode and other.mode else {*one.mode, *other.mode}
+    return (
+        any(_models_cover(earlier.model, each.model) for each in (one, other))
+        and _modes_cover(earlier.mode, tuple(common), modes)
+        and all(
+            any(_values_cover(wanted, each.fields.get(path)) for each in (one, other))
+            for path, wanted in earlier.fields.items()
+        )
+    )
+
+
 def _models_cover(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
     if not earlier:
         return True

@@ -39,6 +39,8 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
         return _size_hint(node.value)
     if rules.get("type") == "number":
         return _number_hint(node.value, rules)
+    if rules.get("type") == "boolean":
+        return _boolean_hint(node.value)
     if "allowed" in rules and isinstance(node.value, str):
         match = nearest(node.value, rules["allowed"])
         return f"did you mean {match}?" if match else None
@@ -106,6 +108,13 @@ def _number_hint(value: object, rules: Rules) -> str | None:
     if isinstance(value, bool):
         return "true and false are never numbers"
     return _spelling_hint(value, rules) if isinstance(value, str) else None
+
+
+def _boolean_hint(value: object) -> str | None:
+    if isinstance(value, str) and value.lower() in _WORDS:
+        said = "true" if value.lower() in {"yes", "on", "true"} else "false"
+        return f"{value} is a string in YAML 1.2: write {said}"
+    return {1: "write true", 0: "write false"}.get(value) if isinstance(value, int) else None
 
 
 def _spelling_hint(value: str, rules: Rules) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cerberus import Validator, errors
 
-from compiler.cases import cases_of, laid_over_base
+from compiler.case_trees import cases_of, laid_over_base
 from compiler.diagnostics import Diagnostic, ProfileError, shown
 from compiler.freezing import laid_over
 from compiler.hints import hint_for_key, hint_for_value, meant_key
