@@ -47,7 +47,24 @@ CHANGING = {
     "sources": st.lists(st.sampled_from(PATHS), min_size=1, max_size=2).map(tuple),
 }
 VALUES = st.sampled_from(
-    ["0", "1", "2", "1e0", "0.5", "-0.0", '"x"', '"y"', '"xxx"', "true", "false", "null", "[]", '["x"]', "[1,2,3]", "{}"]
+    [
+        "0",
+        "1",
+        "2",
+        "1e0",
+        "0.5",
+        "-0.0",
+        '"x"',
+        '"y"',
+        '"xxx"',
+        "true",
+        "false",
+        "null",
+        "[]",
+        '["x"]',
+        "[1,2,3]",
+        "{}",
+    ]
 )
 
 
@@ -58,7 +75,11 @@ def contracts(draw, *, changing):
     for path in draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=5, unique=True)):
         members = STATING | (CHANGING if changing else {})
         stated = draw(st.lists(st.sampled_from(sorted(members)), max_size=3, unique=True))
-        values = {name: draw(members[name]) for name in stated if name not in {"drop", "force"} or "drop" not in stated or name == "drop"}
+        values = {
+            name: draw(members[name])
+            for name in stated
+            if name not in {"drop", "force"} or "drop" not in stated or name == "drop"
+        }
         has_default = not {"drop", "force"} & set(stated) and draw(st.booleans())
         fields[path] = Field(**values, default=draw(SCALARS) if has_default else None)
     return Contract(fields=fields)
