@@ -25,7 +25,6 @@ from router.contract.sections import (
     Sampling,
     Stream,
     UnknownFields,
-    plain_aliases,
 )
 from router.contract.terms import Words
 
@@ -51,7 +50,7 @@ FULL = Contract(
 )
 FULL = msgspec.structs.replace(FULL, **GROWN, cases=(Case("quiet", When(mode=("quiet",)), Sections(**GROWN)),))
 WRITTEN = serialise(freeze("kimi", FULL, SOURCES))
-V1 = Path(__file__).parent / "artifacts_v1"
+V1 = Path(__file__).parent / "artifacts" / "format-1"
 ANEW = "profilec build"
 
 
@@ -236,20 +235,20 @@ def test_an_unknown_version_is_refused_with_what_to_run(version):
 
 def test_an_artifact_of_the_first_format_means_what_it_meant():
     """A file that an older profilec wrote is read with its own digest, and its rules are what they were."""
-    data = (V1 / "full.json").read_bytes()
-    read_back = load(data, "full.json")
-    assert read_back.contract == Contract(
-        errors=Errors("vendor_error"),
-        limits=Limits(max_body_bytes=1024, max_images=3),
-        models=Models(aliases=plain_aliases("kimi-é", "a/b"), answer_as="served"),
-        output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
-        sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
-    )
-    assert read_back.digest == json.loads(data)["digest"]
-    assert [rule.rule for rule in read_back.rules] == [rule["rule"] for rule in json.loads(data)["rules"]]
+    data = (V1 / "every-section.json").read_bytes()
+    parsed, read_back = json.loads(data), load(data, "every-section.json")
+    contract = read_back.contract
+    assert contract.errors == Errors(**parsed["contract"]["errors"])
+    assert contract.limits == Limits(**parsed["contract"]["limits"])
+    assert tuple(contract.models.aliases) == tuple(parsed["contract"]["models"]["aliases"])
+    assert all(alias == Alias() for alias in contract.models.aliases.values())
+    assert contract.output.max_tokens == MaxTokens(**parsed["contract"]["output"]["max_tokens"])
+    assert contract.sampling == msgspec.convert(parsed["contract"]["sampling"], Sampling)
+    assert read_back.digest == parsed["digest"]
+    assert [rule.rule for rule in read_back.rules] == [rule["rule"] for rule in parsed["rules"]]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in V1.iterdir()))
+@pytest.mark.parametrize("name", sorted(path.name for path in V1.glob("*.json")))
 def test_a_hand_edited_artifact_of_the_first_format_is_refused(name):
     """No value of its contract or rules can be changed or left out either."""
     data = (V1 / name).read_bytes()
