@@ -202,6 +202,7 @@ def _refusal(error: ApiError, errors: Errors) -> flask.Response:
     if flask.request.environ["PATH_INFO"] != routes.CHAT:
         # The type of 400s is a promise of the chat route alone.
         errors = msgspec.structs.replace(errors, bad_request_type=None)
+    error.details.setdefault("model", exchange.model_asked)
     status, own_headers, body = answer(error, errors, exchange.request_id)
     if exchange.attempts > 1:
         own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))

@@ -98,7 +98,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         _imply(draft, contract.models.aliases.get(asked))
     found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
     for path in machine.read_by_conditions:
-        if path[0] in request.members:
+        if path[0] in request.members and (len(path) > 1 or request.repeats):
             draft.edits += drop_all_repetitions(request, CONDITIONS, path)
     plan, sections = machine.plan_of(found.case)
     plan.run(draft)

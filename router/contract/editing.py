@@ -191,13 +191,13 @@ class _Change:
 
     def _edit_value(self, path: Path, edit: Edit) -> None:
         """Edit the value that an earlier edit has given the member."""
-        before = self.value
-        is_object = before is not None and before.startswith(b"{")
-        after = _edited_object(before if before is not None and is_object else b"{}", [(path, edit)])
-        if after is not None:
-            self._set(after)
-        elif is_object:
-            self.value, self.dropped = None, True
+        if self.value is None or not self.value.startswith(b"{"):
+            built = _built([(path, edit)])
+            if built is not None:
+                self._set(built)
+            return
+        self.value = _edited_object(self.value, [(path, edit)])
+        self.dropped = self.value is None
 
 
 def _splices(
@@ -232,7 +232,7 @@ def _splices(
 def _edit_inside(body: bytes, standing: list[Member], change: _Change) -> list[_Splice]:
     """Return the splices inside of a member; where it holds no object, set it to one instead."""
     if not standing or body[standing[-1].start] != _OPENING_BRACE:
-        change.value = _edited_object(b"{}", change.inner)
+        change.value = _built(change.inner)
         return []
     last = standing[-1]
     splices, emptied = _splices(body, (last.start, last.end), grouped(body, last), change.inner)
@@ -249,10 +249,23 @@ def grouped(body: bytes, member: Member) -> dict[str, list[Member]]:
 
 
 def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
-    """Return an object with its edits made, None where nothing is left in it."""
+    """Return an object with its edits made, None where they leave nothing in it."""
     members = grouped(body, Member("", 0, 0, len(body)))
     splices, is_emptied = _splices(body, (0, len(body)), members, edits)
-    return None if is_emptied or not (members or splices) else _spliced(body, splices)
+    return None if is_emptied else _spliced(body, splices)
+
+
+def _built(edits: list[_Located]) -> bytes | None:
+    """Return the object that holds what is set and nothing else, None where nothing is."""
+    if all(len(path) == 1 and edit.kind in _GIVING for path, edit in edits):
+        values = {path[0]: edit.value for path, edit in edits}
+        return b"{" + b",".join([_key(name) + value for name, value in values.items()]) + b"}"
+    built = _edited_object(_EMPTY, edits)
+    return None if built == _EMPTY else built
+
+
+_EMPTY: Final = b"{}"
+_GIVING: Final = ("set", "inject")
 
 
 def _removals(body: bytes, members: list[Member], removed: set[int]) -> Iterator[_Splice]:

@@ -9,7 +9,7 @@ from router.contract.conditions import Path, equals, path_of, value_at
 from router.contract.draft import Draft
 from router.contract.editing import Edit, raw_at, to_json
 from router.contract.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
-from router.contract.numbers import read_float, read_whole
+from router.contract.numbers import is_too_long, read_float, read_whole
 from router.contract.rules import FieldRule
 from router.contract.terms import Scalar
 
@@ -134,7 +134,9 @@ def _confine(rule: FieldRule) -> Transform:
 
     def confine(draft: Draft) -> None:
         for path in paths:
-            number = read_float(draft.value_at(path))
+            sent = draft.value_at(path)
+            # Engines read numbers in strings of any length.
+            number = math.nan if isinstance(sent, str) and is_too_long(sent) else read_float(sent)
             if number is not None and not least <= number <= most:
                 # NaN is neither: it becomes the bound that there is.
                 value = field.floor if number < least or field.ceiling is None else field.ceiling

@@ -10,7 +10,7 @@ import pytest
 from router import artifact
 from router.artifact import ArtifactError, Source, freeze, load, read, serialise, shipped_folder
 from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import Roles
+from router.contract.named_checks import MessageTools, Roles, Tools
 from router.contract.sections import (
     Alias,
     Errors,
@@ -350,6 +350,10 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         assert shipped_folder(beside) == tmp_path / Path(inside)
 
 
+def _in_a_case(sections):
+    return Contract(cases=(Case("quiet", When(model=("x",)), sections),))
+
+
 @pytest.mark.parametrize(
     ("contract", "said"),
     [
@@ -357,6 +361,15 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         (Contract(sampling=Sampling(params={"temperature": Interval(1, 0)})), "the band of temperature is empty"),
         (Contract(sampling=Sampling("allow", {"n": Interval(1, 2)})), "n is a band under conflict: allow"),
         (Contract(sampling=Sampling(params={"top_q": 1})), "unknown sampling parameter 'top_q'"),
+        (Contract(checks={"tools": Roles(allowed=("user",))}), "unknown check 'tools'"),
+        (Contract(fields={"a": Field(pattern="(")}), "the contract cannot be run"),
+        (Contract(fields={"a": Field(pattern="a{99999999999}")}), "the contract cannot be run"),
+        (Contract(checks={"tools": Tools(name_pattern="[")}), "the contract cannot be run"),
+        (Contract(checks={"message_tools": MessageTools(name_pattern="*")}), "the contract cannot be run"),
+        (_in_a_case(Sections(fields={"a": Field(pattern="(?P<")})), "the contract cannot be run"),
+        (_in_a_case(Sections(output=Output(MaxTokens(100, 500)))), "the default of 500 tokens is above the cap of 100"),
+        (_in_a_case(Sections(sampling=Sampling("allow", {"n": Interval(1, 2)}))), "n is a band under conflict: allow"),
+        (_in_a_case(Sections(checks={"roles": Tools()})), "unknown check 'roles'"),
     ],
 )
 def test_a_contract_that_contradicts_itself_is_refused(contract, said):

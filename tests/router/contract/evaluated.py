@@ -9,7 +9,7 @@ A line is an object of these members:
     served     the ids that engines serve (default: served, other)
     forwarded  what the engine gets, as a value, the model `served` left out; or
     bytes      its exact text; or `same`: true where it is the client's own object
-    refused    what is known of the refusal: rule, code, param, part, message, status, or contains, a part of the message
+    refused    what is known of the refusal: rule, code, param, part, message, status; contains: a part of the message
     answer     the body of the refusal, exactly
     violations, mode, case, edits (rules), usage   of the decision
 """

@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from router.contract.editing import Edit, apply_edits, drop_all_repetitions, raw_at
@@ -61,9 +61,20 @@ def edited(value, path, edit):
     return value
 
 
+def takes_back(edits):
+    """Tell whether an edit drops from an object what one before it put there: whether the object stays is left open."""
+    return any(
+        later.kind == "drop" and len(later.path) > 1 and earlier.path[: len(later.path)] == later.path
+        for place, later in enumerate(edits)
+        for earlier in edits[:place]
+        if earlier.kind in {"set", "inject"}
+    )
+
+
 @given(objects(), EDITS)
 def test_edits_in_a_row_are_those_of_a_dict(text, edits):
     """The edited bytes are JSON and read as the object does after the same edits, made one after the other."""
+    assume(not takes_back(edits))
     request = parse(text.encode())
     expected = copy.deepcopy(json.loads(text))
     for edit in edits:
