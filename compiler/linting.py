@@ -70,7 +70,8 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
 
 def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
     for deletion in case.deleted:
-        if deletion.replaced is None:
+        # A null of a parent may be idle only for what its child says, who could not change it.
+        if deletion.replaced is None and deletion.key_at.document.extended_at is None:
             yield _idle_null(deletion, (*path, deletion.key), (), None)
     for entry in case.entries:
         if isinstance(entry.value, Mapping):

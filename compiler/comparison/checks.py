@@ -54,6 +54,7 @@ _SETTINGS: Final = {
         "allowed": _Setting("accepted", "requests with tool_choice {}"),
         "requires_tools": _Setting("applied", "requests with tool_choice {} and no tools"),
         "known": _Setting("flag", "requests whose tool_choice names a function that is not among the tools"),
+        "drop_without_tools": _Setting("edit", "tool_choice of a request without tools"),
     },
     "response_format": {
         "types": _Setting("accepted", "requests with response_format.type {}"),
@@ -72,7 +73,7 @@ _SETTINGS: Final = {
     },
 }
 
-_NOTHING_REFUSED: Final[Mapping[str, Any]] = {"applied": (), "flag": False, "condition": {}}
+_NOTHING_REFUSED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
 """What a setting of a check that is not made would be."""
 
 
@@ -140,6 +141,11 @@ def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) 
     return constraints.accepted(old, new, alone)
 
 
+def _edit(_: bool | None, new: bool | None, which: str) -> Verdict:
+    """Compare a switch that, on, keeps something from the engine."""
+    return Verdict(f"{which} will {'not ' if new else ''}reach the engine")
+
+
 def _prefix(old: str | None, new: str | None, which: str) -> Verdict:
     if old is not None and new is not None and not (old.startswith(new) or new.startswith(old)):
         begins = f"{which} that begins with {old}"
@@ -172,6 +178,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], Verdict]]] = {
     "some": _some,
     "applied": lambda old, new, which: constraints.applied(old, new, which.format),
     "at most": lambda old, new, which: constraints.at_most(old, new, which.format),
+    "edit": _edit,
     "flag": constraints.flag,
     "pattern": constraints.pattern,
     "prefix": _prefix,
