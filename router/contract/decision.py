@@ -90,8 +90,27 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         asked = _read_model(request)
         served = _resolve_model(asked, contract, served_ids)
     except ApiError as error:
-        error.details.setdefault("model", None if asked is None else shown(asked))
-        return Refusal(error, step, (), asked, contract.errors)
+        return _unreadable(error, step, asked, contract)
+    try:
+        return _judge(request, contract, _Names(asked, served), streamed=stream)
+    except ApiError as error:
+        # What only a rule looks into, and cannot be read within bounds.
+        return _unreadable(error, READING, asked, contract)
+
+
+class _Names(NamedTuple):
+    asked: str
+    served: str
+
+
+def _unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+    error.details.setdefault("model", None if asked is None else shown(asked))
+    return Refusal(error, step, (), asked, contract.errors)
+
+
+def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:
+    """Judge a request that is read and whose model is known; raises ApiError where it cannot be edited."""
+    asked, served = names
     machine = machine_of(contract)
     draft = Draft(request, _route(asked, served))
     if asked != served:
@@ -105,13 +124,13 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     if draft.error is not None and draft.refused_by is not None:
         draft.error.details.setdefault("model", asked)
         return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
-    usage = ask(draft, sections.stream, streamed=stream)
+    usage = ask(draft, sections.stream, streamed=streamed)
     edits = tuple(draft.edits)
     return Forward(
         apply_edits(request, edits),
         asked,
         served,
-        stream,
+        streamed,
         asked if asked != served and contract.models.answer_as == "requested" else None,
         edits,
         tuple(draft.violations),

@@ -7,7 +7,8 @@ from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from router.contract.conditions import Path
-from router.contract.members import Member, find_members, start_of_next
+from router.contract.errors import ApiError
+from router.contract.members import Member, start_of_next, walk_members
 from router.contract.parsing import Request
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -241,11 +242,20 @@ def _edit_inside(body: bytes, standing: list[Member], change: _Change) -> list[_
 
 
 def grouped(body: bytes, member: Member) -> dict[str, list[Member]]:
-    """Return the members of the object that a member holds, by their keys."""
+    """Return the members of the object that a member holds, by their keys.
+
+    Raises ApiError where they are so many that looking through them would keep a worker busy.
+    """
     members: dict[str, list[Member]] = {}
-    for inner in find_members(body, member.start, member.end):
+    for count, inner in enumerate(walk_members(body, member.start, member.end), start=1):
+        if count > MAX_NESTED_MEMBERS:
+            raise ApiError("bad_request", f"An object in the request holds more than {MAX_NESTED_MEMBERS} members")
         members.setdefault(inner.key, []).append(inner)
     return members
+
+
+MAX_NESTED_MEMBERS: Final = 10_000
+"""Most members, repetitions included, of an object that is looked into."""
 
 
 def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:

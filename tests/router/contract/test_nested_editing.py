@@ -2,15 +2,20 @@
 
 import copy
 import json
+import time
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from router.contract.editing import Edit, apply_edits, drop_all_repetitions, raw_at
+from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.editing import MAX_NESTED_MEMBERS, Edit, apply_edits, drop_all_repetitions, raw_at
 from router.contract.members import find_members
+from router.contract.model import Contract
 from router.contract.parsing import parse
+from router.contract.sections import Field
 
+SERVED = ServedIds(("served",))
 KEYS = st.sampled_from(["a", "b", "c", "\\u0061", "\\\\", "é"])
 SPACES = st.sampled_from(["", "", " ", "\n\t"])
 LEAVES = st.sampled_from(['"}"', "1e2", "-0", "null", "true", '"\\u0041"', "[1, {}]", "12345678901234567890123", "{}"])
@@ -167,3 +172,17 @@ def edit(kind, path, value=b""):
 def test_edits_that_meet(before, edits, after):
     """Edits of an object and of what is in it are made one after the other."""
     assert apply_edits(parse(before.encode()), edits).decode() == after
+
+
+@pytest.mark.parametrize("key", ['"x%d"', '"x\\u0061"'], ids=["different", "repeated"])
+@pytest.mark.parametrize("field", [Field(drop=True), Field(max=1), Field(default=1)], ids=["drop", "max", "default"])
+def test_an_object_that_is_looked_into_has_only_so_many_members(key, field):
+    """Beyond the bound a request is a 400 where a rule would look into it, and nobody's affair where none does."""
+    for count, status in ((MAX_NESTED_MEMBERS - 2, 200), (MAX_NESTED_MEMBERS + 1, 400)):
+        members = ",".join(f"{key % place if '%' in key else key}:1" for place in range(count))
+        body = f'{{"model":"served","o":{{{members},"\\u0061":1,"a":1}}}}'.encode()
+        begun = time.process_time()
+        decision = decide(body, Contract(fields={"o.a": field, "o.b": field, "o.x1": Field(drop=True)}), SERVED)
+        assert (decision.error.status if isinstance(decision, Refusal) else 200) == status
+        assert isinstance(decide(body, Contract(fields={"p.a": field}), SERVED), Forward)
+        assert time.process_time() - begun < 5
