@@ -29,7 +29,7 @@ ANSWERS = {
     "not_found": Words(message="nothing here"),
     "method_not_allowed": Words(message="not so"),
     "request_too_large": Words(status=400, message="at most {max}"),
-    "overloaded": Words(status=429, code="1302", message="slowly"),
+    "overloaded": Words(status=529, code="1302", message="slowly"),
     "no_healthy_engines": Words(code="1234", message="soon"),
 }
 ERRORS = Errors(body=ENVELOPE, omit_null=True, answers=ANSWERS, engine_400=Words(message="engine: {message}"))
@@ -221,7 +221,7 @@ def test_a_router_that_is_full_says_so_in_the_vendors_words(engine: StandIn, tmp
             finally:
                 gate.set()
             assert first.answer().status == 200
-    _told(refused, 429, "overloaded", msg="slowly", no="1302")
+    _told(refused, 529, "overloaded", msg="slowly", no="1302")
     assert refused.header("Retry-After") == "1"
 
 
