@@ -16,6 +16,7 @@ from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.clients.presence import ClientGoneError
 from router.contract.errors import ApiError, answer
+from router.contract.sections import Errors
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.discovery import Discovery, engines_of
@@ -171,17 +172,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
-        on_chat = flask.request.environ["PATH_INFO"] == routes.CHAT
-        exchange = exchange_of(flask.request.environ)
-        errors = exchange.errors or gateway.artifact.contract.errors
-        if not on_chat:
-            # The type of 400s is a promise of the chat route alone.
-            errors = msgspec.structs.replace(errors, bad_request_type=None)
-        status, own_headers, body = answer(error, errors, exchange.request_id)
-        attempts = exchange.attempts
-        if attempts > 1:
-            own_headers.append((headers.ATTEMPTS, str(attempts)))
-        return flask.Response(body, status, own_headers)
+        return _refusal(error, gateway.artifact.contract.errors)
 
     @app.errorhandler(HTTPException)
     def refuse_route(error: HTTPException) -> flask.Response:
@@ -202,6 +193,19 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
     def fail(error: Exception) -> flask.Response:
         _LOG.error("request %s failed", exchange_of(flask.request.environ).request_id, exc_info=error)
         return refuse(ApiError("internal_error", "The router failed to handle this request"))
+
+
+def _refusal(error: ApiError, errors: Errors) -> flask.Response:
+    """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
+    exchange = exchange_of(flask.request.environ)
+    errors = exchange.errors or errors
+    if flask.request.environ["PATH_INFO"] != routes.CHAT:
+        # The type of 400s is a promise of the chat route alone.
+        errors = msgspec.structs.replace(errors, bad_request_type=None)
+    status, own_headers, body = answer(error, errors, exchange.request_id)
+    if exchange.attempts > 1:
+        own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))
+    return flask.Response(body, status, own_headers)
 
 
 def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa: ANN401 - Flask's views vary

@@ -13,7 +13,7 @@ import flask
 
 from router import routes
 from router.clients import intake
-from router.contract.errors import OVERLOADED, ApiError, answer, overloaded
+from router.contract.errors import OVERLOADED, ApiError, ErrorAnswer, answer, overloaded
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
 from router.places import Places
@@ -49,6 +49,7 @@ class Edge:
         self._access_log = access_log.open_log(own)
         self._meter = gateway.meter
         self._tracer = gateway.tracer
+        self._errors = gateway.artifact.contract.errors
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -57,8 +58,12 @@ class Edge:
         if self._tracer is not None:
             self._tracer.begin(exchange, environ)
         is_bounded = exchange.method == "POST" and exchange.route in self._bounded
-        app = _refuse if is_bounded and self._in_flight.are_taken() else self._app
+        app = self._refuse if is_bounded and self._in_flight.are_taken() else self._app
         return Crossing(exchange, start_response, partial(self._end, environ)).run(app, environ)
+
+    def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        told = answer(overloaded(), self._errors, exchange_of(environ).request_id)
+        return _answer_with(told, start_response)
 
     def flush(self) -> None:
         """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
@@ -139,7 +144,7 @@ class Crossing:
                 raise
             _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
             failure = ApiError("internal_error", "The router failed to handle this request")
-            return _answer_with(failure, self.start)
+            return _answer_with(answer(failure), self.start)
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
@@ -183,11 +188,10 @@ class Crossing:
             self._end(self._exchange)
 
 
-def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG001 - as WSGI says
-    return _answer_with(overloaded(), start_response)
-
-
-def _answer_with(error: ApiError, start_response: Any) -> Iterable[bytes]:  # noqa: ANN401 - wsgiref's own is narrower
-    status, headers, body = answer(error)
+def _answer_with(
+    told: ErrorAnswer,
+    start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
+) -> Iterable[bytes]:
+    status, headers, body = told
     start_response(f"{status} {HTTPStatus(status).phrase}", [*headers, ("Content-Length", str(len(body)))])
     return [body]

@@ -57,7 +57,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
     exchange.tokens = decision.tokens
-    edits = AnswerEdits(decision.answer_as, decision.errors.bad_request_type, decision.usage)
+    edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
     if edits.due():
         # What may have to be edited should not come compressed.

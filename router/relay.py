@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import flask
 import urllib3
 
 from router.clients.presence import Client, ClientGoneError
 from router.contract.answers import rename_model, retype_bad_request
-from router.contract.errors import ApiError, body_of
+from router.contract.engine_errors import retold
+from router.contract.errors import NO_WORDS, ApiError, body_of
+from router.contract.sections import Errors
+from router.contract.stream_usage import Usage
 from router.contract.streams import StreamEditor
 from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
@@ -39,35 +42,6 @@ _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
-
-
-class AnswerEdits(NamedTuple):
-    """What the contract changes in an answer (None: nothing): the model name of a 200, the error type of a 400.
-
-    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
-    """
-
-    model: str | None = None
-    bad_request_type: str | None = None
-    usage: Literal["move", "copy"] | None = None
-
-    def due(self) -> bool:
-        """Tell whether an answer may have to be edited."""
-        return any(edit is not None for edit in self)
-
-    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
-        """Return what edits the body of an answer of that status, None when nothing does."""
-        if status == HTTPStatus.OK and self.model is not None:
-            return partial(rename_model, name=self.model)
-        if status == HTTPStatus.BAD_REQUEST and self.bad_request_type is not None:
-            return partial(retype_bad_request, new_type=self.bad_request_type)
-        return None
-
-    def of_stream(self) -> "WholeLines | StreamEditor":
-        """Return what a stream passes through on its way."""
-        if self.model is None and self.usage is None:
-            return WholeLines()
-        return StreamEditor(self.model, self.usage)
 
 
 class WholeLines:
@@ -95,6 +69,38 @@ class WholeLines:
         """Return what is left at the end of the stream."""
         begun, self._begun = self._begun, b""
         return begun
+
+
+class AnswerEdits(NamedTuple):
+    """What the contract changes in an answer: the model name of a 200 (None: nothing), and how a 400 is told.
+
+    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
+    """
+
+    model: str | None = None
+    errors: Errors = NO_WORDS
+    usage: Usage | None = None
+
+    def due(self) -> bool:
+        """Tell whether an answer may have to be edited."""
+        return self.model is not None or self.usage is not None or self._tells_400s()
+
+    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
+        """Return what edits the body of an answer of that status, None when nothing does."""
+        if status == HTTPStatus.OK and self.model is not None:
+            return partial(rename_model, name=self.model)
+        if status == HTTPStatus.BAD_REQUEST and self.errors.bad_request_type is not None:
+            return partial(retype_bad_request, new_type=self.errors.bad_request_type)
+        return None
+
+    def _tells_400s(self) -> bool:
+        return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
+
+    def of_stream(self) -> WholeLines | StreamEditor:
+        """Return what a stream passes through on its way."""
+        if self.model is None and self.usage is None:
+            return WholeLines()
+        return StreamEditor(self.model, self.usage)
 
 
 class RelayedResponse(flask.Response):
@@ -167,12 +173,29 @@ def _buffered(relay: Relay) -> flask.Response:
     relay.exchange.answered = time.monotonic()
     body = b"".join(pieces)
     _refuse_cut(body, answer)
+    told = _told_anew(body, relay)
+    if told is not None:
+        return told
     edited, decoded = _edit(body, answer, relay.edits)
     headers = for_client(answer.headers)
     if edited is not body:
         stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
     return RelayedResponse(edited, answer.status, headers)
+
+
+def _told_anew(body: bytes, relay: Relay) -> flask.Response | None:
+    """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
+    errors = relay.edits.errors
+    if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None:
+        return None
+    plain = _decoded(body, relay.answer)
+    told = None if plain is None else retold(plain, errors, relay.exchange.request_id)
+    if told is None:
+        return None
+    stale = OF_THE_BODY | {"content-encoding", "content-type"}
+    headers = [(name, value) for name, value in for_client(relay.answer.headers) if name.lower() not in stale]
+    return RelayedResponse(told.body, told.status, [*headers, ("Content-Type", JSON)])
 
 
 def _refuse_cut(body: bytes, answer: Answer) -> None:
@@ -291,7 +314,14 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
         # Behind [DONE] nothing is missing any more; else what is left is half a line, of which nothing can be made.
-        yield lines.flush() if is_done else lines.release() + b"\n\ndata: " + body_of(error) + b"\n\n"
+        yield (
+            lines.flush()
+            if is_done
+            else lines.release()
+            + b"\n\ndata: "
+            + body_of(error, relay.edits.errors, relay.exchange.request_id)
+            + b"\n\n"
+        )
     except ClientGoneError as error:
         relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error

@@ -12,8 +12,9 @@ from compiler.compilation import compile_profile
 from compiler.demo.report import Report
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
 from compiler.demo.stage import Stage
-from compiler.printing import profile_of, yaml_of
+from compiler.printing import yaml_of
 from compiler.selection import Selected
+from compiler.unfreezing import profile_of
 from router.artifact import read
 
 

@@ -113,7 +113,7 @@ def profile_scenes(contract: Contract) -> Iterator[Scene]:
         outside = band.max + 1 if isinstance(band.max, int) else round(band.max + 0.5, 3)
         yield Scene("a band refuses", {band.field: outside}, 400)
     yield from _size_scenes(contract)
-    for alias in contract.models.aliases[:1]:
+    for alias in list(contract.models.aliases)[:1]:
         yield _alias_scene(alias)
     if not contract.governs_beyond_body_size():
         yield Scene("nothing is enforced", {"temperature": 0.7, "top_p": 0.9}, rule="none: the bytes pass as they are")

@@ -72,6 +72,10 @@ CHECKS: Final[Rules] = {
         "Which roles the first message may have.",
         {"allowed": _needed(_texts("a role", meaning="The roles that are accepted.", example="[system, user]"))},
     ),
+    "last_role": _check(
+        "Which roles the last message may have.",
+        {"allowed": _needed(_texts("a role", meaning="The roles that are accepted.", example="[user, tool]"))},
+    ),
     "required_role": _check(
         "Which roles some message must have.",
         {"any_of": _needed(_texts("a role", meaning="Some message has one of these roles.", example="[user]"))},
@@ -129,6 +133,7 @@ CHECKS: Final[Rules] = {
             "requires_tools": _words(
                 CHOICES, meaning="The values that need a tool.", absent="none", example="[required, named]"
             ),
+            "drop_without_tools": flag("Keep it from the engine where there are no tools."),
             "known": flag("Refuse the name of a function that is not among the tools."),
         },
         *(*CHOICES, "other", "requires_tools", "known"),

@@ -29,6 +29,8 @@ PARTS: Final = (
     "wrong_type",
     "allowed",
     "range",
+    "too_low",
+    "too_high",
     "items",
     "bytes",
     "pattern",

@@ -3,13 +3,13 @@
 import re
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, supply, to_json
+from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
 from router.contract.rules import Budget
-from router.contract.templates import shown
+from router.contract.templates import bare
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
@@ -67,17 +67,19 @@ def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
 
 def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
-    raw = request.members[field][0].raw(request.body)
+    raw = raw_at(request, (field,))
+    if raw is None or raw == b"null":
+        raw = to_json(request.value(field))
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
-        details = {"value": shown(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
+        details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
         raise ApiError("bad_request", message, standard_name(field), details=details)
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
-    details = {"value": shown(request.value(field)), "min": 1, "max": rule.cap, "count": request.value(field)}
+    details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "count": request.value(field)}
     details["model"] = request.value("model")
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from router.contract.conditions import tester_of
+from router.contract.conditions import path_of, tester_of
 from router.contract.model import Case, Contract
 from router.contract.sections import Reading
+from router.contract.terms import Condition
 
 Fields = dict[str, Any]
+Test = Callable[[Fields], bool]
 
 _MOST_REMEMBERED: Final = 10_000
 """Most pairs of names that are remembered: more than all aliases of a contract for several served ids."""
@@ -38,31 +40,39 @@ class CaseFinder:
             if len(self._by_names) < _MOST_REMEMBERED:
                 self._by_names[asked, served] = for_model
         mode, reading = self._contract.mode.default, None
-        for each, fits in for_model.readings:
-            if fits(fields):
+        for each, name, fits in for_model.readings:
+            if (name is None or name in fields) and fits(fields):
                 mode, reading = each.mode, each
                 break
-        for case, modes, fits in for_model.cases:
-            if (not modes or mode in modes) and fits(fields):
+        for case, modes, name, fits in for_model.cases:
+            if (not modes or mode in modes) and (name is None or name in fields) and fits(fields):
                 return Found(mode, reading, case)
         return Found(mode, reading, None)
 
 
 class _ForModel(NamedTuple):
-    """The readings and the cases that may be for a model, each with the test of its fields."""
+    """The readings and the cases that may be for a model, each with a field that must be there and the whole test."""
 
-    readings: tuple[tuple[Reading, Callable[[Fields], bool]], ...]
-    cases: tuple[tuple[Case, tuple[str, ...], Callable[[Fields], bool]], ...]
+    readings: tuple[tuple[Reading, str | None, Test], ...]
+    cases: tuple[tuple[Case, tuple[str, ...], str | None, Test], ...]
 
 
 def _for_model(contract: Contract, names: tuple[str, str]) -> _ForModel:
     readings = tuple(
-        (reading, tester_of(reading.when)) for reading in contract.mode.read if _match(reading.model, names)
+        (reading, _first_field(reading.when), tester_of(reading.when))
+        for reading in contract.mode.read
+        if _match(reading.model, names)
     )
     cases = tuple(
-        (case, case.when.mode, tester_of(case.when.fields)) for case in contract.cases if _match(case.when.model, names)
+        (case, case.when.mode, _first_field(case.when.fields), tester_of(case.when.fields))
+        for case in contract.cases
+        if _match(case.when.model, names)
     )
     return _ForModel(readings, cases)
+
+
+def _first_field(condition: Condition) -> str | None:
+    return next((path_of(path)[0] for path in condition), None)
 
 
 def _match(globs: tuple[str, ...], names: tuple[str, str]) -> bool:

@@ -1,14 +1,15 @@
 """The named checks made on a request: about messages here, about tools and formats in modules of their own."""
 
 from collections.abc import Callable, Iterator
+from itertools import dropwhile
 from typing import Any, Final
 
 from router.contract import format_checks, tool_checks
 from router.contract import named_checks as named
 from router.contract.conditions import tester_of
 from router.contract.draft import Draft
-from router.contract.errors import ApiError, laid_over
-from router.contract.field_rules import Fields, Violation, listed
+from router.contract.errors import ApiError
+from router.contract.field_rules import Fields, Violation, listed, words_for
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
@@ -35,7 +36,7 @@ class CheckJudge:
         if violation is None:
             return
         draft.violations.append(self.param)
-        words = laid_over(self.check.parts.get(violation.part), self.check.error)
+        words = words_for(self.check, violation.part)
         details = {"model": draft.request.value("model"), **violation.details}
         error = ApiError(
             "contract_violation", violation.said, self.param, part=violation.part, words=words, details=details
@@ -89,6 +90,20 @@ def _first_role(check: named.FirstRole) -> Check:
     return find
 
 
+def _last_role(check: named.LastRole) -> Check:
+    words = listed(check.allowed)
+
+    def find(fields: Fields) -> Violation | None:
+        index, message = next(iter([*messages_of(fields)][-1:]), (0, {}))
+        role = message.get("role")
+        if not message or role in check.allowed:
+            return None
+        said = f"messages[{index}] has the role {shown(role)}: the last must be of {words}"
+        return Violation("last_role", said, {"value": shown(role), "allowed": words, "index": index})
+
+    return find
+
+
 def _required_role(check: named.RequiredRole) -> Check:
     words = listed(check.any_of)
 
@@ -102,19 +117,21 @@ def _required_role(check: named.RequiredRole) -> Check:
 
 def _alternation(_: named.Alternation) -> Check:
     def find(fields: Fields) -> Violation | None:
-        before = None
-        for index, message in messages_of(fields):
+        before = "assistant"
+        behind_system = dropwhile(lambda located: located[1].get("role") in _SYSTEM, messages_of(fields))
+        for index, message in behind_system:
             role = message.get("role")
-            if before is None and role in {"system", "developer"}:
-                continue
             side = "assistant" if role == "assistant" else "user"
             if side == before and role != "tool":
-                said = f"messages[{index}] of {shown(role)} follows another of its side: they must alternate"
+                said = f"messages[{index}] has the role {shown(role)}: user or tool and assistant must alternate"
                 return Violation("alternation", said, {"value": shown(role), "index": index})
             before = side
         return None
 
     return find
+
+
+_SYSTEM: Final = ("system", "developer")
 
 
 def _string_content(check: named.StringContent) -> Check:
@@ -165,6 +182,7 @@ _MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
     named.Roles: _roles,
     named.SystemMessages: _system_messages,
     named.FirstRole: _first_role,
+    named.LastRole: _last_role,
     named.RequiredRole: _required_role,
     named.Alternation: _alternation,
     named.StringContent: _string_content,

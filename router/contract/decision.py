@@ -6,7 +6,7 @@ from router.contract.budget import Tokens
 from router.contract.cases import Found
 from router.contract.conditions import path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import Edit, apply_edits, to_json
+from router.contract.editing import Edit, apply_edits, drop_all_repetitions, to_json
 from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
 from router.contract.machine import machine_of
@@ -24,6 +24,9 @@ READING: Final = "request"
 
 MODELS: Final = "models"
 """The step that resolves the model name."""
+
+CONDITIONS: Final = "cases"
+"""The step that finds the case of a request; of the fields that it reads one value leaves."""
 
 SERVED_ID: Final = "<served id>"
 """Stands for the served id that an alias is routed as, where nobody says which ids are served."""
@@ -87,15 +90,20 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         asked = _read_model(request)
         served = _resolve_model(asked, contract, served_ids)
     except ApiError as error:
+        error.details.setdefault("model", None if asked is None else shown(asked))
         return Refusal(error, step, (), asked, contract.errors)
     machine = machine_of(contract)
-    draft = Draft(request, _route(request, asked, served))
+    draft = Draft(request, _route(asked, served))
     if asked != served:
         _imply(draft, contract.models.aliases.get(asked))
     found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
+    for path in machine.read_by_conditions:
+        if path[0] in request.members:
+            draft.edits += drop_all_repetitions(request, CONDITIONS, path)
     plan, sections = machine.plan_of(found.case)
     plan.run(draft)
     if draft.error is not None and draft.refused_by is not None:
+        draft.error.details.setdefault("model", asked)
         return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
     usage = ask(draft, sections.stream, streamed=stream)
     edits = tuple(draft.edits)
@@ -188,5 +196,5 @@ def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> Api
     return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
 
 
-def _route(request: Request, asked: str, served: str) -> list[Edit]:
+def _route(asked: str, served: str) -> list[Edit]:
     return [] if asked == served else [Edit("models.aliases", "set", ("model",), to_json(served))]

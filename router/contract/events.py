@@ -35,7 +35,8 @@ class EventSplitter:
 
     def is_at_start(self) -> bool:
         """Tell whether the next byte begins an event or a comment."""
-        return not self._held and not self._is_passing
+        # While a long event passes, the last bytes of it that came are held.
+        return not self._held
 
     def feed(self, piece: bytes) -> list[Part]:
         """Take the next bytes of the stream; return the parts that are complete, none of them empty."""

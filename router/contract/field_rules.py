@@ -6,14 +6,14 @@ from typing import Any, Final, NamedTuple
 
 from router.contract.conditions import Path, equals, is_one_of, path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import drop_repetitions, to_json
+from router.contract.editing import drop_all_repetitions, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.rules import FieldRule
 from router.contract.sections import Field
-from router.contract.templates import shown
-from router.contract.terms import Condition, Scalar
+from router.contract.templates import bare, shown
+from router.contract.terms import Condition, Governed, Scalar, Words
 
 Fields = dict[str, Any]
 
@@ -29,6 +29,15 @@ class Violation(NamedTuple):
 Test = Callable[[Any, Fields], Violation | None]
 
 
+WIDER_PARTS: Final = {"too_low": "range", "too_high": "range"}
+"""Parts of a rule whose words, where they have none of their own, are those of a wider part."""
+
+
+def words_for(rule: Governed, part: str) -> Words:
+    """Return the words of a rule for one of its parts."""
+    return laid_over(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
+
+
 class FieldJudge:
     """Judges one field, under its standard name and the other spellings that engines know."""
 
@@ -38,6 +47,7 @@ class FieldJudge:
         self.name = rule.path
         self.path = path_of(rule.path)
         self.spellings = (self.path, *((other,) for other in spellings_of(rule.path)))
+        self.is_nested = len(self.path) > 1
         self.tests = tuple(tests_of(rule))
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
@@ -47,29 +57,45 @@ class FieldJudge:
         is_sent = False
         for path in self.spellings:
             value = value_at(fields, path)
-            if value is None:
-                continue
-            is_sent = True
-            for test in self.tests:
-                violation = test(value, fields)
-                if violation is not None:
-                    self._refuse(draft, violation, path, value)
-                    break
+            if value is not None:
+                is_sent = True
+                self._judge(draft, path, value)
+        if self.field.sources and value_at(fields, self.path) is None:
+            is_sent = self._judge_source(draft) or is_sent
         if self.field.required and not is_sent:
             self._refuse(draft, Violation("required", "is missing: it is required", {}), self.path, None)
-        if draft.request.repeats:
+        if draft.request.repeats or self.is_nested:
             for path in self.spellings:
-                draft.edits += drop_repetitions(draft.request, self.rule, path[0])
+                draft.edits += drop_all_repetitions(draft.request, self.rule, path)
+
+    def _judge_source(self, draft: Draft) -> bool:
+        """Judge the value that the field takes from another one; tell whether there is one."""
+        fields = draft.request.fields
+        for source in map(path_of, self.field.sources):
+            value = value_at(fields, source)
+            if value is not None:
+                # Where values are mapped, those of other fields may be words of another vocabulary.
+                if not self.field.map:
+                    self._judge(draft, source, value)
+                return True
+        return False
+
+    def _judge(self, draft: Draft, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+        for test in self.tests:
+            violation = test(value, draft.request.fields)
+            if violation is not None:
+                self._refuse(draft, violation, path, value)
+                return
 
     def _refuse(self, draft: Draft, violation: Violation, path: Path, value: object) -> None:
         if self.name not in draft.violations:
             draft.violations.append(self.name)
         if draft.error is not None:
             return
-        name = self.name if path == self.path else f"{self.name} (sent as {path[0]})"
+        name = self.name if path == self.path else f"{self.name} (sent as {'.'.join(path)})"
         message = f"{name} {violation.said.replace(_WRITTEN, _written(draft, path, value))}"
-        words = laid_over(self.field.parts.get(violation.part), self.field.error)
-        details = {"value": shown(value), "model": draft.request.value("model"), **violation.details}
+        words = words_for(self.field, violation.part)
+        details = {"value": bare(value), "model": draft.request.value("model"), **violation.details}
         error = ApiError(self.code, message, self.name, part=violation.part, words=words, details=details)
         draft.refuse(self.rule, error)
 
@@ -185,9 +211,11 @@ def _range_test(field: Field, read: Callable[[object], float | None]) -> Test:
         if number is None:
             return Violation("wrong_type", said, details)
         number = float(number)
-        above = number > low if excludes_low else number >= low
-        below = number < high if excludes_high else number <= high
-        return None if above and below else Violation("range", said, details)
+        if number < high if excludes_high else number <= high:
+            is_kept = number > low if excludes_low else number >= low
+            # NaN is neither: it counts as too low.
+            return None if is_kept else Violation("too_low", said, details)
+        return Violation("too_high" if number > low else "too_low", said, details)
 
     return test
 
@@ -219,13 +247,27 @@ def _bytes_test(most: int) -> Test:
 
 
 def _pattern_test(pattern: str) -> Test:
-    matches = re.compile(pattern).fullmatch
+    matches = full_match_of(pattern)
     violation = Violation("pattern", f"{_IS_NOT_EXPECTED}a string that matches {pattern}", {"expected": pattern})
 
     def test(value: Any, _: Fields) -> Violation | None:  # noqa: ANN401
         return None if isinstance(value, str) and matches(value) else violation
 
     return test
+
+
+MAX_MATCHED_CHARACTERS: Final = 1024
+"""Longest text that can match a pattern of a contract: clients must not make a worker search for long."""
+
+
+def full_match_of(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether the whole of a text matches a pattern."""
+    matches = re.compile(pattern).fullmatch
+
+    def is_match(text: str) -> bool:
+        return len(text) <= MAX_MATCHED_CHARACTERS and matches(text) is not None
+
+    return is_match
 
 
 def _requires_test(condition: Condition) -> Test:

@@ -23,6 +23,12 @@ class FirstRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="fir
     allowed: tuple[str, ...]
 
 
+class LastRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="last_role"):
+    """The last message has one of these roles."""
+
+    allowed: tuple[str, ...]
+
+
 class RequiredRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="required_role"):
     """Some message has one of these roles."""
 
@@ -30,7 +36,10 @@ class RequiredRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 class Alternation(Governed, frozen=True, kw_only=True, tag_field="check", tag="alternation"):
-    """Behind leading system messages, those of user or tool and of assistant alternate; tool results may follow."""
+    """Behind leading system messages, those of user or tool and of assistant alternate, a user first.
+
+    Several tool results may follow each other.
+    """
 
 
 class StringContent(Governed, frozen=True, kw_only=True, tag_field="check", tag="string_content"):
@@ -95,6 +104,8 @@ class ToolChoice(Governed, frozen=True, kw_only=True, tag_field="check", tag="to
     allowed: tuple[str, ...]
     requires_tools: tuple[str, ...] = ()
     """Those that need a tool, in the request or, with message_tools, in a message."""
+    drop_without_tools: bool = False
+    """Is it kept from the engine where there are no tools? Some engines refuse it there."""
     known: bool = False
     """Must a named function be among the tools?"""
 
@@ -136,6 +147,7 @@ Check = (
     Roles
     | SystemMessages
     | FirstRole
+    | LastRole
     | RequiredRole
     | Alternation
     | StringContent
@@ -154,6 +166,7 @@ CHECK_TYPES: Final[dict[str, type[Governed]]] = {
     "roles": Roles,
     "system_messages": SystemMessages,
     "first_role": FirstRole,
+    "last_role": LastRole,
     "required_role": RequiredRole,
     "alternation": Alternation,
     "string_content": StringContent,

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from router.contract import budget, images, sampling
-from router.contract.checks import CheckJudge
+from router.contract.checks import PARAM_OF, CheckJudge
+from router.contract.conditions import path_of
 from router.contract.draft import Draft
 from router.contract.editing import Edit
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
+from router.contract.fields import spellings_of
 from router.contract.rules import (
     Band,
     BodyLimit,
@@ -20,7 +22,8 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
-from router.contract.templates import shown
+from router.contract.templates import bare, shown
+from router.contract.tool_checks import transforms_of as of_tools
 from router.contract.transforms import transforms_of
 
 Judge = Callable[[Draft], None]
@@ -30,16 +33,35 @@ class Plan:
     """Rules made ready: first all of them judge, then what a valid request still needs is done."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._judges = tuple(_judge_of(rule) for rule in rules if not isinstance(rule, BodyLimit))
-        self._transforms = transforms_of([rule for rule in rules if isinstance(rule, FieldRule)])
+        judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
+        self._judges = tuple((_fields_judged(rule), _judge_of(rule)) for rule in judged)
+        self._transforms = (
+            *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
+            *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
+        )
 
     def run(self, draft: Draft) -> None:
         """Judge a request; where nothing refuses it, note the edits that it needs."""
-        for judge in self._judges:
-            judge(draft)
-        if draft.error is None:
-            for transform in self._transforms:
+        fields = draft.request.fields
+        for names, judge in self._judges:
+            if names is None or not names.isdisjoint(fields):
+                judge(draft)
+        if draft.error is not None:
+            return
+        for names, transform in self._transforms:
+            if names is None or not names.isdisjoint(fields):
                 transform(draft)
+
+
+def _fields_judged(rule: Rule) -> frozenset[str] | None:
+    """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
+    if isinstance(rule, FieldRule):
+        paths = (rule.path, *rule.field.sources, *spellings_of(rule.path))
+        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
+    if isinstance(rule, CheckRule):
+        param = PARAM_OF.get(rule.rule.removeprefix("checks."))
+        return None if param is None else frozenset((param,))
+    return None
 
 
 def _judge_of(rule: Rule) -> Judge:
@@ -71,7 +93,7 @@ def _budget(rule: Budget) -> Judge:
         except ApiError as error:
             _refuse(draft, rule.rule, error)
             return
-        draft.edits += held.edits
+        draft.note(held.edits)
         draft.tokens = held.tokens
 
     return judge
@@ -103,7 +125,7 @@ def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
         draft.violations.append(_UNKNOWN_FIELD)
         name = shown(unknown[0])
         words = laid_over(section.error)
-        details = {"value": shown(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        details = {"value": bare(draft.request.value(unknown[0])), "model": draft.request.value("model")}
         error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
         draft.refuse(rule.rule, error)
 

@@ -9,7 +9,7 @@ from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.parsing import Request
 from router.contract.rules import Band, Pin
-from router.contract.templates import shown
+from router.contract.templates import bare
 
 
 class Verdict(NamedTuple):
@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
 
 def judge(request: Request, rule: Pin | Band) -> Verdict:
     """Judge one sampling parameter of a request under all names by which engines know it."""
-    sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.members]
+    sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.fields]
     violating = [name for name in sent if not _keeps(rule, request.value(name))]
     edits = _supply_missing(rule, request)
     if request.repeats:
@@ -62,7 +62,7 @@ def _refusal(rule: Pin | Band, request: Request, spelling: str) -> ApiError | No
         return None
     name = rule.field if spelling == rule.field else f"{rule.field} (sent as {spelling})"
     message = f"{name} is {request.shown(spelling)}: expected {expectation(rule)}, or omit the field"
-    details = {"value": shown(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
+    details = {"value": bare(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
     return ApiError("sampling_contract_violation", message, rule.field, details=details)
 
 

@@ -93,7 +93,8 @@ class Sampling(Frozen, frozen=True):
 class Field(Governed, frozen=True, kw_only=True):
     """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
 
-    Parts: required, refuse, wrong_type, allowed, range, items, bytes, pattern, requires, excludes.
+    Parts: required, refuse, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
+    excludes.
     """
 
     required: bool = False

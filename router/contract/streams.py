@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from router.contract.answers import model_strings, read_object
 from router.contract.editing import to_json
-from router.contract.events import MAX_EVENT_BYTES, EventData, EventSplitter, Splice
+from router.contract.events import MAX_EVENT_BYTES, EventData, EventSplitter, Part, Splice
 from router.contract.members import Member, end_of_value, find_members
 
 _MAY_FINISH = re.compile(rb'"finish_reason"(?![ \t]*+:[ \t]*+null)')
@@ -29,15 +29,7 @@ class StreamEditor:
         """Take the next bytes of the stream; return those that can leave."""
         if self._needs_no_edit(piece):
             return piece
-        leaving = []
-        for kind, data in self._splitter.feed(piece):
-            if kind == "event":
-                leaving.append(self._edited(data))
-            else:
-                if kind == "fragment" and self._mover is not None:
-                    leaving.append(self._mover.give_up())
-                leaving.append(data)
-        return b"".join(leaving)
+        return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
 
     def release(self) -> bytes:
         """Return the whole events that were held for usage which does not come; the beginning of one stays behind."""
@@ -46,11 +38,7 @@ class StreamEditor:
     def flush(self) -> bytes:
         """Return what is held at the end of the stream; a last event that lacks its blank line is edited too."""
         left = self._splitter.flush()
-        if left is None:
-            return self.release()
-        if left.kind == "event":
-            return self._edited(left.data) + self.release()
-        return self.release() + left.data
+        return self.release() if left is None else self._edited(left) + self.release()
 
     def _needs_no_edit(self, piece: bytes) -> bool:
         """Tell whether a piece consists of whole events of which none can finish a choice: most of a stream."""
@@ -63,10 +51,15 @@ class StreamEditor:
             and not _MAY_FINISH.search(piece)
         )
 
-    def _edited(self, event: bytes) -> bytes:
-        if self._name is not None:
-            event = _with_model(event, self._name)
-        return event if self._mover is None else self._mover.take(event)
+    def _edited(self, part: Part) -> bytes:
+        """Return what can leave of the next part of the stream and of what was held before it."""
+        mover = self._mover
+        if part.kind == "event":
+            event = part.data if self._name is None else _with_model(part.data, self._name)
+            return event if mover is None else mover.take(event)
+        if part.kind == "fragment" and mover is not None:
+            return mover.give_up() + part.data
+        return part.data
 
 
 class _UsageMover:

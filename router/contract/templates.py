@@ -31,6 +31,7 @@ MAX_SHOWN: Final = 200
 """Longest value in characters that is put into a text whole."""
 
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _ALONE: Final = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -44,7 +45,14 @@ def problem_of(template: str) -> str | None:
 
 def filled(template: str, details: Mapping[str, Any]) -> str:
     """Return a text with its placeholders replaced; those of which nothing is known become nothing."""
-    return _TOKEN.sub(lambda found: _text(details.get(found[1])) if found[1] else found[0][0], template)
+
+    def fill(found: re.Match[str]) -> str:
+        value = details.get(found[1])
+        if not found[1]:
+            return found[0][0]
+        return "" if value is None else _text(value)
+
+    return _TOKEN.sub(fill, template)
 
 
 def filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool = False) -> Any:  # noqa: ANN401 - JSON
@@ -64,14 +72,26 @@ def filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool = 
 
 
 def _text(value: object) -> str:
-    if value is None:
-        return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shown(value: object) -> str | int | float | bool | None:
-    """Return a value as an error may show it: a scalar as it is, anything else as text, cut to a bearable length."""
-    if isinstance(value, bool | int | float | None):
-        return value
-    text = _text(value)
+def shown(value: object) -> str:
+    """Return a value for a text, strings without quotes, cut to a bearable length."""
+    text = value if isinstance(value, str) else _beginning(value)
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def bare(value: object) -> object:
+    """Return a value for a body: as it is, unless it is long, and then as a cut text."""
+    text = shown(value)
+    return text if isinstance(value, str) or text.endswith("…") else value
+
+
+def _beginning(value: object) -> str:
+    """Return a value as JSON, of a long one only more than is shown."""
+    text = ""
+    for piece in _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > MAX_SHOWN:
+            break
+    return text

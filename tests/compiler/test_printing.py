@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from compiler.compilation import compile_profile
 from compiler.freezing import contract_of
 from compiler.inheritance import merge
-from compiler.printing import profile_of, yaml_of
+from compiler.printing import yaml_of
 from compiler.reading import read_yaml
 from compiler.selection import Selected
 from compiler.tree import Mapping, plain
+from compiler.unfreezing import profile_of
 from compiler.validation import validate
 from router.artifact import freeze
 from tests.compiler.profiles import names, profiles

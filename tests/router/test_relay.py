@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.clients.presence import Client
+from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
 from router.relay import MAX_LINE_BYTES, AnswerEdits, Relay, WholeLines, relay
@@ -54,3 +55,81 @@ def test_a_line_without_end_is_not_held_for_ever() -> None:
     lines = WholeLines()
     assert lines.feed(bytes(MAX_LINE_BYTES)) == b""
     assert len(lines.feed(b"x")) == MAX_LINE_BYTES + 1
+
+
+CONTENT = b'data: {"choices":[{"delta":{},"finish_reason":null}]}\n\n'
+END_FRAME = b'data: {"choices":[{"finish_reason":"stop"}]}\n\n'
+WITH_USAGE = b'data: {"choices":[{"finish_reason":"stop","usage":{"n":1}}]}\n\n'
+TAIL_FRAME = b'data: {"choices":[],"usage":{"n":1}}\n\n'
+DIED = b'data: {"error":{"message":"dead"}}\n\n'
+BROKEN = b'\n\ndata: {"error":'
+
+
+def _streamed(
+    edits: AnswerEdits, *pieces: bytes | Exception, ends: bool = True
+) -> tuple[list[bytes], Exchange, list[Outcome]]:
+    """Return what leaves of a stream whose pieces are chunks, what is noted of it, and what is told of the engine."""
+    chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
+    answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
+    answer.read_head()
+    exchange = Exchange(request_id="1")
+    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).response
+    return list(body), exchange, told
+
+
+@pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
+def test_the_usage_of_a_stream_is_brought_to_its_end_frame(usage: Any, tail: list[bytes]) -> None:
+    """Content leaves at once, the end frame with its usage, and the end is seen though the tail frame is dropped."""
+    edits = AnswerEdits(usage=usage)
+    assert edits.due()
+    left, exchange, told = _streamed(edits, CONTENT, END_FRAME, TAIL_FRAME, DONE)
+    assert [piece for piece in left if piece] == [CONTENT, b"".join([WITH_USAGE, *tail]), DONE]
+    assert (exchange.stream_end, exchange.code, told) == ("done", None, [Outcome.SUCCEEDED])
+
+
+def test_a_comment_overtakes_an_end_frame_that_is_held() -> None:
+    """In silence behind an end frame the client gets comments, its own and the engine's."""
+    silence = TimeoutError()
+    left, _, _ = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, silence, b": engine\n\n", TAIL_FRAME + DONE)
+    assert [piece for piece in left if piece] == [CONTENT, b":\n", b": engine\n\n", WITH_USAGE + DONE]
+
+
+@pytest.mark.parametrize("model", [None, "latest"])
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        pytest.param([CONTENT, END_FRAME], CONTENT + END_FRAME, id="behind the end frame"),
+        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-1]], CONTENT + END_FRAME, id="in the tail frame"),
+        pytest.param([END_FRAME, TAIL_FRAME], WITH_USAGE, id="behind the tail frame"),
+        pytest.param([END_FRAME, TAIL_FRAME, DONE[:-4]], WITH_USAGE, id="in DONE"),
+        pytest.param([CONTENT, END_FRAME[:-1]], CONTENT, id="in the end frame"),
+    ],
+)
+def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
+    pieces: list[bytes], whole: bytes, model: str | None
+) -> None:
+    """Of a stream that breaks off every whole event reaches the client, and then the error."""
+    left, exchange, told = _streamed(AnswerEdits(model, usage="move"), *pieces, ends=False)
+    assert b"".join(left).startswith(whole + BROKEN)
+    assert (exchange.stream_end, exchange.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
+
+
+def test_a_stream_cut_behind_done_is_whole() -> None:
+    """Once DONE came, though not its blank line, all that was held leaves and no error."""
+    left, exchange, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
+    assert b"".join(left) == END_FRAME + DONE[:-1]
+    assert exchange.stream_end == "done"
+
+
+def test_an_error_event_behind_an_end_frame_is_noted() -> None:
+    """An engine that dies behind its end frame counts as failed, and the client gets every byte in order."""
+    left, exchange, told = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, DIED, DONE)
+    assert b"".join(left) == CONTENT + END_FRAME + DIED + DONE
+    assert (exchange.stream_end, told) == ("done", [Outcome.FAILED])
+
+
+def test_usage_changes_no_other_answer() -> None:
+    """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
+    assert AnswerEdits(usage="move").edit_of(200) is None
+    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeLines)
+    assert not AnswerEdits().due()

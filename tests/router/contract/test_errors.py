@@ -5,10 +5,13 @@ import json
 import pytest
 
 from router.contract.errors import STATUS_OF, ApiError, answer, body_of
+from router.contract.sections import Errors
 
 TABLE = {
     "bad_request": 400,
     "sampling_contract_violation": 400,
+    "contract_violation": 400,
+    "unknown_field": 400,
     "too_many_images": 400,
     "max_tokens_exceeded": 400,
     "invalid_api_key": 401,
@@ -56,9 +59,9 @@ def test_every_error_has_the_same_shape(code, param):
 def test_only_400s_are_retyped(code):
     """The contract's type stands in every 400 and in nothing else."""
     error = ApiError(code, "why")
-    kind = json.loads(answer(error, "vendor_error").body)["error"]["type"]
+    kind = json.loads(answer(error, Errors("vendor_error")).body)["error"]["type"]
     assert (kind == "vendor_error") == (TABLE[code] == 400)
-    assert json.loads(body_of(error, None)) == json.loads(answer(error).body)
+    assert json.loads(body_of(error)) == json.loads(answer(error).body)
 
 
 def test_clients_are_told_not_to_repeat_what_may_have_run():
