@@ -255,7 +255,7 @@ def _unknown_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
         f"{shown(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
         key_location(tree, path),
         expected="one of " + ", ".join(known),
-        hint=hint_for_key(path, known),
+        hint=hint_for_key(path, known, holds_mapping=isinstance(node_at(tree, path), Mapping)),
     )
 
 

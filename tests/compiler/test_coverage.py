@@ -73,3 +73,11 @@ def test_simple_globs_are_decided_exactly():
     assert [pair for pair in not_covered if covers(*(When(model=(glob,)) for glob in pair))] == []
     assert not overlap(When(model=("kimi*",)), When(model=("glm*", "x")))
     assert overlap(When(model=("kimi*",)), When(model=("glm*", "*i")))
+
+
+def test_names_that_vendors_give_are_told_apart():
+    """A glob for a name and one for a vendor's name overlap only where a name of that form matches both."""
+    apart = [("glm-5.2*", "*/GLM-5.3*"), ("*/GLM-5.2*", "*/GLM-5.3*"), ("kimi*", "*/o3")]
+    shared = [("*-thinking-*", "*/kimi*"), ("*/kimi*", "moonshotai/*"), ("kimi*", "*-thinking")]
+    assert [pair for pair in apart if overlap(*(When(model=(glob,)) for glob in pair))] == []
+    assert [pair for pair in shared if not overlap(*(When(model=(glob,)) for glob in pair))] == []
