@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -246,3 +247,16 @@ def test_a_router_without_engines_says_so_in_the_vendors_words(lonely: RunningRo
 def _request() -> bytes:
     body = chat()
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(body), body)
+
+
+def test_a_stream_that_breaks_off_says_so_in_the_vendors_envelope(router: RunningRouter, engine: StandIn) -> None:
+    """The last event of a broken stream has the envelope of every other error, and the id of the request."""
+    event = b'data: {"id":"1","choices":[]}\n\n'
+    engine.answer_next(replace(Answer.sse(event, event), cut_after=len(event) + 20))
+    with RawClient(router.port) as client:
+        answer = client.post(CHAT, chat(stream=True), BEARER)
+    assert answer.status == 200
+    told = json.loads(answer.body.rstrip().rpartition(b"data: ")[2])
+    assert set(told) == {"ok", "err"}
+    assert told["err"]["no"] == "upstream_incomplete"
+    assert told["err"]["id"] == answer.header("x-request-id")
