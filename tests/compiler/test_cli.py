@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import cli, commands
+from compiler.presets import preset_names
 from router.artifact import read, shipped_folder
 
 REPOSITORY = Path(cli.__file__).parents[1]
