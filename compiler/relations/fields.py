@@ -20,7 +20,7 @@ _NEVER: Final = {
 }
 """Fields that no rule can govern, and what to do instead."""
 
-_OF_MESSAGES: Final = frozenset({"min_items", "max_items", "error", "source"})
+_OF_MESSAGES: Final = frozenset({"required", "min_items", "max_items", "error", "source"})
 _CONSTRAINTS: Final = frozenset(
     {"type", "allowed", "min", "above", "max", "below", "min_items", "max_items", "max_bytes", "pattern"}
 )
@@ -58,6 +58,10 @@ _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     **{
         ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot stand beside it")
         for other in ("allowed", "default", "force", "drop")
+    },
+    **{
+        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` does nothing beside it")
+        for bound in ("min", "above", "max", "below")
     },
     ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
     ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
@@ -146,7 +150,7 @@ def _ungovernable(judged: Judged, entry: Entry) -> Iterator[Related]:
             if member.key in FIELD.keys() - _OF_MESSAGES:
                 place = judged.named((*path, member.key))
                 message = f"{place}: of messages only their number can be ruled"
-                expected = "one of min_items, max_items, error, source"
+                expected = "one of required, min_items, max_items, error, source"
                 hint = "see `checks` for what messages may be"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 
