@@ -42,7 +42,7 @@ def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
     contradictions = [
         _not_together(judged, ("fields", name), keys, *said)
         for keys, said in _NOT_TOGETHER.items()
-        if all(_says_something(rule, key) for key in keys)
+        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(judged, ("fields", name), keys)
     ]
     if not contradictions:
         contradictions = [found for low, high in _RANGES for found in _empty_range(judged, name, low, high)]
@@ -51,6 +51,7 @@ def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
         yield from _unfit(judged, name, rule, key)
 
 
+_BOUNDS: Final = ("min", "above", "max", "below")
 _STANDS_FOR: Final = "`fixed` stands for `allowed` and `default`"
 _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     ("min", "above"): ("two-bounds", "`min` and `above` are both given"),
@@ -61,7 +62,7 @@ _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     },
     **{
         ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` does nothing beside it")
-        for bound in ("min", "above", "max", "below")
+        for bound in _BOUNDS
     },
     ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
     ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
@@ -82,6 +83,17 @@ def _not_together(judged: Judged, above: Path, keys: tuple[str, str], code: Code
     at, beside = later(*(key_location(judged.tree, place) for place in places))
     notes = (Note(beside, "the other is set here"),)
     return places, Diagnostic(code, f"{judged.named(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
+
+
+def _is_narrowed(judged: Judged, above: Path, keys: tuple[str, str]) -> bool:
+    """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
+    if keys[0] != "fixed" or keys[1] not in _BOUNDS:
+        return False
+    if judged.is_case:
+        fixed_here, bound_here = (node_at(judged.profile, (*judged.above, *above, key)) is not None for key in keys)
+        return fixed_here or not bound_here
+    fixed, bound = (key_location(judged.tree, (*above, key)) for key in keys)
+    return later(fixed, bound)[0] == fixed
 
 
 def _says_something(rule: Mapping, key: str) -> bool:
