@@ -1,0 +1,3 @@
+"""x"""
+def report(record): return str(record.samples)
+def write(record): pass
