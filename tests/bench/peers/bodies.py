@@ -17,7 +17,10 @@ TURN_CHARACTERS = 300
 def chat_body(size: str) -> bytes:
     """Return a chat request of about that size: a conversation, or a question about one large picture."""
     if size == IMAGE:
-        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * (SIZES[size] // 8)}}
+        picture = {
+            "type": "image_url",
+            "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * (SIZES[size] // 8)},
+        }
         return _json([{"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}])
     turns = max(1, SIZES[size] // (TURN_CHARACTERS + 40))
     roles = ["user" if number % 2 == 0 else "assistant" for number in range(turns)]

@@ -4,9 +4,14 @@ import json
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 Figures = Mapping[str, float]
+
+SETUP: Final = "setup"
+"""Stands for a measure where a subject cannot be set up."""
+WHOLE: Final = ""
+"""Stands for all cases of a measure."""
 
 
 class Key(NamedTuple):
@@ -33,7 +38,7 @@ class Record:
         self._path = path
         self.samples: dict[Key, Figures] = {}
         self.failures: dict[tuple[str, str, str], str] = {}
-        """Why a subject has no figures, by measure, case and subject; of those that cannot be set up, measure `setup`."""
+        """Why a subject has no figures, by measure, case and subject; `SETUP` is the measure where it cannot be had."""
         self.about: dict[str, Any] = {}
         """Of the machine, the versions and the day."""
         if path.exists():
@@ -75,8 +80,11 @@ class Record:
     def _take(self, entry: dict[str, Any]) -> None:
         if "about" in entry:
             self.about |= entry["about"]
+            for name in self.about.get("versions", {}):
+                self.failures.pop((SETUP, "", name), None)
         elif "figures" in entry:
             self.samples[Key(entry["measure"], entry["case"], entry["subject"], entry["round"])] = entry["figures"]
-            self.failures.pop((entry["measure"], entry["case"], entry["subject"]), None)
+            for case in (entry["case"], WHOLE):
+                self.failures.pop((entry["measure"], case, entry["subject"]), None)
         else:
             self.failures[entry["measure"], entry["case"], entry["subject"]] = entry["failure"]

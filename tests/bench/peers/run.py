@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 from tests.bench.peers.bodies import chat_body
 from tests.bench.peers.cache import Cache, SetupError
 from tests.bench.peers.measures import Bench, Measure, load_average
-from tests.bench.peers.record import Key, Record
+from tests.bench.peers.record import SETUP, WHOLE, Key, Record
 from tests.bench.peers.running import Running, SubjectError, cores, running, task_for
 from tests.bench.peers.subjects import OURS, Command, Installed, Subject, largest_preset
 from tests.bench.peers.tools import Engine, Tools, make_tools, run_load, running_engine
+from tests.bench.steps import enforcement
 
 ENGINE: Final = "the engine alone"
-SETUP: Final = "setup"
 QUICK_ROUNDS: Final = 2
 WARM_RATE, WARM_SECONDS = 200, 1.0
 
@@ -80,10 +80,9 @@ def _installed(plan: Plan, cache: Cache, record: Record) -> Iterator[tuple[str, 
         say(f"set up {subject.name}")
         try:
             yield subject.name, subject.install(cache)
-            record.failures.pop((SETUP, "", subject.name), None)
         except (SetupError, OSError) as error:
             say(f"{subject.name} is not available: {error}")
-            record.fail(SETUP, "", subject.name, str(error))
+            record.fail(SETUP, WHOLE, subject.name, str(error))
 
 
 def _tell_about(record: Record, tools: Tools, installed: dict[str, Installed], *, quick: bool) -> None:
@@ -96,7 +95,7 @@ def _tell_about(record: Record, tools: Tools, installed: dict[str, Installed], *
         quick=quick,
     )
     if "load_at_start" not in record.about:
-        record.tell(load_at_start=load_average())
+        record.tell(load_at_start=load_average(), enforcement=enforcement())
 
 
 def _processor() -> str:
@@ -173,15 +172,17 @@ class GroupRun:
         except (SubjectError, OSError) as error:
             say(f"{name} does not start: {error}")
             for measure in self._measures:
-                self._record.fail(measure.name, "", name, str(error))
+                self._record.fail(measure.name, WHOLE, name, str(error))
             return None
+        for measure in self._measures:
+            self._record.failures.pop((measure.name, WHOLE, name), None)
         say(f"{name} is ready after {found.start_seconds:.1f} s")
         return found
 
     def _warm(self, subject: Running) -> None:
         request = subject.wire(chat_body("1 KB"))
         with contextlib.suppress(SubjectError):  # it will say so again
-            run_load(self._tools, "rate", subject.port, request, WARM_RATE, WARM_SECONDS, self._cores.rest)
+            run_load(self._tools, subject.port, request, WARM_RATE, WARM_SECONDS, on=self._cores.rest)
 
     def _rounds(self, measure: Measure) -> Iterator[int]:
         """Yield the rounds, the first in any case and others while there is time for one more like the last."""
@@ -215,7 +216,7 @@ class GroupRun:
         say(f"{measure.name} {key.case} {key.subject}, round {key.round + 1}: {shown}")
 
     def _has_failed(self, measure: Measure, name: str) -> bool:
-        return (measure.name, "", name) in self._record.failures
+        return (measure.name, WHOLE, name) in self._record.failures
 
 
 def _engine_as_subject(engine: Engine, at_work: dict[str, Running]) -> Running:

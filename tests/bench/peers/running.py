@@ -38,7 +38,7 @@ def cores(*, apart: bool) -> Cores:
     return Cores(allowed[:1], allowed[1:]) if apart and len(allowed) > 1 else Cores(allowed, allowed)
 
 
-def spawn(words: Sequence[str | Path], on: Sequence[int], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
+def spawn(words: Sequence[str | Path], on: Sequence[int], **options: Any) -> subprocess.Popen[Any]:
     """Start a process on certain cores, in a group of its own, without what our own settings would tell it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     environment.update(options.pop("environment", {}))

@@ -198,9 +198,7 @@ def _nginx(cache: Cache) -> Installed:
     def command(task: Task) -> Command:
         conf = task.folder / "nginx.conf"
         address = task.engine.removeprefix("http://")
-        conf.write_text(
-            NGINX_CONF.format(workers=task.workers, folder=task.folder, address=address, port=task.port)
-        )
+        conf.write_text(NGINX_CONF.format(workers=task.workers, folder=task.folder, address=address, port=task.port))
         words: Words = [program, "-c", conf, "-p", task.folder, "-e", task.folder / "nginx.error.log"]
         return Command(words, environment)
 

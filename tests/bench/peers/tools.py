@@ -98,16 +98,16 @@ def run_wrk(  # noqa: PLR0913 - a load has many sides
     headers = "\n".join(f"wrk.headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in fields)
     script = tools.folder / "wrk.lua"
     script.write_text(WRK_SCRIPT.format(body=json.dumps(str(tools.folder / "body")), headers=headers))
-    words = [tools.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", script]
+    words: list[str | Path] = [tools.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", script]
     said = _finished([*words, f"http://127.0.0.1:{port}{ROUTE}"], seconds, on, tools.wrk_environment)
     return _last_object(said)
 
 
 def run_load(  # noqa: PLR0913 - a load has many sides
-    tools: Tools, kind: str, port: int, request: bytes, count: int, seconds: float, on: Sequence[int]
+    tools: Tools, port: int, request: bytes, rate: int, seconds: float, *, on: Sequence[int]
 ) -> dict[str, Any]:
-    """Run the load generator to its end; return what it says there."""
-    words = [tools.load, kind, port, _request_file(tools, request), count, seconds]
+    """Send so many requests a second, each when it is due; return how long their answers took."""
+    words = [tools.load, "rate", port, _request_file(tools, request), rate, seconds]
     return _last_object(_finished([str(word) for word in words], seconds, on))
 
 
@@ -115,6 +115,7 @@ def watch_streams(  # noqa: PLR0913 - a load has many sides
     tools: Tools,
     port: int,
     request: bytes,
+    *,
     count: int,
     seconds: float,
     on: Sequence[int],
