@@ -30,7 +30,7 @@ class Move(NamedTuple):
 
     @property
     def is_fault(self) -> bool:
-        """Should the check fail for it?"""
+        """Tell whether the check should fail for it."""
         return self.verdict in {"much slower", "new"}
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+HELPER = 4
+"""A process that has less than this part of the largest one's memory is a helper of a runtime, no worker."""
 _SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of Linux' include/linux/posix-timers.h: what all threads ran, in ns
 _GONE = (FileNotFoundError, ProcessLookupError, OSError)
 
@@ -62,8 +64,9 @@ def tree_of(root: int) -> list[int]:
 
 
 def workers_of(root: int) -> list[int]:
-    """Return the processes that do the work under a process."""
-    return leaves_in(parents(), root)
+    """Return the processes that do the work under a process: those without children, small helpers left out."""
+    leaves = {process: resident_of([process]) for process in leaves_in(parents(), root)}
+    return [process for process, resident in leaves.items() if resident * HELPER >= max(leaves.values())]
 
 
 def cpu_seconds(processes: Iterable[int]) -> float:

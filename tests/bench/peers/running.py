@@ -15,7 +15,8 @@ from tests.bench.peers.bodies import chat_body, on_the_wire
 from tests.bench.peers.subjects import Command, Installed, Task
 from tests.router.serving import free_port
 
-READY_SECONDS = 90.0
+READY_SECONDS = 150.0
+"""Long enough for a peer that imports for twenty seconds of CPU, in each of two workers."""
 ANSWER_SECONDS = 10.0
 STOP_SECONDS = 3.0
 _OURS = ("ROUTER_", "SGLANG_", "GUNICORN_", "WEB_CONCURRENCY", "PORT", "PYTHONPATH", "LITELLM_", "OTEL_")
