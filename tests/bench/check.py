@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.bench.steps import ROUNDS, Cost, Step, cost_of, steps
+from tests.bench.steps import ROUNDS, Cost, Step, all_steps, cost_of
 
 RATIOS: Final = Path(__file__).resolve().with_name("ratios.json")
 MOVED: Final = 1.1
@@ -46,10 +46,10 @@ def judge(name: str, before: Sequence[float] | None, now: Cost) -> Move:
     return Move(name, median, now.ratio, "as before")
 
 
-def compare(all_steps: Mapping[str, Step], ratios: Mapping[str, Sequence[float]], rounds: int) -> list[Move]:
+def compare(measured: Mapping[str, Step], ratios: Mapping[str, Sequence[float]], rounds: int) -> list[Move]:
     """Measure all steps, those that seem to have moved twice: the faster of the two counts."""
     moves = []
-    for name, step in all_steps.items():
+    for name, step in measured.items():
         move = judge(name, ratios.get(name), cost_of(step, rounds))
         if move.verdict not in {"as before", "new"}:
             again = judge(name, ratios.get(name), cost_of(step, rounds))
@@ -70,9 +70,9 @@ def _is_news(move: Move) -> bool:
     return move.verdict != "as before"
 
 
-def update(all_steps: Mapping[str, Step], rounds: int) -> None:
+def update(measured: Mapping[str, Step], rounds: int) -> None:
     """Write the ratios of today; each step's are those of the better of two tries."""
-    found = {name: min(cost_of(step, rounds), cost_of(step, rounds)) for name, step in all_steps.items()}
+    found = {name: min(cost_of(step, rounds), cost_of(step, rounds)) for name, step in measured.items()}
     ratios = {name: [round(cost.least, 3), round(cost.ratio, 3), round(cost.most, 3)] for name, cost in found.items()}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in ratios.items())
     RATIOS.write_text(f"{{\n{lines}\n}}\n")
@@ -84,13 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--update", action="store_true", help="write the ratios of today into ratios.json instead")
     options = parser.parse_args(arguments)
-    all_steps = dict(steps())
-    if options.update:
-        update(all_steps, options.rounds)
-        return 0
-    ratios = json.loads(RATIOS.read_text())
-    moves = compare(all_steps, ratios, options.rounds)
-    print(told(moves, [name for name in ratios if name not in all_steps]))
+    with all_steps() as measured:
+        if options.update:
+            update(measured, options.rounds)
+            return 0
+        ratios = json.loads(RATIOS.read_text())
+        moves = compare(measured, ratios, options.rounds)
+        print(told(moves, [name for name in ratios if name not in measured]))
     return int(any(move.is_fault for move in moves))
 
 

@@ -9,19 +9,26 @@ import argparse
 import gc
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 import orjson
+from werkzeug.test import create_environ
 
 from router import artifact
+from router.app import create_app, open_gateway
 from router.clients.presence import Client
 from router.contract.decision import Forward, ServedIds, decide
 from router.contract.editing import apply_edits
 from router.contract.parsing import parse
 from router.contract.streams import StreamEditor
+from router.edge import Edge
 from router.engines.choice import Chooser
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet, Report
@@ -36,6 +43,7 @@ from router.telemetry.access_log import as_json, fields_of
 from router.telemetry.meter import Meter, View
 from tests.bench.peers.bodies import MODEL, ROUTE, SIZES, chat_body
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
+from tests.checkout import CHECKOUT
 
 SMALL: Final = "1 KB"
 BATCH_SECONDS: Final = 0.01
@@ -101,7 +109,7 @@ def artifacts() -> dict[str, artifact.Artifact]:
 
 
 def steps() -> Iterator[tuple[str, Step]]:
-    """Yield all steps by their names."""
+    """Yield the steps that need nothing beside them, by their names."""
     bodies = {size: chat_body(size) for size in SIZES}
     known = artifacts()
     for size, body in bodies.items():
@@ -188,6 +196,34 @@ def _meter(yardstick: bytes) -> Step:
     return Step(lambda: numbers.add(iter(batch)), yardstick, len(batch))
 
 
+@contextmanager
+def whole_requests(artifact_of: artifact.Artifact) -> Iterator[tuple[str, Step]]:
+    """Give the step of a whole request in the WSGI app: all but gunicorn, with an engine in another process."""
+    words = [sys.executable, "-m", "router.engines.standin", "--no-record", "--model", MODEL]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as engine:
+        try:
+            assert engine.stdout is not None
+            settings = Settings(engines=(engine.stdout.readline().strip(),), access_log="off", metrics=True)
+            gateway = open_gateway(settings, artifact_of)
+            gateway.discovery.start_and_look()
+            app: Any = Edge(create_app(gateway), gateway)
+            body = chat_body(SMALL)
+            environ = create_environ(ROUTE, method="POST", data=body, content_type="application/json")
+
+            def run() -> None:
+                status = []
+                answer = app({**environ, "wsgi.input": BytesIO(body)}, lambda *told: status.append(told[0]))
+                assert b"".join(answer)
+                assert status == ["200 OK"], status
+                if hasattr(answer, "close"):
+                    answer.close()
+
+            yield f"whole request, {artifact_of.name}, {SMALL}", Step(run, body)
+        finally:
+            engine.terminate()
+
+
 def cost_of(step: Step, rounds: int = ROUNDS) -> Cost:
     """Return what a step costs."""
 
@@ -239,9 +275,11 @@ def _seconds(run: Callable[[], object], count: int) -> float:
         gc.enable()
 
 
-def costs(rounds: int = ROUNDS) -> dict[str, Cost]:
-    """Return what each step costs, by its name."""
-    return {name: cost_of(step, rounds) for name, step in steps()}
+@contextmanager
+def all_steps() -> Iterator[dict[str, Step]]:
+    """Give all steps, the whole request too, by their names."""
+    with whole_requests(artifacts()[CONTRACT_ON]) as whole:
+        yield {**dict(steps()), whole[0]: whole[1]}
 
 
 def table(found: Mapping[str, Cost]) -> str:
@@ -257,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args(arguments)
-    print(table(costs(options.rounds)))
+    with all_steps() as measured:
+        print(table({name: cost_of(step, options.rounds) for name, step in measured.items()}))
     found = enforcement()
     difference = found.pop("difference")
     print("\ndecide(), 1 KB: " + ", ".join(f"{preset} {value:.1f} µs" for preset, value in found.items()))

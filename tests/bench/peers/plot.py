@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from tests.bench.peers.record import Record
 from tests.bench.peers.subjects import OURS
-from tests.bench.peers.table import columns, rows, spread_of
+from tests.bench.peers.table import columns, number, rows, spread_of
 
 WIDTH, LABEL_WIDTH, VALUE_WIDTH = 860, 220, 70
 BAR, GAP, TITLE, AXIS, MARGIN = 13, 7, 34, 22, 14
@@ -59,6 +59,7 @@ def plot(panels: Mapping[str, tuple[str, Sequence[Bar]]]) -> str:
     for title, (remark, bars) in panels.items():
         parts += _panel(title, remark, bars, top)
         top += TITLE + len(bars) * (BAR + GAP) + AXIS
+    top += MARGIN
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" viewBox="0 0 {WIDTH} {top}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}">'
@@ -75,8 +76,8 @@ def _panel(title: str, remark: str, bars: Sequence[Bar], top: float) -> Iterator
         x = scale.at(10.0**decade)
         yield f'<line x1="{x:.1f}" y1="{begin}" x2="{x:.1f}" y2="{end}" stroke="{FAINT}"/>'
         yield f'<text x="{x:.1f}" y="{end + 12}" font-size="10" text-anchor="middle">{10.0**decade:,g}</text>'
-    for number, bar in enumerate(bars):
-        yield from _bar(bar, scale, top + TITLE + number * (BAR + GAP))
+    for place, bar in enumerate(bars):
+        yield from _bar(bar, scale, top + TITLE + place * (BAR + GAP))
 
 
 def _bar(bar: Bar, scale: Scale, y: float) -> Iterator[str]:
@@ -86,9 +87,7 @@ def _bar(bar: Bar, scale: Scale, y: float) -> Iterator[str]:
     yield f'<rect x="{LABEL_WIDTH}" y="{y}" width="{max(1.0, x - LABEL_WIDTH):.1f}" height="{BAR}" fill="{colour}"/>'
     least, most = scale.at(bar.least), scale.at(bar.most)
     yield f'<line x1="{least:.1f}" y1="{middle}" x2="{most:.1f}" y2="{middle}" stroke="{INK}"/>'
-    yield f'<text x="{max(x, most) + 5:.1f}" y="{y + BAR - 2}" font-size="11">{bar.median:,.3g}</text>'.replace(
-        "e+0", "e"
-    )
+    yield f'<text x="{max(x, most) + 5:.1f}" y="{y + BAR - 2}" font-size="11">{number(bar.median)}</text>'
 
 
 def drawing(record: Record) -> str:

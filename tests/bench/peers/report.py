@@ -25,7 +25,9 @@ METHOD: Final = (
 def report(record: Record) -> str:
     """Return the report as Markdown."""
     about = record.about
-    versions = "; ".join(f"{name}: {version}" for name, version in about.get("versions", {}).items())
+    # Ours are one program under several contracts.
+    by_program = {name.partition(",")[0]: version for name, version in about.get("versions", {}).items()}
+    versions = "; ".join(f"{name} {version}" for name, version in by_program.items())
     quick = " A quick run: what it shows is that all works." if about.get("quick") else ""
     circumstances = (
         f"{about.get('date', '')}, {about.get('machine', '')}, {about.get('system', '')}. Load average "
