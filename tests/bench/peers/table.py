@@ -10,7 +10,7 @@ from tests.bench.peers.record import SETUP, WHOLE, Figures, Key, Record, Spread
 from tests.bench.peers.run import ENGINE
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, OURS
 
-MIB, KIB = 1 << 20, 1 << 10
+MB, KB = 1e6, 1e3
 NOTHING: Final = ""
 PEER: Final = "sglang-router"
 """The peer that the aims are ratios to."""
@@ -52,17 +52,17 @@ def rows() -> Iterator[Row]:
     yield Row("requests/s, two workers, 1 KB", "rate", "1 KB", _named("rate"))
     for when, words in (("idle", "idle"), ("after", "after load")):
         for kind in ("rss", "pss"):
-            label = f"memory of a worker, {words}, {kind.upper()} (MiB)"
-            yield Row(label, "memory", "two workers", _named(f"{when}_{kind}", 1 / MIB))
+            label = f"memory of a worker, {words}, {kind.upper()} (MB)"
+            yield Row(label, "memory", "two workers", _named(f"{when}_{kind}", 1 / MB))
     yield Row(
-        "memory of all its processes after load, PSS (MiB)", "memory", "two workers", _named("after_whole_pss", 1 / MIB)
+        "memory of all its processes after load, PSS (MB)", "memory", "two workers", _named("after_whole_pss", 1 / MB)
     )
     for count in STREAM_CASES:
         yield Row(f"{count} streams: first chunk, p50 (ms)", "streams", count, _named("first_p50_us", 1e-3))
         yield Row(f"{count} streams: chunk delay, p50 (ms)", "streams", count, _named("p50_us", 1e-3))
         yield Row(f"{count} streams: chunk delay, p99 (ms)", "streams", count, _named("p99_us", 1e-3))
         yield Row(f"{count} streams: CPU per chunk (µs)", "streams", count, _named("cpu_us"))
-        yield Row(f"{count} streams: memory of a stream (KiB)", "streams", count, _named("bytes_a_stream", 1 / KIB))
+        yield Row(f"{count} streams: memory of a stream (KB)", "streams", count, _named("bytes_a_stream", 1 / KB))
     for case in LEAVING_CASES:
         yield Row(f"client gone {case}, median (ms)", "leaving", case, _named("median_ms"))
     yield Row("start to first answer (s)", "start", "one worker", _named("seconds"))
@@ -179,10 +179,10 @@ AIMS: Final = (
     Aim(f"requests/s, two workers, to {PEER}", 1.0, _ratio("requests/s, two workers, 1 KB", PEER), at_least=True),
     Aim(f"1,000 streams: chunk delay, p99, to {PEER}", 1.0, _ratio("1000 streams: chunk delay, p99 (ms)", PEER)),
     Aim(f"1,000 streams: CPU per chunk, to {PEER}", 1.2, _ratio("1000 streams: CPU per chunk (µs)", PEER)),
-    Aim("1,000 streams: memory of a stream (KiB)", 40, _own("1000 streams: memory of a stream (KiB)")),
+    Aim("1,000 streams: memory of a stream (KB)", 40, _own("1000 streams: memory of a stream (KB)")),
     Aim("client gone, the slowest of the three (ms)", 5, _own(*GONE)),
     Aim("contract on against off, 1 KB (µs)", 10, _cost_of_contract),
-    Aim("memory of a worker, idle, RSS (MiB)", 45, _own("memory of a worker, idle, RSS (MiB)")),
+    Aim("memory of a worker, idle, RSS (MB)", 45, _own("memory of a worker, idle, RSS (MB)")),
 )
 
 
