@@ -25,6 +25,8 @@ ENDLESS: Final = 1_000_000_000
 LEAVING_SECONDS: Final = 3.0
 """How long is waited for an engine's connection to be closed; then it counts as never."""
 PATIENCE_SECONDS: Final = 10.0
+CALM_SECONDS, CALM_SHARE = 5.0, 0.1
+"""How long a subject may take to be calm again, and what of a core it may use then."""
 NEVERS: Final = 2
 """After so many that were never closed in a row no more clients are tried."""
 CPU_CONNECTIONS, RATE_CONNECTIONS = 8, 32
@@ -157,7 +159,7 @@ def take_streams(bench: Bench, subject: Running, case: str, number: int) -> Figu
 
     seconds = bench.seconds(4, 2)
     done = _run_streams(bench, subject, request, count, seconds, note)
-    time.sleep(0.5)  # until the clients' leaving is worked off
+    _wait_until_calm(tree)
     chunks = seen[-1][1] - seen[0][1]
     expected = count * CHUNKS_A_SECOND * seconds
     if done["p99_us"] > SATURATED_SECONDS * 1e6 or chunks < expected / 2:
@@ -178,6 +180,15 @@ def _run_streams(  # noqa: PLR0913, PLR0917 - a load has many sides
 ) -> dict[str, float]:
     on = bench.cores.rest
     return watch_streams(bench.tools, subject.port, request, count=count, seconds=seconds, on=on, note=note)
+
+
+def _wait_until_calm(tree: list[int]) -> None:
+    """Wait until the leaving of many clients is worked off, but not for ever."""
+    for _ in range(int(CALM_SECONDS / 0.1)):
+        before = processes.cpu_seconds(tree)
+        time.sleep(0.1)
+        if processes.cpu_seconds(tree) - before < CALM_SHARE * 0.1:
+            return
 
 
 def take_leaving(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
