@@ -128,7 +128,7 @@ def test_a_sample_forgets_an_earlier_failure(record: Record) -> None:
         (54.321, "54.3"),
         (6384.2, "6,380"),
         (13612.7, "13,600"),
-        (float("inf"), "never"),
+        (float("inf"), "over 3 s"),
     ],
 )
 def test_numbers_have_three_digits(value: float, expected: str) -> None:
@@ -141,7 +141,7 @@ def test_the_table_tells_medians_ranges_and_failures(record: Record) -> None:
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in table.table(record).splitlines()}
     assert rows["CPU per request, 1 KB (µs)"] == ["55.0 (50.0 to 60.0)", "92.0 (90.0 to 94.0)", "100 (97.0 to 103) |"]
     assert rows["added latency at 100/s, p50 (ms)"][0] == "0.450 (0.400 to 0.500)"
-    assert rows["client gone in a stream, median (ms)"][0] == "never"
+    assert rows["client gone in a stream, median (ms)"][0] == "over 3 s"
     assert rows["requests/s, two workers, 1 KB"][0] == "failed"
     assert rows["1000 streams: CPU per chunk (µs)"][2] == "saturated |"
     assert "CPU per request, 32 KB (µs)" not in rows
@@ -161,6 +161,14 @@ def test_aims_are_ratios_of_medians(record: Record) -> None:
     assert "| CPU per request, 1 KB, to sglang-router | ≤ 2 | 1.82 | yes |" in lines
     assert "| contract on against off, 1 KB (µs) | ≤ 10 | 8.00 | yes |" in lines
     assert "| requests/s, two workers, to sglang-router | ≥ 1 | not measured |  |" in lines
+
+
+def test_streams_that_were_not_borne_meet_no_aim(record: Record) -> None:
+    """Where chunks did not come, the delay of those that came is not compared."""
+    for subject, share, delay in (("sglang-router", 1.0, 4000.0), (OURS_ON, 0.34, 900.0)):
+        record.add(Key("streams", "1000", subject, 0), {"share_of_chunks": share, "p99_us": delay})
+    (line,) = [line for line in table.aims(record).splitlines() if "chunk delay" in line]
+    assert line.endswith("| 0.225 | not comparable: 34.0 % of the chunks of ours, moonshot-kimi came |")
 
 
 def test_the_report_stands_between_its_markers(record: Record) -> None:

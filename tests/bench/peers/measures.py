@@ -171,7 +171,7 @@ def take_streams(bench: Bench, subject: Running, case: str, number: int) -> Figu
     figures["share_of_chunks"] = chunks / expected
     if number == 0:  # later what earlier streams took is still there
         most = max(resident for _, _, resident in seen)
-        figures["bytes_a_stream"] = (most - bench.rested[subject.name]) / count
+        figures["bytes_a_stream"] = (most - bench.rested[subject.name]) / max(1, count - done["errors"])
     return figures
 
 

@@ -7,9 +7,9 @@ from xml.sax.saxutils import escape
 
 from tests.bench.peers.record import Record
 from tests.bench.peers.subjects import OURS
-from tests.bench.peers.table import columns, number, rows, spread_of
+from tests.bench.peers.table import ALL_CAME, Row, columns, number, rows, spread_of
 
-WIDTH, LABEL_WIDTH, VALUE_WIDTH = 860, 220, 70
+WIDTH, LABEL_WIDTH, VALUE_WIDTH = 860, 240, 70
 BAR, GAP, TITLE, AXIS, MARGIN = 13, 7, 34, 22, 14
 INK, FAINT, OF_PEERS, OF_OURS = "#1f2328", "#d0d7de", "#8c959f", "#0969da"
 
@@ -90,12 +90,18 @@ def _bar(bar: Bar, scale: Scale, y: float) -> Iterator[str]:
     yield f'<text x="{max(x, most) + 5:.1f}" y="{y + BAR - 2}" font-size="11">{number(bar.median)}</text>'
 
 
+def _labelled(record: Record, row: Row, name: str) -> str:
+    """Return a subject's name, with the part of the chunks that came where it did not bear its streams."""
+    came = record.spread(row.measure, row.case, name, lambda _, figures: figures.get("share_of_chunks"))
+    return name if came is None or came.median * 100 >= ALL_CAME else f"{name} ({came.median:.0%} came)"
+
+
 def drawing(record: Record) -> str:
     """Return the drawing of a record; subjects without a figure are left out of its panel."""
     panels = {}
     for row in rows():
         if row.label in PANELS:
-            spreads = ((name, spread_of(record, row, name)) for name in columns(record))
+            spreads = ((_labelled(record, row, name), spread_of(record, row, name)) for name in columns(record))
             bars = [Bar(name, *spread) for name, spread in spreads if spread is not None and spread.least > 0]
             if bars:
                 panels[row.label] = (PANELS[row.label], bars)
