@@ -5,6 +5,8 @@ from typing import Any
 
 from gunicorn.arbiter import Arbiter
 
+from router import lifecycle
+
 
 class Master(Arbiter):  # type: ignore[misc] # gunicorn has no types
     """A master that keeps as many workers at work as it should, whatever older ones still have to finish.
@@ -39,6 +41,11 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn has no types
     def reap_workers(self) -> None:
         """Take leave of workers that ended, whichever they are."""
         self._with_replaced(super().reap_workers)
+
+    def manage_workers(self) -> None:
+        """Fork the workers that are missing; every second, take note of the API keys that they would begin with."""
+        lifecycle.reread_keys_in_master()
+        super().manage_workers()
 
     def murder_workers(self) -> None:
         """Kill workers that show no sign of life, whichever they are."""

@@ -250,7 +250,7 @@ def test_a_process_that_starts_knows_what_others_learnt() -> None:
 def test_what_is_being_written_is_not_taken_for_known() -> None:
     """A memory that two processes wrote at once tells nothing, until it is written again."""
     remembered.remember({NAME: {"A": ("10.0.0.1",)}})
-    remembered._SHARED[20] ^= 1
+    remembered._SHARED._memory[20] ^= 1
     assert remembered.addresses() == {}
     remembered.remember({NAME: {"A": ("10.0.0.1",)}})
     assert remembered.addresses() == {NAME: {"A": ("10.0.0.1",)}}
