@@ -5,13 +5,11 @@ a request that has come, or whose rest only gunicorn's parser can judge. Nothing
 """
 
 import errno
-import logging
 import os
-import resource
 import signal
 import socket
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from selectors import EVENT_READ
@@ -23,6 +21,8 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 from router import lifecycle
 from router.clients import refusals, sockets
 from router.clients.arrival import HELD_BYTES, Stage
+from router.clients.capacity import Threads, most_long
+from router.clients.standing import Standing
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
 
@@ -32,42 +32,9 @@ PAUSE_SECONDS: Final = 0.1
 """How long no connection is accepted when the system has no room for one, and none can be given up for it."""
 FINISH_BYTES: Final = 64 * 1024 * 1024
 """How much is read, and dropped, from a connection that is being closed."""
-RESERVED_DESCRIPTORS: Final = 64
-"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
-FEWEST_CONNECTIONS: Final = 16
-"""How many clients are connected to a worker at least, however few descriptors it has."""
 
-_LOG = logging.getLogger("router")
 _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
-
-
-def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be held, beside those in flight."""
-    return max(1, max_in_flight // 2)
-
-
-def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
-    wanted = max(1000, 4 * max_in_flight)
-    if descriptors == resource.RLIM_INFINITY:
-        return wanted
-    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
-
-
-class _Threads(ThreadPoolExecutor):
-    """A pool of threads that goes on with those it has when the system gives no more."""
-
-    is_short = False
-
-    def _adjust_thread_count(self) -> None:
-        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError as error:
-            if not self.is_short:
-                self.is_short = True
-                _LOG.warning("requests wait for the threads that there are: %s", error)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
@@ -76,6 +43,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - gunicorn's
+        super().__init__(*arguments, **options)
+        self.standing = Standing()
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
@@ -89,9 +60,9 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         super().init_signals()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def get_thread_pool(self) -> ThreadPoolExecutor:
+    def get_thread_pool(self) -> Threads:
         """Return the threads for requests, of which one starts now: later the system may have none to give."""
-        pool = _Threads(self.cfg.threads, "request")
+        pool = Threads(self.cfg.threads, "request")
         pool.submit(int)
         return pool
 
@@ -132,6 +103,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Serve until told to stop, then finish what has begun."""
         self.poller.register(self.method_queue.fileno(), EVENT_READ, self.method_queue.run_callbacks)
         self.set_accept_enabled(True)
+        self.standing.serve(self.ppid)
         while self.alive and self.is_parent_alive():
             self.set_accept_enabled(time.monotonic() >= self.accept_from)
             self._round()
@@ -140,9 +112,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _finish(self) -> None:
         self.set_accept_enabled(False)
+        self.standing.finish(self.ppid)
         for queue in (self.silent, self.kept):
             queue.shorten(STOP_KEEPALIVE_LINGER)
-        # Nothing waits for a worker that a reload replaced, so its requests may take the time that requests may take.
+        # Nothing waits for a worker that was replaced, so its requests may take the time that requests may take.
         end = time.monotonic() + self.own.total_seconds
         is_capped = False
         while self.nr_conns > 0 and time.monotonic() < end:
