@@ -5,12 +5,12 @@ import struct
 import time
 from typing import Any, Final
 
-from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn
 
 from router.clients import sockets
 from router.clients.arrival import Arrival, Stage
+from router.clients.parsed import Request
 from router.clients.refusals import LateHeadError, late_head
 from router.clients.sockets import ClientSocket
 from router.settings import Settings

@@ -25,6 +25,7 @@ from router.clients.capacity import Threads, most_long
 from router.clients.standing import Standing
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
+from router.contract.model import Contract
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -83,7 +84,11 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        self.most_body = _most_body(self.wsgi)
+        gateway = getattr(self.wsgi, "extensions", {}).get("router")
+        contract = gateway.artifact.contract if gateway is not None else Contract()
+        # A body that the app refuses for its length has to be told at once.
+        self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
+        self.errors = contract.errors
         self.silent = Waiting(self.own.head_seconds)
         self.heads = Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
@@ -321,19 +326,22 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self._log_refusal(addr, exc)
             self._count_refusal(refused)
         with suppress(OSError):
-            client.sendall(refusals.wire_bytes(refused))
+            client.sendall(self._told(refused, getattr(exc, "target", None)))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
         self._log_refusal(connection.client, error)
         self._count_refusal(error)
         with suppress(OSError):
-            connection.sock.send(refusals.wire_bytes(error))
+            connection.sock.send(self._told(error, connection.arrival.target()))
         self._close_softly(connection)
 
     def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
-        self.log.info("refused a request of %s: %s", peer, refusals.said(error))
+        self.log.info("refused a request of %s: %s", peer, refusals.told_of(error))
+
+    def _told(self, error: ApiError, target: str | None) -> bytes:
+        return refusals.wire_bytes(error, refusals.errors_on(target, self.errors))
 
     def _count_refusal(self, error: ApiError) -> None:
         count = getattr(self.wsgi, "count_refusal", None)
@@ -365,9 +373,3 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self._leave(connection)
         self.nr_conns -= 1
         connection.close()
-
-
-def _most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES
