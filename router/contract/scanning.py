@@ -9,6 +9,7 @@ STEP_BYTES: Final = 64 * 1024
 
 _MARKS_OF_VALUES: Final = b",[{"
 _ALL_OTHERS: Final = bytes(set(range(256)) - set(_MARKS_OF_VALUES + b'"'))
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[{]}"'))
 _STRING_STEP = re.compile(rb'(?:[^"\\]{1,16}+|\\.){0,%d}+' % (STEP_BYTES // 16), re.DOTALL)
 
 
@@ -56,6 +57,31 @@ def end_of_string(body: bytes, at: int) -> int:
     if not body.startswith(b'"', at):
         raise ValueError("not valid JSON")
     return at + 1
+
+
+class Balance:
+    """Tells of JSON that comes in pieces whether it may be whole: no string is open, and no bracket."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_inside = False
+        self._begun = b""
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        data = self._begun + piece
+        # Half of an escape waits for its other half.
+        behind = len(data) - (len(data) - len(data.rstrip(b"\\"))) % 2
+        self._begun = data[behind:]
+        for part in _unescaped(data, 0, behind):
+            marks = part.translate(None, _NO_BRACKETS).replace(b'""', b"").split(b'"')
+            plain = b"".join(marks[self._is_inside :: 2])
+            self._depth += sum(map(plain.count, (b"[", b"{"))) - sum(map(plain.count, (b"]", b"}")))
+            self._is_inside ^= len(marks) % 2 == 0
+
+    def is_kept(self) -> bool:
+        """Tell whether all that was opened is closed."""
+        return not self._is_inside and self._depth == 0
 
 
 def _unescaped(body: bytes, start: int, end: int) -> Iterator[bytes]:

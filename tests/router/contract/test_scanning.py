@@ -5,6 +5,7 @@ import gc
 import json
 import re
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from router.contract import scanning
 from router.contract.errors import ApiError
 from router.contract.members import find_members
 from router.contract.parsing import parse
-from router.contract.scanning import end_of_string, holds_digits, holds_more_values
+from router.contract.scanning import Balance, end_of_string, holds_digits, holds_more_values
 
 PIECES = st.lists(st.sampled_from(['"', "\\", '\\"', ",", "[", "a", "\n", "1", "11", "111", "é"]), max_size=12).map(
     "".join
@@ -100,6 +101,17 @@ def test_values_and_digits_are_counted_outside_of_strings_alone(step, value, mos
         found = sum(token in {b",", b"[", b"{"} for token in tokens)
         assert holds_more_values(body, most) == (found > most)
         assert holds_digits(body, most + 8) == any(token.isdigit() and len(token) > most + 8 for token in tokens)
+
+
+@given(value=VALUES, cuts=st.lists(st.integers(0, 200), max_size=5))
+def test_json_that_is_cut_is_out_of_balance(value, cuts):
+    """However it comes in pieces, only whole JSON closes all that it opened, as far as it opens anything."""
+    body = json.dumps([value], ensure_ascii=False).encode()
+    places = sorted({0, len(body), *(min(cut, len(body)) for cut in cuts)})
+    balance = Balance()
+    for start, end in pairwise(places):
+        balance.feed(body[start:end])
+        assert balance.is_kept() == (end == len(body))
 
 
 @given(st.binary(max_size=9), st.text(max_size=40), st.binary(max_size=9))
