@@ -19,7 +19,7 @@ from typing import Any, Final
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from router import lifecycle
-from router.clients import refusals, sockets
+from router.clients import refusals, sockets, tls
 from router.clients.arrival import HELD_BYTES, Stage
 from router.clients.capacity import Threads, most_long
 from router.clients.standing import Standing
@@ -99,8 +99,8 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self.accept_from = 0.0
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
-        # Other protocols than HTTP/1 in the clear are none of the loop's business.
-        self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+        # Other protocols than HTTP/1 are none of the loop's business.
+        self.is_opaque = self.cfg.http2_cleartext != "off"
 
     # --- the loop ---
 
@@ -172,8 +172,12 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         except OSError as error:
             self._bear(error)
             return
-        with accepted:
-            client = sockets.of_accepted(accepted)
+        try:
+            with accepted:
+                client = tls.wrapped(accepted, self.cfg) if self.cfg.is_ssl else sockets.of_accepted(accepted)
+        except OSError as error:  # the client is gone, or the certificate
+            self.log.info("no TLS with a client: %s", error)
+            return
         addresses = (address, listener.getsockname())
         connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
         if is_full:
@@ -213,15 +217,33 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             return
         if connection.waits_in is self.finishing:
             self._read_to_end(connection)
-        elif self.is_opaque:
+        elif self.is_opaque or connection.is_http2:
             self._hand_over(connection)
+        elif connection.awaits_handshake:
+            self._shake_hands(connection)
         else:
+            self._receive(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        try:
+            is_done = connection.shake_hands()
+        except OSError as error:
+            refused = refusals.refusal(error)
+            if refused is not None and not tls.is_left(error):
+                self._log_refusal(connection.client, error)
+                self._count_refusal(refused)
+            self._drop(connection)
+            return
+        if is_done and tls.is_http2(connection.sock):
+            self._hand_over(connection)
+        elif is_done:
+            # The first bytes of a request may have come with the end of the handshake.
             self._receive(connection)
 
     def _receive(self, connection: Connection) -> None:
         try:
-            piece = connection.sock.recv(HELD_BYTES)
-        except BlockingIOError:
+            piece = connection.receive()
+        except tls.NOT_YET:
             return
         except OSError:
             self._drop(connection)
@@ -307,7 +329,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 self._close_softly(conn)
                 return
             conn.rest()
-            if conn.has_decrypted():
+            if conn.is_http2 and conn.has_decrypted():
                 self._hand_over(conn)
             else:
                 self._place(conn)
