@@ -20,8 +20,8 @@ from gunicorn import sock
 
 from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
+from router.clients.capacity import most_connections, most_long
 from router.clients.sockets import TlsClientSocket
-from router.clients.worker import most_connections, most_long
 from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics

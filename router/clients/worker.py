@@ -5,13 +5,11 @@ a request that has come, or whose rest only gunicorn's parser can judge. Nothing
 """
 
 import errno
-import logging
 import os
-import resource
 import signal
 import socket
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from selectors import EVENT_READ
@@ -21,10 +19,13 @@ from typing import Any, Final
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from router import lifecycle
-from router.clients import refusals, sockets
+from router.clients import refusals, sockets, tls
 from router.clients.arrival import HELD_BYTES, Stage
+from router.clients.capacity import Threads, most_long
+from router.clients.standing import Standing
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
+from router.contract.model import Contract
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -32,42 +33,9 @@ PAUSE_SECONDS: Final = 0.1
 """How long no connection is accepted when the system has no room for one, and none can be given up for it."""
 FINISH_BYTES: Final = 64 * 1024 * 1024
 """How much is read, and dropped, from a connection that is being closed."""
-RESERVED_DESCRIPTORS: Final = 64
-"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
-FEWEST_CONNECTIONS: Final = 16
-"""How many clients are connected to a worker at least, however few descriptors it has."""
 
-_LOG = logging.getLogger("router")
 _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
-
-
-def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be held, beside those in flight."""
-    return max(1, max_in_flight // 2)
-
-
-def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
-    wanted = max(1000, 4 * max_in_flight)
-    if descriptors == resource.RLIM_INFINITY:
-        return wanted
-    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
-
-
-class _Threads(ThreadPoolExecutor):
-    """A pool of threads that goes on with those it has when the system gives no more."""
-
-    is_short = False
-
-    def _adjust_thread_count(self) -> None:
-        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError as error:
-            if not self.is_short:
-                self.is_short = True
-                _LOG.warning("requests wait for the threads that there are: %s", error)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
@@ -76,6 +44,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - gunicorn's
+        super().__init__(*arguments, **options)
+        self.standing = Standing()
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
@@ -89,9 +61,9 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         super().init_signals()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def get_thread_pool(self) -> ThreadPoolExecutor:
+    def get_thread_pool(self) -> Threads:
         """Return the threads for requests, of which one starts now: later the system may have none to give."""
-        pool = _Threads(self.cfg.threads, "request")
+        pool = Threads(self.cfg.threads, "request")
         pool.submit(int)
         return pool
 
@@ -112,7 +84,11 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        self.most_body = _most_body(self.wsgi)
+        gateway = getattr(self.wsgi, "extensions", {}).get("router")
+        contract = gateway.artifact.contract if gateway is not None else Contract()
+        # A body that the app refuses for its length has to be told at once.
+        self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
+        self.errors = contract.errors
         self.silent = Waiting(self.own.head_seconds)
         self.heads = Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
@@ -123,8 +99,8 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self.accept_from = 0.0
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
-        # Other protocols than HTTP/1 in the clear are none of the loop's business.
-        self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+        # Other protocols than HTTP/1 are none of the loop's business.
+        self.is_opaque = self.cfg.http2_cleartext != "off"
 
     # --- the loop ---
 
@@ -132,6 +108,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Serve until told to stop, then finish what has begun."""
         self.poller.register(self.method_queue.fileno(), EVENT_READ, self.method_queue.run_callbacks)
         self.set_accept_enabled(True)
+        self.standing.serve(self.ppid)
         while self.alive and self.is_parent_alive():
             self.set_accept_enabled(time.monotonic() >= self.accept_from)
             self._round()
@@ -140,9 +117,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _finish(self) -> None:
         self.set_accept_enabled(False)
+        self.standing.finish(self.ppid)
         for queue in (self.silent, self.kept):
             queue.shorten(STOP_KEEPALIVE_LINGER)
-        # Nothing waits for a worker that a reload replaced, so its requests may take the time that requests may take.
+        # Nothing waits for a worker that was replaced, so its requests may take the time that requests may take.
         end = time.monotonic() + self.own.total_seconds
         is_capped = False
         while self.nr_conns > 0 and time.monotonic() < end:
@@ -194,8 +172,12 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         except OSError as error:
             self._bear(error)
             return
-        with accepted:
-            client = sockets.of_accepted(accepted)
+        try:
+            with accepted:
+                client = tls.wrapped(accepted, self.cfg) if self.cfg.is_ssl else sockets.of_accepted(accepted)
+        except OSError as error:  # the client is gone, or the certificate
+            self.log.info("no TLS with a client: %s", error)
+            return
         addresses = (address, listener.getsockname())
         connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
         if is_full:
@@ -235,15 +217,33 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             return
         if connection.waits_in is self.finishing:
             self._read_to_end(connection)
-        elif self.is_opaque:
+        elif self.is_opaque or connection.is_http2:
             self._hand_over(connection)
+        elif connection.awaits_handshake:
+            self._shake_hands(connection)
         else:
+            self._receive(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        try:
+            is_done = connection.shake_hands()
+        except OSError as error:
+            refused = refusals.refusal(error)
+            if refused is not None and not tls.is_left(error):
+                self._log_refusal(connection.client, error)
+                self._count_refusal(refused)
+            self._drop(connection)
+            return
+        if is_done and tls.is_http2(connection.sock):
+            self._hand_over(connection)
+        elif is_done:
+            # The first bytes of a request may have come with the end of the handshake.
             self._receive(connection)
 
     def _receive(self, connection: Connection) -> None:
         try:
-            piece = connection.sock.recv(HELD_BYTES)
-        except BlockingIOError:
+            piece = connection.receive()
+        except tls.NOT_YET:
             return
         except OSError:
             self._drop(connection)
@@ -329,7 +329,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 self._close_softly(conn)
                 return
             conn.rest()
-            if conn.has_decrypted():
+            if conn.is_http2 and conn.has_decrypted():
                 self._hand_over(conn)
             else:
                 self._place(conn)
@@ -348,19 +348,22 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self._log_refusal(addr, exc)
             self._count_refusal(refused)
         with suppress(OSError):
-            client.sendall(refusals.wire_bytes(refused))
+            client.sendall(self._told(refused, getattr(exc, "target", None)))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
         self._log_refusal(connection.client, error)
         self._count_refusal(error)
         with suppress(OSError):
-            connection.sock.send(refusals.wire_bytes(error))
+            connection.sock.send(self._told(error, connection.arrival.target()))
         self._close_softly(connection)
 
     def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
-        self.log.info("refused a request of %s: %s", peer, refusals.said(error))
+        self.log.info("refused a request of %s: %s", peer, refusals.told_of(error))
+
+    def _told(self, error: ApiError, target: str | None) -> bytes:
+        return refusals.wire_bytes(error, refusals.errors_on(target, self.errors))
 
     def _count_refusal(self, error: ApiError) -> None:
         count = getattr(self.wsgi, "count_refusal", None)
@@ -392,9 +395,3 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self._leave(connection)
         self.nr_conns -= 1
         connection.close()
-
-
-def _most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES
