@@ -1,6 +1,7 @@
 """The output-token budget held to its cap, whatever spelling carries it."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
@@ -8,7 +9,7 @@ from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
-from router.contract.rules import Budget
+from router.contract.rules import Budget, FieldRule, Rule
 from router.contract.templates import bare
 
 SOURCES: Final = ("client", "default", "clamp")
@@ -19,6 +20,13 @@ SPELLINGS: Final = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
 """All names by which engines know the budget, in the precedence of vLLM and SGLang."""
 
 _EXACT_DIGITS: Final = 9
+
+
+def other_names(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield the fields from which a contract has the budget taken, beside the names that engines know."""
+    for rule in rules:
+        if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
+            yield from (name for name in rule.field.sources if name not in SPELLINGS and "." not in name)
 
 
 class Tokens(NamedTuple):

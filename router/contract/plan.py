@@ -1,6 +1,6 @@
 """The rules of a contract, or of one of its cases, made ready to be run on requests."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from router.contract import budget, images, sampling
@@ -10,7 +10,7 @@ from router.contract.draft import Draft
 from router.contract.editing import Edit
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
-from router.contract.fields import BUDGET_FIELDS, spellings_of
+from router.contract.fields import spellings_of
 from router.contract.rules import (
     Band,
     BodyLimit,
@@ -34,7 +34,7 @@ class Plan:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
-        names_of_budget = tuple(name for rule in judged for name in _names_of_budget(rule))
+        names_of_budget = tuple(budget.other_names(judged))
         self._judges = tuple((_fields_judged(rule), _judge_of(rule, names_of_budget)) for rule in judged)
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
@@ -63,12 +63,6 @@ def _fields_judged(rule: Rule) -> frozenset[str] | None:
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))
         return None if param is None else frozenset((param,))
     return None
-
-
-def _names_of_budget(rule: Rule) -> Iterator[str]:
-    """Yield the fields whose values a contract has the budget take, so that they are held to its cap."""
-    if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
-        yield from (name for name in rule.field.sources if name not in budget.SPELLINGS and "." not in name)
 
 
 def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
