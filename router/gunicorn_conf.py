@@ -20,8 +20,8 @@ from gunicorn import sock
 
 from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
+from router.clients.bounds import most_connections, most_long
 from router.clients.sockets import TlsClientSocket
-from router.clients.worker import most_connections, most_long
 from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
@@ -55,6 +55,8 @@ graceful_timeout = math.ceil(_own.graceful_seconds)
 # Longer than the idle time of the usual load balancers (60 s), so that they never write to a connection closing here.
 keepalive = 75
 control_socket_disable = True
+# The other one waits for more of what this one refuses, and what is plain is read without either.
+http_parser = "python"
 # No header of a client may say where it comes from or rename a path.
 forwarded_allow_ips = ""
 forwarder_headers = ""

@@ -65,6 +65,15 @@ class Arrival:
             return Stage.HERE
         return Stage.LONG if len(self.data) > HELD_BYTES else Stage.HEAD
 
+    def parts(self) -> tuple[bytes, bytes, bytes] | None:
+        """Return head, body and what is behind them of a request that is here; None unless its length is plain."""
+        if not self._body_start or not isinstance(self._framing, int):
+            return None
+        end = self._body_start + self._framing
+        if end > len(self.data):
+            return None
+        return bytes(self.data[: self._body_start]), bytes(self.data[self._body_start : end]), bytes(self.data[end:])
+
     def _find_body(self) -> bool:
         end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))
         if end < 0:

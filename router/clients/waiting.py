@@ -35,6 +35,8 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.is_cut = False
         """Did an answer break off whose client is told so by a reset alone?"""
         self.drained = 0
+        self.common: dict[str, Any] | None = None
+        """What the environs of its plain requests have in common, once there was one."""
         self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
         self._own = own
         self._most_body = most_body
@@ -63,9 +65,13 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         left = b""
         if isinstance(self.parser, RequestParser):
             left = self.parser.unreader.take_buffered()
+        self.expect(left)
+        self.stop_blocking()
+
+    def expect(self, left: bytes) -> None:
+        """Wait for another request, of which so much has come."""
         self.arrival = Arrival(self._most_body, left)
         self.stage = Stage.SILENCE
-        self.stop_blocking()
 
     def stop_blocking(self) -> None:
         """Make the socket one that the main loop can read. Raises OSError when it is closed."""
@@ -88,9 +94,10 @@ class Waiting:
         self._seconds = seconds
         self._deadlines: dict[Connection, float] = {}
 
-    def add(self, connection: Connection) -> None:
-        """Let a connection wait, from now on."""
-        self._deadlines[connection] = time.monotonic() + self._seconds
+    def add(self, connection: Connection) -> float:
+        """Let a connection wait, from now on; return until when."""
+        deadline = self._deadlines[connection] = time.monotonic() + self._seconds
+        return deadline
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection that waits here."""

@@ -1,20 +1,19 @@
 """The worker process: gunicorn's threaded worker, in which no client holds a thread before its request is here.
 
-One loop holds every connection that waits: for a request, for the rest of one, or for its end. A thread is taken for
-a request that has come, or whose rest only gunicorn's parser can judge. Nothing in the loop ever waits for one client.
+One loop holds every connection that waits: for a request, for the rest of one, or for its end. A plain request that has
+come is served in turns of the loop; a thread is taken for any other, and for one whose rest only gunicorn's parser can
+judge. Nothing in the loop ever waits for one client.
 """
 
 import errno
-import logging
 import os
-import resource
+import select
 import signal
 import socket
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from selectors import EVENT_READ
 from types import FrameType
 from typing import Any, Final
 
@@ -23,8 +22,12 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 from router import lifecycle
 from router.clients import refusals, sockets
 from router.clients.arrival import HELD_BYTES, Stage
+from router.clients.bounds import Threads, most_long
+from router.clients.plain import PlainReader
+from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
+from router.turns import Loop
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -32,42 +35,9 @@ PAUSE_SECONDS: Final = 0.1
 """How long no connection is accepted when the system has no room for one, and none can be given up for it."""
 FINISH_BYTES: Final = 64 * 1024 * 1024
 """How much is read, and dropped, from a connection that is being closed."""
-RESERVED_DESCRIPTORS: Final = 64
-"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
-FEWEST_CONNECTIONS: Final = 16
-"""How many clients are connected to a worker at least, however few descriptors it has."""
 
-_LOG = logging.getLogger("router")
 _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
-
-
-def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be held, beside those in flight."""
-    return max(1, max_in_flight // 2)
-
-
-def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
-    wanted = max(1000, 4 * max_in_flight)
-    if descriptors == resource.RLIM_INFINITY:
-        return wanted
-    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
-
-
-class _Threads(ThreadPoolExecutor):
-    """A pool of threads that goes on with those it has when the system gives no more."""
-
-    is_short = False
-
-    def _adjust_thread_count(self) -> None:
-        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError as error:
-            if not self.is_short:
-                self.is_short = True
-                _LOG.warning("requests wait for the threads that there are: %s", error)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
@@ -91,7 +61,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
         """Return the threads for requests, of which one starts now: later the system may have none to give."""
-        pool = _Threads(self.cfg.threads, "request")
+        pool = Threads(self.cfg.threads, "request")
         pool.submit(int)
         return pool
 
@@ -103,7 +73,14 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take connections or pause; once the worker stops, close its listening sockets."""
-        super().set_accept_enabled(enabled)
+        if enabled != self._accepting:
+            self._accepting: bool = enabled
+            for listener in self.sockets:
+                if enabled:
+                    listener.setblocking(False)
+                    self.loop.register(listener.fileno(), select.POLLIN, partial(self.accept, listener))
+                else:
+                    self.loop.unregister(listener.fileno())
         if not self.alive:
             for listener in self.sockets:
                 listener.close()
@@ -121,21 +98,25 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self.nr_long = 0
         self.most_long = most_long(self.own.max_in_flight)
         self.accept_from = 0.0
+        self.look_at = 0.0
+        """When there is something to be looked at beside what happens at descriptors."""
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
         # Other protocols than HTTP/1 in the clear are none of the loop's business.
         self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+        self.poller.close()
+        self.loop = Loop(self.tpool.submit, self.method_queue.defer)
+        in_turns = () if self.log.access_log_enabled else getattr(self.wsgi, "served_in_turns", ())
+        self.plain = PlainReader(self.cfg, in_turns)
 
     # --- the loop ---
 
     def run(self) -> None:
         """Serve until told to stop, then finish what has begun."""
-        self.poller.register(self.method_queue.fileno(), EVENT_READ, self.method_queue.run_callbacks)
+        self.loop.register(self.method_queue.fileno(), select.POLLIN, lambda *_: self.method_queue.run_callbacks(None))
         self.set_accept_enabled(True)
-        while self.alive and self.is_parent_alive():
-            self.set_accept_enabled(time.monotonic() >= self.accept_from)
+        while self.alive:
             self._round()
-        self.alive = False
         self._finish()
 
     def _finish(self) -> None:
@@ -155,17 +136,26 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         if self.nr_conns > 0:
             self.log.warning("the time to finish is over: %d requests are cut", self.nr_conns)
         self.tpool.shutdown(wait=False)
-        self.poller.close()
+        self.loop.close()
         self.method_queue.close()
 
     def _round(self) -> None:
         """Do what is to be done now, or wait a moment for it."""
+        now = time.monotonic()
+        if now >= self.look_at:
+            self._look_around(now)
+        self.loop.dispatch(self.look_at - now)
+
+    def _look_around(self, now: float) -> None:
+        """Show the master a sign of life, look for its own, and for connections that have had their time."""
         self.notify()
-        due = min(queue.next_deadline() for queue in self._queues())
-        if self.alive and not self._accepting:
-            due = min(due, self.accept_from)
-        self.wait_for_and_dispatch_events(max(0.0, min(due - time.monotonic(), ROUND_SECONDS)))
         self._end_late()
+        if self.alive:
+            self.alive = bool(self.is_parent_alive())
+            self.set_accept_enabled(self.alive and now >= self.accept_from)
+        self.look_at = min(now + ROUND_SECONDS, *[queue.next_deadline() for queue in self._queues()])
+        if self.alive and not self._accepting:
+            self.look_at = min(self.look_at, self.accept_from)
 
     def _end_late(self) -> None:
         for connection in self.heads.late():
@@ -183,7 +173,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     # --- a connection comes ---
 
-    def accept(self, listener: Any) -> None:  # noqa: ANN401 - gunicorn's socket
+    def accept(self, listener: Any, *_: int) -> None:  # noqa: ANN401 - gunicorn's socket
         """Take a connection; when there is no room for it, the one that has waited longest has to go."""
         is_full = self.nr_conns >= self.worker_connections
         if is_full and self._longest_waiting() is None:
@@ -213,6 +203,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _pause(self) -> None:
         self.accept_from = time.monotonic() + PAUSE_SECONDS
+        self.look_at = min(self.look_at, self.accept_from)
         self.set_accept_enabled(False)
 
     def _shed(self) -> bool:
@@ -229,7 +220,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     # --- a connection has something to say ---
 
-    def _on_readable(self, connection: Connection, _: object) -> None:
+    def _on_readable(self, connection: Connection, *_: int) -> None:
         if connection.waits_in is None:
             # It was given up for another one earlier in this round.
             return
@@ -270,22 +261,26 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _wait(self, connection: Connection, queue: Waiting) -> None:
         if connection.waits_in is None:
-            self.poller.register(connection.sock, EVENT_READ, partial(self._on_readable, connection))
+            self.loop.register(connection.sock.fileno(), select.POLLIN, partial(self._on_readable, connection))
         else:
             connection.waits_in.remove(connection)
         connection.waits_in = queue
-        queue.add(connection)
+        self.look_at = min(self.look_at, queue.add(connection))
 
     def _leave(self, connection: Connection) -> None:
         if connection.waits_in is not None:
             connection.waits_in.remove(connection)
             connection.waits_in = None
-            self.poller.unregister(connection.sock)
+            self.loop.unregister(connection.sock.fileno())
 
     def _hand_over(self, connection: Connection) -> None:
-        """Let a thread serve the request that is here."""
+        """Have the request served that is here: in turns if it is plain, else by a thread."""
         self._leave(connection)
-        self.enqueue_req(connection)
+        plain = self.plain.read(connection)
+        if plain is None:
+            self.enqueue_req(connection)
+        else:
+            self.loop.begin(partial(serve, self, connection, plain), partial(self._end_turn, connection, plain.left))
 
     def _hand_over_long(self, connection: Connection) -> None:
         """Let a thread read the rest of a request, unless too many do: one must be left for requests that are here."""
@@ -296,7 +291,27 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         connection.is_long = True
         self._hand_over(connection)
 
-    # --- a thread is done ---
+    # --- a request is over ---
+
+    def count_request(self) -> bool:
+        """Count a request that begins; tell whether there may be more on its connection."""
+        self.nr += 1
+        if self.nr >= self.max_requests and self.alive:
+            self.log.info("enough requests were served: another worker takes over")
+            self.alive = False
+        return bool(self.alive)
+
+    def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
+        """Take a connection back behind a request that was served in turns, with what has come of the next one."""
+        if not keeps:
+            self._close_softly(connection)
+            return
+        connection.expect(left)
+        if left:
+            # From here it could begin at once, and so could the one behind it, each deeper than the one before.
+            self.method_queue.defer(self._place, connection)
+        else:
+            self._place(connection)
 
     def handle_request(self, req: Any, conn: Connection) -> bool:  # noqa: ANN401 - gunicorn's
         """Serve a request whose head was read."""

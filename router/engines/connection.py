@@ -9,6 +9,7 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from router import turns
 from router.engines.failure import not_connected
 from router.engines.watch import Watch
 
@@ -43,7 +44,18 @@ class Endpoint(NamedTuple):
 class Connection:
     """A socket to an engine, used for one request at a time."""
 
-    __slots__ = ("_acked", "_early", "_is_reset", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
+    __slots__ = (
+        "_acked",
+        "_early",
+        "_idle",
+        "_is_reset",
+        "_is_tls",
+        "_socket",
+        "endpoint",
+        "fd",
+        "idle_since",
+        "is_reused",
+    )
 
     def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -52,6 +64,7 @@ class Connection:
         self.idle_since = 0.0
         self.is_reused = False
         self._acked = 0
+        self._idle: select.poll | None = None
         self._is_reset = False
         self._early = b""
         self._socket = connected
@@ -75,9 +88,10 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
-        idle = select.poll()
-        idle.register(self.fd, select.POLLIN)
-        return bool(idle.poll(0))
+        if self._idle is None:
+            self._idle = select.poll()
+            self._idle.register(self.fd, select.POLLIN)
+        return bool(self._idle.poll(0))
 
     def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
         """Send a request; False when the engine began to answer before it had read all.
@@ -164,12 +178,12 @@ class Connection:
         """
         if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
             return False
-        gone = select.poll()
-        gone.register(self.fd, 0)
-        return bool(gone.poll(_RESET_SECONDS * 1000)) and _bytes_acked(self._socket) == self._acked
+        is_gone = bool(turns.wait_for({self.fd: 0}, _RESET_SECONDS))
+        return is_gone and _bytes_acked(self._socket) == self._acked
 
     def close(self) -> None:
         """Close the connection at once."""
+        turns.forget(self.fd)
         with contextlib.suppress(OSError):
             self._socket.close()
 

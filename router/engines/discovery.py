@@ -125,9 +125,9 @@ class Discovery:
 
     def start(self) -> None:
         """Begin to follow the names and to probe in this process, unless that is done already."""
-        self._prober.start()
         if self._process == os.getpid():
             return
+        self._prober.start()
         with self._lock:
             if self._process == os.getpid():
                 return

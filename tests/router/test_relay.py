@@ -36,7 +36,7 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_head()
-    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).response
+    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
 
@@ -73,7 +73,7 @@ def _streamed(
     answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_head()
     exchange = Exchange(request_id="1")
-    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).response
+    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).body
     return list(body), exchange, told
 
 
