@@ -68,7 +68,7 @@ class Loop:
         """Wait so long for something to happen, and let it be dealt with."""
         if self._leaving:
             self._let_leave()
-        seconds = min(seconds, max(0.0, self._earliest - time.monotonic()))
+        seconds = max(0.0, min(seconds, self._earliest - time.monotonic()))
         happened = self._poll.poll(seconds if _HAS_EPOLL else math.ceil(seconds * 1000))
         calls = self._calls
         for fd, events, call in [(fd, events, calls.get(fd)) for fd, events in happened]:

@@ -45,7 +45,8 @@ class PlainReader:
 
     def read(self, connection: Connection) -> Plain | None:
         """Read the request that is here on a connection; None when it is not plain."""
-        parts = connection.arrival.parts() if self._lines else None
+        # Over a Unix socket clients have no address, and gunicorn believes what they say of others.
+        parts = connection.arrival.parts() if self._lines and isinstance(connection.client, tuple) else None
         if parts is None:
             return None
         head, body, left = parts

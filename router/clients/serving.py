@@ -16,7 +16,7 @@ def serve(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa:
     sock.send_seconds = connection.own_send_seconds
     request.environ["gunicorn.socket"] = sock
     reply = Reply(request, sock, worker.cfg)
-    if not worker.count_request():
+    if not _may_go_on(worker):
         reply.force_close()
     try:
         _answer(worker.wsgi, request, reply)
@@ -31,6 +31,15 @@ def serve(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa:
             worker.handle_error(None, sock, connection.client, error)
         return False
     return not reply.should_close()
+
+
+def _may_go_on(worker: Any) -> bool:  # noqa: ANN401 - as above
+    """Count a request that begins; tell whether the worker takes more."""
+    worker.nr += 1
+    if worker.nr >= worker.max_requests and worker.alive:
+        worker.log.info("enough requests were served: another worker takes over")
+        worker.alive = False
+    return bool(worker.alive)
 
 
 def _answer(app: Any, request: Plain, reply: Reply) -> None:  # noqa: ANN401 - a WSGI callable

@@ -22,7 +22,7 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 from router import lifecycle
 from router.clients import refusals, sockets
 from router.clients.arrival import HELD_BYTES, Stage
-from router.clients.bounds import Threads, most_long
+from router.clients.bounds import Threads, most_body, most_long
 from router.clients.plain import PlainReader
 from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
@@ -89,7 +89,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        self.most_body = _most_body(self.wsgi)
+        self.most_body = most_body(self.wsgi)
         self.silent = Waiting(self.own.head_seconds)
         self.heads = Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
@@ -98,8 +98,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self.nr_long = 0
         self.most_long = most_long(self.own.max_in_flight)
         self.accept_from = 0.0
-        self.look_at = 0.0
-        """When there is something to be looked at beside what happens at descriptors."""
+        self.look_at = 0.0  # when there is something to be seen to beside what happens at descriptors
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
         # Other protocols than HTTP/1 in the clear are none of the loop's business.
@@ -293,14 +292,6 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     # --- a request is over ---
 
-    def count_request(self) -> bool:
-        """Count a request that begins; tell whether there may be more on its connection."""
-        self.nr += 1
-        if self.nr >= self.max_requests and self.alive:
-            self.log.info("enough requests were served: another worker takes over")
-            self.alive = False
-        return bool(self.alive)
-
     def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
         """Take a connection back behind a request that was served in turns, with what has come of the next one."""
         if not keeps:
@@ -360,27 +351,23 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self.log.error("error handling a request", exc_info=exc)
             refused = ApiError("internal_error", "The router failed to handle this request")
         else:
-            self._log_refusal(addr, exc)
-            self._count_refusal(refused)
+            self._note_refusal(addr, exc, refused)
         with suppress(OSError):
             client.sendall(refusals.wire_bytes(refused))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
-        self._log_refusal(connection.client, error)
-        self._count_refusal(error)
+        self._note_refusal(connection.client, error, error)
         with suppress(OSError):
             connection.sock.send(refusals.wire_bytes(error))
         self._close_softly(connection)
 
-    def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
+    def _note_refusal(self, address: Any, error: Exception, told: ApiError) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
         self.log.info("refused a request of %s: %s", peer, refusals.said(error))
-
-    def _count_refusal(self, error: ApiError) -> None:
         count = getattr(self.wsgi, "count_refusal", None)
         if count is not None:
-            count(error)
+            count(told)
 
     def _close_softly(self, connection: Connection) -> None:
         """Say that nothing more comes, and close once the client has closed or had the time to read."""
@@ -407,9 +394,3 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self._leave(connection)
         self.nr_conns -= 1
         connection.close()
-
-
-def _most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES

@@ -33,14 +33,14 @@ class Pool:
             connection.close()
 
     def put(self, connection: Connection) -> None:
-        """Keep a connection whose answer came whole, unless its endpoint was forgotten; its old ones there go."""
+        """Keep a connection whose answer came whole, unless its endpoint was forgotten; those idle for too long go."""
         connection.idle_since = time.monotonic()
+        self._close_until(connection.idle_since - self._idle_seconds)
         idle = self._idle.get(connection.endpoint)
         if idle is None:
             connection.close()
             return
         idle.append(connection)
-        self._close_old(idle, connection.idle_since - self._idle_seconds)
         if self._idle.get(connection.endpoint) is not idle:
             _empty(idle)
 
@@ -61,16 +61,12 @@ class Pool:
 
     def _close_until(self, latest: float) -> None:
         for idle in list(self._idle.values()):
-            self._close_old(idle, latest)
-
-    @staticmethod
-    def _close_old(idle: deque[Connection], latest: float) -> None:
-        # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
-        try:
-            while idle[0].idle_since <= latest:
-                idle.popleft().close()
-        except IndexError:
-            return
+            # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
+            try:
+                while idle[0].idle_since <= latest:
+                    idle.popleft().close()
+            except IndexError:
+                continue
 
 
 def _empty(idle: deque[Connection]) -> None:
