@@ -6,7 +6,7 @@ is not plain is left to the parser, which refuses what is malformed, and waits f
 
 import re
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 HELD_BYTES: Final = 64 * 1024
 """How much of a request is held until it is here; longer ones are read by a thread."""
@@ -32,6 +32,15 @@ class Stage(Enum):
     """Too much to be held, or not plain: a thread may have to wait for the rest."""
     HERE = auto()
     """All of it, or enough to refuse it: no thread will wait."""
+
+
+class Parts(NamedTuple):
+    """What has come of a request: its head, its body or the beginning of one of that length, and what is behind it."""
+
+    head: bytes
+    body: bytes
+    length: int
+    left: bytes
 
 
 class _Framing(Enum):
@@ -65,14 +74,12 @@ class Arrival:
             return Stage.HERE
         return Stage.LONG if len(self.data) > HELD_BYTES else Stage.HEAD
 
-    def parts(self) -> tuple[bytes, bytes, bytes] | None:
-        """Return head, body and what is behind them of a request that is here; None unless its length is plain."""
+    def parts(self) -> Parts | None:
+        """Return what has come of a request whose head is here; None unless the length of its body is plain."""
         if not self._body_start or not isinstance(self._framing, int):
             return None
-        end = self._body_start + self._framing
-        if end > len(self.data):
-            return None
-        return bytes(self.data[: self._body_start]), bytes(self.data[self._body_start : end]), bytes(self.data[end:])
+        start, end = self._body_start, self._body_start + self._framing
+        return Parts(bytes(self.data[:start]), bytes(self.data[start:end]), self._framing, bytes(self.data[end:]))
 
     def _find_body(self) -> bool:
         end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from gunicorn.http.errors import ParseException
 
+from router import turns
 from router.clients.sockets import BoundedSocket
 from router.contract.errors import ApiError, request_too_large
 
-PIECE_BYTES: Final = 1024 * 1024
+PIECE_BYTES: Final = 4 * 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a refused body is read, so that the client gets to read its answer before the connection closes."""
 DRAIN_SECONDS: Final = 5.0
@@ -91,7 +92,7 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
         environ[_UNREADABLE] = True
         raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
     finally:
-        if client is not None:
+        if client is not None and not turns.is_turn():
             with contextlib.suppress(OSError):
                 client.settimeout(None)
 

@@ -1,8 +1,7 @@
 """Requests so plain that they are read at a glance; all others are gunicorn's parser's to judge.
 
 Plain is a POST of HTTP/1.1 to a known route, its head short and of printable ASCII, each header there once, its body of
-a plain length and here. What is read of it is what gunicorn's parser reads, and a test holds the two against each
-other.
+a plain length and not too long. What is read of it is what gunicorn's parser reads; a test holds the two side by side.
 """
 
 import io
@@ -14,22 +13,56 @@ from typing import Any, Final, NamedTuple
 from gunicorn.http.wsgi import base_environ
 
 from router.clients.intake import HELD
+from router.clients.sockets import ClientSocket
 from router.clients.waiting import Connection
 
 _NAME = re.compile(r"[!#$%&'*+\-.^`|~0-9A-Za-z]+", re.ASCII)
 _JUDGED: Final = frozenset({"EXPECT", "TRANSFER-ENCODING", "TRAILER", "TE", "UPGRADE", "HTTP2-SETTINGS"})
 """Headers with a meaning for gunicorn beyond their value."""
 _VARIABLES: Final = {"CONTENT-TYPE": "CONTENT_TYPE", "CONTENT-LENGTH": "CONTENT_LENGTH"}
+LONGEST_BYTES: Final = 4 * 1024 * 1024
+"""The longest body that is served in a turn: judging a longer one would keep the others waiting."""
+
 _MOST_KNOWN: Final = 1000
 _KEEPS: Final = {"keep-alive": True, "close": False}
 
 
 class Plain(NamedTuple):
-    """A request as an app gets it, whether its connection may carry another one, and what has come of that."""
+    """A request as an app gets it, whether its connection may carry another one, and what has come of that.
+
+    `rest` is the body where not all of it is here.
+    """
 
     environ: dict[str, Any]
     keeps: bool
     left: bytes
+    rest: "Rest | None" = None
+
+
+class Rest:
+    """A body of which only the beginning has come: received when it is asked for, in a turn."""
+
+    def __init__(self, sock: ClientSocket, begun: bytes, length: int) -> None:
+        self._sock = sock
+        self._begun = begun
+        self._left = length
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so much of the body, or all that is left; less where its client ends early. Raises TimeoutError."""
+        wanted = self._left if size < 0 else min(size, self._left)
+        begun, self._begun = self._begun[:wanted], self._begun[wanted:]
+        piece = bytearray(wanted)
+        piece[: len(begun)] = begun
+        filled = len(begun)
+        with memoryview(piece) as view:
+            while filled < wanted and (received := self._sock.receive_into(view[filled:])):
+                filled += received
+        self._left -= filled
+        return bytes(piece) if filled == wanted else bytes(piece[:filled])
+
+    def is_read(self) -> bool:
+        """Tell whether nothing is left of it."""
+        return self._left == 0
 
 
 class PlainReader:
@@ -44,21 +77,27 @@ class PlainReader:
         """The variable of the environ for each name of a header as it was sent; None for those that are not plain."""
 
     def read(self, connection: Connection) -> Plain | None:
-        """Read the request that is here on a connection; None when it is not plain."""
+        """Read the request that is here on a connection, or whose head is; None when it is not plain."""
         # Over a Unix socket clients have no address, and gunicorn believes what they say of others.
         parts = connection.arrival.parts() if self._lines and isinstance(connection.client, tuple) else None
         if parts is None:
             return None
-        head, body, left = parts
+        head, body, length, left = parts
+        if length > LONGEST_BYTES:
+            return None
         lines = head.decode("latin-1").split("\r\n")
         route = self._lines.get(lines[0])
         if route is None or len(head) > self._most_bytes or len(lines) - 3 > self._most_headers:
             return None
         environ = self._common(connection).copy()
         keeps = self._read_headers(lines[1:-2], environ)
-        if keeps is None or int(environ.get("CONTENT_LENGTH", "0")) != len(body):
+        if keeps is None or int(environ.get("CONTENT_LENGTH", "0")) != length:
             return None
         environ["RAW_URI"] = environ["PATH_INFO"] = route
+        environ["gunicorn.socket"] = connection.sock
+        if len(body) < length:
+            environ["wsgi.input"] = rest = Rest(connection.sock, body, length)
+            return Plain(environ, keeps, left, rest)
         environ["wsgi.input"] = io.BytesIO(body)
         environ[HELD] = body
         return Plain(environ, keeps, left)

@@ -14,7 +14,6 @@ def serve(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa:
     """Answer a request and tell whether its connection may carry another one."""
     sock = connection.sock
     sock.send_seconds = connection.own_send_seconds
-    request.environ["gunicorn.socket"] = sock
     reply = Reply(request, sock, worker.cfg)
     if not _may_go_on(worker):
         reply.force_close()
@@ -30,7 +29,7 @@ def serve(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa:
         else:
             worker.handle_error(None, sock, connection.client, error)
         return False
-    return not reply.should_close()
+    return not reply.should_close() and (request.rest is None or request.rest.is_read())
 
 
 def _may_go_on(worker: Any) -> bool:  # noqa: ANN401 - as above

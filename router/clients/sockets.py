@@ -1,6 +1,7 @@
 """The socket of a client: a read ends by its deadline, and a client that stops reading counts as gone."""
 
 import errno
+import math
 import select
 import socket
 import ssl
@@ -48,6 +49,16 @@ class BoundedSocket(_Socket):
                 raise TimeoutError
             self.settimeout(left)
         return super().recv(buflen, flags)
+
+    def receive_into(self, view: memoryview) -> int:
+        """Receive in a turn, until the deadline, into a buffer; return how many bytes, 0 at the end."""
+        while True:
+            try:
+                return super().recv_into(view)
+            except BlockingIOError:
+                seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
+                if self.is_late or seconds <= 0 or not turns.wait_for({self.fileno(): select.POLLIN}, seconds):
+                    raise TimeoutError from None
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""

@@ -72,6 +72,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         """Wait for another request, of which so much has come."""
         self.arrival = Arrival(self._most_body, left)
         self.stage = Stage.SILENCE
+        self.sock.deadline = None
 
     def stop_blocking(self) -> None:
         """Make the socket one that the main loop can read. Raises OSError when it is closed."""

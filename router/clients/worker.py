@@ -273,7 +273,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self.loop.unregister(connection.sock.fileno())
 
     def _hand_over(self, connection: Connection) -> None:
-        """Have the request served that is here: in turns if it is plain, else by a thread."""
+        """Have a request served, in turns if it is plain, else by a thread."""
         self._leave(connection)
         plain = self.plain.read(connection)
         if plain is None:
@@ -282,7 +282,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self.loop.begin(partial(serve, self, connection, plain), partial(self._end_turn, connection, plain.left))
 
     def _hand_over_long(self, connection: Connection) -> None:
-        """Let a thread read the rest of a request, unless too many do: one must be left for requests that are here."""
+        """Have the rest of a request read, unless too many are: a thread must be left for requests that are here."""
         if self.nr_long >= self.most_long:
             self._refuse(connection, overloaded())
             return
@@ -294,6 +294,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
         """Take a connection back behind a request that was served in turns, with what has come of the next one."""
+        self._count_long(connection)
         if not keeps:
             self._close_softly(connection)
             return
@@ -322,9 +323,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
         """Take a connection back from a thread."""
-        if conn.is_long:
-            self.nr_long -= 1
-            conn.is_long = False
+        self._count_long(conn)
         try:
             keeps = not fs.cancelled() and fs.exception() is None and fs.result()
             if conn.is_cut:
@@ -341,6 +340,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 self._place(conn)
         except (OSError, ValueError):  # the socket is closed already
             self._drop(conn)
+
+    def _count_long(self, connection: Connection) -> None:
+        self.nr_long -= connection.is_long
+        connection.is_long = False
 
     # --- a connection ends ---
 
