@@ -295,11 +295,10 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
         """Take a connection back behind a request that was served in turns, with what has come of the next one."""
         self._count_long(connection)
+        connection.expect(left)
         if not keeps:
             self._close_softly(connection)
-            return
-        connection.expect(left)
-        if left:
+        elif left:
             # From here it could begin at once, and so could the one behind it, each deeper than the one before.
             self.method_queue.defer(self._place, connection)
         else:

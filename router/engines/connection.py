@@ -1,6 +1,8 @@
 """One connection to an engine: opened, written to and read from with an eye on the client and on the time."""
 
 import contextlib
+import errno
+import os
 import select
 import socket
 import ssl
@@ -39,6 +41,14 @@ class Endpoint(NamedTuple):
         """Return the endpoint of a base URL that the settings let pass."""
         parts = urlsplit(url)
         return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
+
+    def family(self) -> int | None:
+        """Return of which kind the address is that the host is; None for a name, which has to be looked up."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                socket.inet_pton(family, self.host)
+                return family
+        return None
 
 
 class Connection:
@@ -85,6 +95,20 @@ class Connection:
         except OSError as error:
             plain.close()
             raise not_connected(error) from error
+
+    @classmethod
+    def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
+        """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connecting.setblocking(False)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _connect(connecting, endpoint, seconds)
+        except OSError as error:
+            turns.forget(connecting.fileno())
+            connecting.close()
+            raise not_connected(error) from error
+        return cls(endpoint, connecting)
 
     def is_stale(self) -> bool:
         """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
@@ -186,6 +210,17 @@ class Connection:
         turns.forget(self.fd)
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _connect(connecting: socket.socket, endpoint: Endpoint, seconds: float) -> None:
+    """Connect a socket that does not block. Raises OSError."""
+    failure = connecting.connect_ex((endpoint.host, endpoint.port))
+    if failure == errno.EINPROGRESS:
+        if not turns.wait_for({connecting.fileno(): select.POLLOUT}, seconds):
+            raise TimeoutError("timed out")
+        failure = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failure:
+        raise OSError(failure, os.strerror(failure))
 
 
 def _behind_interim_answers(data: bytes) -> bytes:

@@ -110,6 +110,9 @@ class EngineAdapter(BaseAdapter):
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
         context = None if endpoint.scheme == _PLAIN else self._tls()
+        family = endpoint.family() if context is None and turns.is_turn() else None
+        if family is not None:
+            return Connection.open_at(endpoint, family, seconds)
         return turns.aside(Connection.open, endpoint, seconds, context)
 
     def _tls(self) -> ssl.SSLContext:
