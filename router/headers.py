@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final
 
 from router.contract.errors import ApiError
@@ -59,6 +60,7 @@ ATTEMPTS: Final = "x-router-attempts"
 
 _KINDS_THAT_STAY: Final = ("access-control-", "x-router-")
 _NOTHING: Final[frozenset[str]] = frozenset()
+_CONNECTION_LENGTH: Final = len("connection")
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 _OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -109,18 +111,23 @@ def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list
 
 def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return those of an engine's headers that its client gets; malformed ones (RFC 9110, section 5.5) stay behind."""
-    fields = [(name.lower(), name, value) for name, value in headers]
-    named = _NOTHING.union(*[_named_by_connection(value) for lower, _, value in fields if lower == "connection"])
+    headers = list(headers)
+    connection = [value for name, value in headers if len(name) == _CONNECTION_LENGTH and name.lower() == "connection"]
+    named = _named_by_connection(",".join(connection)) if connection else _NOTHING
+    # Servers refuse to send malformed ones, after which the whole answer would be lost.
     return [
         (name, value)
-        for lower, name, value in fields
-        if lower not in STAY_BEHIND
-        and lower not in named
-        and not lower.startswith(_KINDS_THAT_STAY)
-        # Servers refuse to send malformed ones, after which the whole answer would be lost.
-        and _TOKEN.fullmatch(name)
-        and _FIELD_VALUE.fullmatch(value)
+        for name, value in headers
+        if _travels(name)
+        and ((value.isascii() and value.isprintable()) or _FIELD_VALUE.fullmatch(value))
+        and not (named and name.lower() in named)
     ]
+
+
+@lru_cache(maxsize=256)
+def _travels(name: str) -> bool:
+    lower = name.lower()
+    return bool(lower not in STAY_BEHIND and not lower.startswith(_KINDS_THAT_STAY) and _TOKEN.fullmatch(name))
 
 
 def request_id(environ: Mapping[str, str]) -> str:

@@ -14,6 +14,15 @@ _TOGETHER_BYTES: Final = 64 * 1024
 """The longest piece of a body that is copied to leave in one packet with what stands before it."""
 
 
+_MOST_KNOWN: Final = 200
+_KNOWN: Final[set[str]] = set()
+"""Names that gunicorn let pass, of headers that mean nothing to it: it would look at each anew."""
+
+
+def _has_meaning(name: str) -> bool:
+    return name.lower() == "content-length" or bool(util.is_hoppish(name))
+
+
 class _Dates:
     """The date of answers, which is made once a second."""
 
@@ -47,6 +56,16 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
 
     def __init__(self, request: Plain, sock: ClientSocket, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(_Request(keeps=request.keeps), sock, cfg)
+
+    def process_headers(self, headers: list[tuple[str, str]]) -> None:
+        """Take the headers of an answer, and refuse what HTTP does not allow, as gunicorn does."""
+        for name, value in headers:
+            if name in _KNOWN and value.isascii() and value.isprintable():
+                self.headers.append((name, value.strip(" ")))
+            else:
+                super().process_headers([(name, value)])
+                if len(_KNOWN) < _MOST_KNOWN and len(name) < _MOST_KNOWN and not _has_meaning(name):
+                    _KNOWN.add(name)
 
     def head(self) -> bytes:
         """Return the head, which then counts as sent."""

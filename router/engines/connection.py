@@ -24,6 +24,7 @@ _BEGUN_INTERIM: Final = frozenset(_INTERIM[:length] for length in range(len(_INT
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
+_COUNT: Final = struct.Struct("=Q")
 _BYTES_ACKED_AT: Final = 120
 """Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
 
@@ -238,4 +239,4 @@ def _bytes_acked(connected: socket.socket) -> int:
         info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_AT + 8)
     except (OSError, AttributeError):
         return 0
-    return int(struct.unpack_from("=Q", info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0
+    return int(_COUNT.unpack_from(info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0
