@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Case, Contract, Sections, When
@@ -22,7 +24,7 @@ from router.contract.sections import (
     UnknownFields,
     plain_aliases,
 )
-from router.contract.terms import Condition, Scalar, Words
+from router.contract.terms import Condition, Governed, Scalar, Words
 
 Values = dict[str, Any]
 
@@ -174,7 +176,13 @@ _LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "r
 
 
 def _unknown_fields(section: Values) -> UnknownFields:
-    return UnknownFields(**{**_governed(section), "known": tuple(section.get("known", ()))})
+    return UnknownFields(**_stated(UnknownFields, {**_governed(section), "known": tuple(section.get("known", ()))}))
+
+
+def _stated(kind: type[Governed], values: Values) -> Values:
+    """Return values without those that are the defaults: msgspec leaves these out of JSON only by their identity."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key, ...))}
 
 
 def _errors(section: Values) -> Errors:

@@ -60,6 +60,7 @@ def refusal(error: ApiError, errors: Errors, exchange: Exchange, environ: dict[s
     if environ["PATH_INFO"] != routes.CHAT:
         # The type of 400s is a promise of the chat route alone.
         errors = msgspec.structs.replace(errors, bad_request_type=None)
+    error.details.setdefault("model", exchange.model_asked)
     status, own_headers, body = answer(error, errors, exchange.request_id)
     if exchange.attempts > 1:
         own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))

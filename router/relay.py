@@ -196,7 +196,7 @@ def _told_anew(body: bytes, relay: Relay) -> Relayed | None:
     if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None:
         return None
     plain = _decoded(body, relay.answer)
-    told = None if plain is None else retold(plain, errors, relay.exchange.request_id)
+    told = None if plain is None else retold(plain, errors, relay.exchange.request_id, relay.exchange.model_asked)
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}

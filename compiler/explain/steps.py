@@ -77,7 +77,9 @@ def step_of(rule: Rule, seen: Seen) -> Step:
         case Budget():
             return _budget_step(rule, seen)
         case _:
-            return Step(rule.rule, "kept", "the request passes")
+            edits = seen.edits_of(rule.rule)
+            words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
+            return Step(rule.rule, "edited" if edits else "kept", words)
 
 
 def _sampling_step(rule: Pin | Band, seen: Seen) -> Step:

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, supply, to_json
+from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
@@ -67,7 +67,9 @@ def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
 
 def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
-    raw = request.members[field][0].raw(request.body)
+    raw = raw_at(request, (field,))
+    if raw is None or raw == b"null":
+        raw = to_json(request.value(field))
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
         details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}

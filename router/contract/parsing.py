@@ -46,7 +46,11 @@ class Request(NamedTuple):
 
     def written(self, field: str) -> str:
         """Return a field's value as the client wrote it, cut to what fits a message."""
-        member = self.members[field][-1]
+        standing = self.members.get(field)
+        if standing is None or (self.fields[field] is not None and standing[-1].raw(self.body) == b"null"):
+            # The client did not write it: the alias that it asked for implies it.
+            return orjson.dumps(self.fields[field]).decode()
+        member = standing[-1]
         some = self.body[member.start : min(member.end, member.start + (_SHOWN_CHARACTERS + 1) * _LONGEST_CHARACTER)]
         text = some.decode(errors="ignore")
         return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

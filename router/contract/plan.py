@@ -56,7 +56,8 @@ class Plan:
 def _fields_judged(rule: Rule) -> frozenset[str] | None:
     """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
     if isinstance(rule, FieldRule):
-        return None if rule.field.required else frozenset((path_of(rule.path)[0], *spellings_of(rule.path)))
+        paths = (rule.path, *rule.field.sources, *spellings_of(rule.path))
+        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
     if isinstance(rule, CheckRule):
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))
         return None if param is None else frozenset((param,))
@@ -99,7 +100,7 @@ def _budget(rule: Budget) -> Judge:
         except ApiError as error:
             _refuse(draft, rule.rule, error)
             return
-        draft.edits += held.edits
+        draft.note(held.edits)
         draft.tokens = held.tokens
 
     return judge
