@@ -21,6 +21,8 @@ Masks = Mapping[int, int]
 
 _NEVER: Final = math.inf
 _NOTHING: Final[Masks] = {}
+MOST_IDLE: Final = 64
+"""How many turns that are over are kept for other work."""
 _HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
@@ -37,6 +39,7 @@ class Loop:
         self._leaving: set[int] = set()
         """Descriptors that the system still waits for and nobody else does: most are back before the next poll."""
         self._deadlines: dict[Turn, float] = {}
+        self._idle: list[Turn] = []
         self._earliest = _NEVER
         """When to look for turns that are late: none is before."""
         self.greenlet = getcurrent()
@@ -101,7 +104,14 @@ class Loop:
 
     def begin(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
         """Let work begin, which must not raise, until it gives way; when it is over, `then` gets what it returns."""
-        Turn(self, work, then).go_on()
+        # One that is over serves the next request: the system gives each new one memory for its calls.
+        turn = self._idle.pop() if self._idle else Turn(self)
+        turn.begin(work, then)
+
+    def take_back(self, turn: "Turn") -> None:
+        """Keep a turn that is over for other work; it ends where there are enough."""
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append(turn)
 
     def give_way(self, turn: "Turn", deadline: float) -> tuple[int, int] | None:
         """Return what let a turn go on; None when that is its deadline, a time of `time.monotonic()`."""
@@ -114,21 +124,36 @@ class Loop:
 
 
 class Turn(greenlet):
-    """One request in its turns."""
+    """One request after the other in its turns."""
 
-    def __init__(self, loop: Loop, work: Callable[[], Any], then: Callable[[Any], object]) -> None:
-        super().__init__(work, loop.greenlet)
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(self._serve, loop.greenlet)
         self.loop = loop
-        self._then = then
         self._masks = _NOTHING
         self._call = self._take
+        self._work: Callable[[], Any] | None = None
+        self._then: Callable[[Any], object]
+        self._result: Any = None
+
+    def begin(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
+        """Begin a request, from within the loop, until it gives way or is over."""
+        self._work, self._then = work, then
+        self.go_on()
 
     def go_on(self, *happened: tuple[int, int] | None) -> None:
         """Let it go on, from within the loop, until it gives way again or is over."""
-        result = self.switch(*happened)
-        if self.dead:
+        self.switch(*happened)
+        if self._work is None:
             self._wait_for_other(_NOTHING)
-            self._then(result)
+            then, result, self._result = self._then, self._result, None
+            self.loop.take_back(self)
+            then(result)
+
+    def _serve(self, *_: object) -> None:
+        while self._work is not None:
+            self._result = self._work()
+            self._work = None
+            self.loop.greenlet.switch()
 
     def _take(self, fd: int, events: int) -> None:
         self.go_on((fd, events))
