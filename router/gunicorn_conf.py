@@ -22,6 +22,7 @@ from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
 from router.clients.bounds import most_connections, most_long
 from router.clients.sockets import TlsClientSocket
+from router.engines import discovery
 from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
@@ -75,6 +76,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     server.__class__ = Master  # gunicorn's command line makes its own, and asks nobody
     startup.configure_logging()
     lifecycle.share_loads()
+    if discovery.named(_own.engines):
+        discovery.load_what_asks()
     _take_all_descriptors()
     _take_few_arenas()
     try:

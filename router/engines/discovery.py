@@ -199,11 +199,17 @@ class Discovery:
             return error
 
 
+def load_what_asks() -> Any:  # noqa: ANN401 - a module
+    """Return the module that asks name servers: it takes 3 MiB, for which only a router with names has a use.
+
+    What the master has loaded costs its workers neither memory nor time.
+    """
+    return importlib.import_module("router.engines.asking")
+
+
 def _asking(server: DnsServer | None) -> Ask:
     def ask(name: str, kind: str) -> tuple[str, ...]:
-        # What asks takes 3 MiB, for which only a router with names has a use.
-        asking: Any = importlib.import_module("router.engines.asking")
-        found: tuple[str, ...] = asking.addresses_of(name, kind, server, ANSWER_SECONDS)
+        found: tuple[str, ...] = load_what_asks().addresses_of(name, kind, server, ANSWER_SECONDS)
         return found
 
     return ask
