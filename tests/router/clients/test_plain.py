@@ -1,6 +1,7 @@
 """Plain requests, read at a glance: held against what gunicorn's own parser reads."""
 
 import socket
+import time
 
 import pytest
 from gunicorn.config import Config
@@ -10,9 +11,10 @@ from gunicorn.http.parser import RequestParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from router.clients import sockets
 from router.clients.arrival import HELD_BYTES, Stage
 from router.clients.intake import HELD
-from router.clients.plain import PlainReader
+from router.clients.plain import LONGEST_BYTES, PlainReader, Rest
 from router.clients.waiting import Connection
 from router.settings import Settings
 
@@ -42,7 +44,7 @@ def _read(data, reader=READER, client=CLIENT):
     with ours, theirs:
         connection = Connection(CONFIG, ours, (client, SERVER), Settings(engines=()), HELD_BYTES)
     connection.arrival.data += data
-    return reader.read(connection) if connection.arrival.stage() is Stage.HERE else None
+    return reader.read(connection) if connection.arrival.stage() in {Stage.HERE, Stage.LONG} else None
 
 
 class _WhatHasCome:
@@ -147,6 +149,56 @@ def test_a_request_over_a_unix_socket_is_left_to_gunicorn():
 def test_options_that_ask_for_more_leave_all_to_gunicorn(options):
     """Under options of gunicorn that do something with each request none is plain."""
     assert _read(HEAD % b"", PlainReader(_config(**options), [ROUTE])) is None
+
+
+@pytest.fixture
+def rest():
+    """A body of ten bytes of which three have come, and the end of the client who sends the rest."""
+    ours, client = socket.socketpair()
+    with sockets.of_accepted(ours) as accepted, client:
+        accepted.setblocking(False)
+        yield Rest(accepted, b"abc", 10), client, accepted
+
+
+@pytest.mark.parametrize("sizes", [[-1], [10, 1], [2, 2, 2, 2, 2], [4, 100]], ids=str)
+def test_the_rest_of_a_body_is_received_when_it_is_asked_for(rest, sizes):
+    """However it is asked for, and however it comes, all of it is read and nothing of what is behind."""
+    body, client, accepted = rest
+    client.send(b"defghijBEHIND")
+    pieces = [body.read(size) for size in sizes]
+    assert b"".join(pieces) == b"abcdefghij"
+    assert body.is_read()
+    assert body.read() == b""
+    assert accepted.recv(100) == b"BEHIND"
+
+
+def test_a_body_that_ends_early_is_short(rest):
+    """What came before its client left is read, and then no more."""
+    body, client, _ = rest
+    client.send(b"de")
+    client.close()
+    assert body.read() == b"abcde"
+    assert not body.is_read()
+    assert body.read() == b""
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_body_that_does_not_come_is_not_waited_for_long(rest, is_late):
+    """At the deadline of its client's socket, or once the client has had its time, reading ends."""
+    body, _, accepted = rest
+    accepted.deadline = time.monotonic() + (100 if is_late else 0.01)
+    accepted.is_late = is_late
+    with pytest.raises(TimeoutError):
+        body.read()
+
+
+def test_a_body_of_which_some_has_come_is_left_to_be_read():
+    """A long request is read as far as its head, unless it is too long to be judged between others."""
+    plain = _read(HEAD % b"Content-Length: 70000\r\n" + b"abc")
+    assert HELD not in plain.environ
+    assert not plain.rest.is_read()
+    assert plain.environ["wsgi.input"] is plain.rest
+    assert _read(HEAD % (b"Content-Length: %d\r\n" % (LONGEST_BYTES + 1))) is None
 
 
 FRAGMENTS = (
