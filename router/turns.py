@@ -70,7 +70,7 @@ class Loop:
     def dispatch(self, seconds: float) -> None:
         """Wait so long for something to happen, and let it be dealt with."""
         if self._leaving:
-            self._let_leave()
+            self.settle()
         seconds = max(0.0, min(seconds, self._earliest - time.monotonic()))
         happened = self._poll.poll(seconds if _HAS_EPOLL else math.ceil(seconds * 1000))
         calls = self._calls
@@ -81,7 +81,8 @@ class Loop:
         if self._earliest <= time.monotonic():
             self._end_late()
 
-    def _let_leave(self) -> None:
+    def settle(self) -> None:
+        """Have the system wait only for what somebody waits for: due before one is closed that others have open too."""
         for fd in self._leaving:
             try:
                 self._poll.unregister(fd)

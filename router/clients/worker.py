@@ -82,6 +82,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 else:
                     self.loop.unregister(listener.fileno())
         if not self.alive:
+            self.loop.settle()
             for listener in self.sockets:
                 listener.close()
 

@@ -199,3 +199,16 @@ def test_outside_of_turns_nothing_is_different(pairs: Any) -> None:
     assert turns.aside(threading.get_ident) == threading.get_ident()
     assert not turns.is_turn()
     turns.forget(pairs[0][0].fileno())
+
+
+def test_a_descriptor_that_others_have_open_too_can_be_left(loop: Loop, pairs: Any) -> None:
+    """Closed here and open elsewhere, as listening sockets are, it never wakes the loop again."""
+    ours, theirs = pairs[0]
+    elsewhere = ours.dup()
+    loop.register(ours.fileno(), select.POLLIN, lambda *_: None)
+    loop.unregister(ours.fileno())
+    loop.settle()
+    ours.close()
+    theirs.send(b"x")
+    with elsewhere:
+        assert loop._poll.poll(0) == []
