@@ -197,7 +197,7 @@ def wait_for(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     polled = select.poll()
     for fd, events in masks.items():
         polled.register(fd, events)
-    return polled.poll(min(MAX_MILLISECONDS, max(0, math.ceil(seconds * 1000))))
+    return polled.poll(math.ceil(max(0.0, min(seconds * 1000, MAX_MILLISECONDS))))
 
 
 MAX_MILLISECONDS: Final = 2**31 - 1

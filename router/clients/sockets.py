@@ -53,12 +53,13 @@ class BoundedSocket(_Socket):
     def receive_into(self, view: memoryview) -> int:
         """Receive in a turn, until the deadline, into a buffer; return how many bytes, 0 at the end."""
         while True:
+            seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
+            if self.is_late or seconds <= 0:
+                raise TimeoutError
             try:
                 return super().recv_into(view)
             except BlockingIOError:
-                seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
-                if self.is_late or seconds <= 0 or not turns.wait_for({self.fileno(): select.POLLIN}, seconds):
-                    raise TimeoutError from None
+                turns.wait_for({self.fileno(): select.POLLIN}, seconds)
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""

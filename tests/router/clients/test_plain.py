@@ -185,7 +185,9 @@ def test_a_body_that_ends_early_is_short(rest):
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_body_that_does_not_come_is_not_waited_for_long(rest, is_late):
     """At the deadline of its client's socket, or once the client has had its time, reading ends."""
-    body, _, accepted = rest
+    body, client, accepted = rest
+    if is_late:
+        client.send(b"defghij")
     accepted.deadline = time.monotonic() + (100 if is_late else 0.01)
     accepted.is_late = is_late
     with pytest.raises(TimeoutError):
