@@ -58,6 +58,8 @@ class Edge:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         exchange = exchange_of(environ)
+        # No other protocol is spoken here; Werkzeug would refuse who asks for one (RFC 9110, section 7.8).
+        environ.pop("HTTP_UPGRADE", None)
         exchange.route = self._route_of(environ)
         if self._tracer is not None:
             self._tracer.begin(exchange, environ)

@@ -20,7 +20,7 @@ from gunicorn import sock
 
 from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
-from router.clients.bounds import most_connections, most_long
+from router.clients.capacity import most_connections, most_long
 from router.clients.sockets import TlsClientSocket
 from router.engines import discovery
 from router.master import Master

@@ -17,6 +17,8 @@ from router.clients.presence import Client, ClientGoneError
 from router.contract.answers import rename_model, retype_bad_request
 from router.contract.engine_errors import retold
 from router.contract.errors import NO_WORDS, ApiError, body_of
+from router.contract.events import WholeEvents
+from router.contract.scanning import Balance
 from router.contract.sections import Errors
 from router.contract.stream_usage import Usage
 from router.contract.streams import StreamEditor
@@ -30,9 +32,6 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
 JSON: Final = "application/json"
-MAX_LINE_BYTES: Final = 1024 * 1024
-"""Longest line of a stream that is held until it is whole."""
-
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
 _TAIL_BYTES: Final = 64
 """How much of a stream is remembered, to find in it what comes in two pieces."""
@@ -41,33 +40,6 @@ _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
-
-
-class WholeLines:
-    """Lets bytes of a stream pass line by line, so that a stream which breaks off never ends within one."""
-
-    def __init__(self) -> None:
-        self._begun = b""
-
-    def feed(self, piece: bytes) -> bytes:
-        """Return what can leave now: all up to the last end of a line."""
-        if not self._begun and piece.endswith(b"\n"):
-            return piece
-        data = self._begun + piece
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if len(data) - end > MAX_LINE_BYTES:
-            end = len(data)
-        self._begun = data[end:]
-        return data[:end]
-
-    def release(self) -> bytes:
-        """Return what is whole and was held: nothing ever is."""
-        return b""
-
-    def flush(self) -> bytes:
-        """Return what is left at the end of the stream."""
-        begun, self._begun = self._begun, b""
-        return begun
 
 
 class AnswerEdits(NamedTuple):
@@ -95,10 +67,10 @@ class AnswerEdits(NamedTuple):
     def _tells_400s(self) -> bool:
         return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
 
-    def of_stream(self) -> WholeLines | StreamEditor:
+    def of_stream(self) -> WholeEvents | StreamEditor:
         """Return what a stream passes through on its way."""
         if self.model is None and self.usage is None:
-            return WholeLines()
+            return WholeEvents()
         return StreamEditor(self.model, self.usage)
 
 
@@ -223,12 +195,20 @@ def _is_json(body: bytes) -> bool:
 
 def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
     answer = relay.answer
+    balance = Balance() if _must_tell_its_end(answer) else None
 
-    def everything() -> Iterator[bytes]:
+    def taken() -> Iterator[bytes]:
         while pieces:
             yield pieces.pop(0)
+        yield from _pieces(answer)
+
+    def everything() -> Iterator[bytes]:
         try:
-            yield from _pieces(answer)
+            for piece in taken():
+                if balance is not None:
+                    balance.feed(piece)
+                yield piece
+            _refuse_unbalanced(balance)
         except EngineError as error:
             relay.exchange.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
@@ -242,6 +222,17 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
     return Relayed(answer.status, headers, everything(), answer.close)
+
+
+def _refuse_unbalanced(balance: Balance | None) -> None:
+    if balance is not None and not balance.is_kept():
+        raise EngineError(Outcome.BROKEN)
+
+
+def _must_tell_its_end(answer: Answer) -> bool:
+    """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
+    is_plain = answer.header("Content-Encoding").strip().lower() in _UNENCODED
+    return not answer.is_framed and answer.status == HTTPStatus.OK and _media_type(answer) == JSON and is_plain
 
 
 def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]:
@@ -315,7 +306,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        # Behind [DONE] nothing is missing any more; else what is left is half a line, of which nothing can be made.
+        # Behind [DONE] nothing is missing any more; else what is left is half an event, of which nothing can be made.
         yield (
             lines.flush()
             if is_done

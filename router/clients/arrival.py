@@ -16,6 +16,7 @@ _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"(?:\r\n)?[^\n]* HTTP/[0-9]\.[0-9]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n")
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n")
+_WORDS_BEFORE_TARGET: Final = 1
 _LINE_END: Final = b"\r\n"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)(?:[ \t]*;.*)?", re.DOTALL)
 _SIZE_LINE_BYTES: Final = 8190
@@ -80,6 +81,11 @@ class Arrival:
             return None
         start, end = self._body_start, self._body_start + self._framing
         return Parts(bytes(self.data[:start]), bytes(self.data[start:end]), self._framing, bytes(self.data[end:]))
+
+    def target(self) -> str | None:
+        """Return the path that the request seems to be for, None where that is not here yet."""
+        words = bytes(self.data[:HELD_BYTES]).split(b" ", 2)
+        return words[1].partition(b"?")[0].decode("latin-1") if len(words) > _WORDS_BEFORE_TARGET else None
 
     def _find_body(self) -> bool:
         end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))

@@ -16,9 +16,6 @@ SEND_PIECE_BYTES: Final = 64 * 1024
 OWN_SEND_SECONDS: Final = 2.0
 """The same for answers of the router's own: whoever reads at all has room for them."""
 
-HANDSHAKE_SECONDS: Final = 10.0
-"""Longest wait for a TLS handshake."""
-
 # Two socket classes get it mixed in; to the type checker it is a socket like both of them.
 if TYPE_CHECKING:
     _Socket = socket.socket
@@ -36,7 +33,7 @@ class BoundedSocket(_Socket):
     """When receiving ends, in the time of `time.monotonic()`: from then on it raises TimeoutError. None: never."""
     is_late: bool = False
     """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
-    send_seconds: float = HANDSHAKE_SECONDS
+    send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
@@ -107,15 +104,10 @@ class ClientSocket(BoundedSocket, socket.socket):
 class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
     """A client's connection under TLS."""
 
-    def do_handshake(self, block: bool = False) -> None:  # noqa: ARG002 - as ssl has it
-        """Shake hands, within a time of its own: there is no request yet whose deadline could hold."""
-        self.settimeout(HANDSHAKE_SECONDS)
-        super().do_handshake()
-
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError where no handshake was completed."""
         if self.version() is None:
-            # Sending would go on with the handshake that has had its time.
+            # Sending would go on with the handshake.
             raise BrokenPipeError(errno.EPIPE, "there was no handshake")
         super().sendall(data, flags)
 

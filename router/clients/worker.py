@@ -8,25 +8,25 @@ judge. Nothing in the loop ever waits for one client.
 import errno
 import os
 import select
-import signal
 import socket
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 from typing import Any, Final
 
-from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER
 
 from router import lifecycle
-from router.clients import refusals, sockets
+from router.clients import refusals, sockets, tls
 from router.clients.arrival import HELD_BYTES, Stage
-from router.clients.bounds import Threads, most_body, most_long
+from router.clients.capacity import most_long
 from router.clients.plain import PlainReader
+from router.clients.process import Process
 from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
+from router.contract.model import Contract
 from router.turns import Loop
 
 ROUND_SECONDS: Final = 1.0
@@ -40,36 +40,12 @@ _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
 
 
-class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+class Worker(Process):
     """A threaded worker whose threads are for requests alone, and which closes its port when it stops.
 
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
     """
-
-    @classmethod
-    def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
-        """Say nothing of too few connections for the threads: here connections that wait need none."""
-
-    def init_signals(self) -> None:
-        """Leave Ctrl-C, which a terminal sends to the workers too, to the master: it tells them to stop.
-
-        Two signals at once would meet in gunicorn's handler, which locks itself out then.
-        """
-        super().init_signals()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def get_thread_pool(self) -> ThreadPoolExecutor:
-        """Return the threads for requests, of which one starts now: later the system may have none to give."""
-        pool = Threads(self.cfg.threads, "request")
-        pool.submit(int)
-        return pool
-
-    def handle_quit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as gunicorn calls it
-        """Stop at once, whatever runs: gunicorn's own waits for a lock that the code it interrupts may hold."""
-        self.alive = False
-        self.cfg.worker_int(self)
-        os._exit(0)
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take connections or pause; once the worker stops, close its listening sockets."""
@@ -90,20 +66,21 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        self.most_body = most_body(self.wsgi)
-        self.silent = Waiting(self.own.head_seconds)
-        self.heads = Waiting(self.own.head_seconds)
+        gateway = getattr(self.wsgi, "extensions", {}).get("router")
+        contract = gateway.artifact.contract if gateway is not None else Contract()
+        # A body that the app refuses for its length has to be told at once.
+        self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
+        self.errors = contract.errors
+        self.silent, self.heads = Waiting(self.own.head_seconds), Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
-        self.kept = Waiting(self.cfg.keepalive)
-        self.finishing = Waiting(FINISH_SECONDS)
+        self.kept, self.finishing = Waiting(self.cfg.keepalive), Waiting(FINISH_SECONDS)
         self.nr_long = 0
         self.most_long = most_long(self.own.max_in_flight)
-        self.accept_from = 0.0
-        self.look_at = 0.0  # when there is something to be seen to beside what happens at descriptors
+        self.accept_from = self.look_at = 0.0  # when to see to something else than what happens at descriptors
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
-        # Other protocols than HTTP/1 in the clear are none of the loop's business.
-        self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+        # Other protocols than HTTP/1 are none of the loop's business.
+        self.is_opaque = self.cfg.http2_cleartext != "off"
         self.poller.close()
         self.loop = Loop(self.tpool.submit, self.method_queue.defer)
         in_turns = () if self.log.access_log_enabled else getattr(self.wsgi, "served_in_turns", ())
@@ -115,15 +92,17 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Serve until told to stop, then finish what has begun."""
         self.loop.register(self.method_queue.fileno(), select.POLLIN, lambda *_: self.method_queue.run_callbacks(None))
         self.set_accept_enabled(True)
+        self.standing.serve(self.ppid)
         while self.alive:
             self._round()
         self._finish()
 
     def _finish(self) -> None:
         self.set_accept_enabled(False)
+        self.standing.finish(self.ppid)
         for queue in (self.silent, self.kept):
             queue.shorten(STOP_KEEPALIVE_LINGER)
-        # Nothing waits for a worker that a reload replaced, so its requests may take the time that requests may take.
+        # Nothing waits for a worker that was replaced, so its requests may take the time that requests may take.
         end = time.monotonic() + self.own.total_seconds
         is_capped = False
         while self.nr_conns > 0 and time.monotonic() < end:
@@ -164,9 +143,8 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             # The app says so itself, as of a body that a thread waits for: it knows the contract of the route.
             connection.sock.is_late = True
             self._hand_over(connection)
-        for queue in (self.silent, self.kept, self.finishing):
-            for connection in queue.late():
-                self._drop(connection)
+        for connection in (*self.silent.late(), *self.kept.late(), *self.finishing.late()):
+            self._drop(connection)
 
     def _queues(self) -> tuple[Waiting, ...]:
         return (self.finishing, self.kept, self.silent, self.heads, self.bodies)
@@ -184,10 +162,13 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         except OSError as error:
             self._bear(error)
             return
-        with accepted:
-            client = sockets.of_accepted(accepted)
-        addresses = (address, listener.getsockname())
-        connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
+        try:
+            with accepted:
+                client = tls.wrapped(accepted, self.cfg) if self.cfg.is_ssl else sockets.of_accepted(accepted)
+        except OSError as error:  # the client is gone, or the certificate
+            self.log.info("no TLS with a client: %s", error)
+            return
+        connection = Connection(self.cfg, client, (address, listener.getsockname()), self.own, self.most_body)
         if is_full:
             self._shed()
         self.nr_conns += 1
@@ -226,15 +207,32 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             return
         if connection.waits_in is self.finishing:
             self._read_to_end(connection)
-        elif self.is_opaque:
+        elif self.is_opaque or connection.is_http2:
             self._hand_over(connection)
+        elif connection.awaits_handshake:
+            self._shake_hands(connection)
         else:
+            self._receive(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        try:
+            is_done = connection.shake_hands()
+        except OSError as error:
+            refused = refusals.refusal(error)
+            if refused is not None and not tls.is_left(error):
+                self._note_refusal(connection.client, error, refused)
+            self._drop(connection)
+            return
+        if is_done and tls.is_http2(connection.sock):
+            self._hand_over(connection)
+        elif is_done:
+            # The first bytes of a request may have come with the end of the handshake.
             self._receive(connection)
 
     def _receive(self, connection: Connection) -> None:
         try:
-            piece = connection.sock.recv(HELD_BYTES)
-        except BlockingIOError:
+            piece = connection.receive()
+        except tls.NOT_YET:
             return
         except OSError:
             self._drop(connection)
@@ -334,7 +332,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 self._close_softly(conn)
                 return
             conn.rest()
-            if conn.has_decrypted():
+            if conn.is_http2 and conn.has_decrypted():
                 self._hand_over(conn)
             else:
                 self._place(conn)
@@ -356,21 +354,24 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         else:
             self._note_refusal(addr, exc, refused)
         with suppress(OSError):
-            client.sendall(refusals.wire_bytes(refused))
+            client.sendall(self._told(refused, getattr(exc, "target", None)))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
         self._note_refusal(connection.client, error, error)
         with suppress(OSError):
-            connection.sock.send(refusals.wire_bytes(error))
+            connection.sock.send(self._told(error, connection.arrival.target()))
         self._close_softly(connection)
 
     def _note_refusal(self, address: Any, error: Exception, told: ApiError) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
-        self.log.info("refused a request of %s: %s", peer, refusals.said(error))
+        self.log.info("refused a request of %s: %s", peer, refusals.told_of(error))
         count = getattr(self.wsgi, "count_refusal", None)
         if count is not None:
             count(told)
+
+    def _told(self, error: ApiError, target: str | None) -> bytes:
+        return refusals.wire_bytes(error, refusals.errors_on(target, self.errors))
 
     def _close_softly(self, connection: Connection) -> None:
         """Say that nothing more comes, and close once the client has closed or had the time to read."""

@@ -15,7 +15,9 @@ SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
 
 _POSITIVE_INTEGER = re.compile(rb"[1-9][0-9]*")
-_SPELLINGS = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+SPELLINGS: Final = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+"""All names by which engines know the budget, in the precedence of vLLM and SGLang."""
+
 _EXACT_DIGITS: Final = 9
 
 
@@ -34,15 +36,18 @@ class Held(NamedTuple):
     tokens: Tokens | None
 
 
-def judge(request: Request, rule: Budget) -> Held:
+def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
     """Return the edits that hold a request's budget to the cap, and what they grant.
+
+    `others` are names by which a contract has the budget sent, beside those that engines know.
 
     Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
     one over the cap under `reject`.
     """
-    for field in _SPELLINGS:
+    spellings = (*SPELLINGS, *others)
+    for field in spellings:
         request.refuse_repeated(field)
-    asked = {field: _read(request, field, rule) for field in _SPELLINGS if request.value(field) is not None}
+    asked = {field: _read(request, field, rule) for field in spellings if request.value(field) is not None}
     over = [field for field, tokens in asked.items() if tokens > rule.cap]
     if over and rule.on_exceed == "reject":
         raise _exceeded(request, over[0], rule)

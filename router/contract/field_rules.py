@@ -49,6 +49,7 @@ class FieldJudge:
         self.spellings = (self.path, *((other,) for other in spellings_of(rule.path)))
         self.is_nested = len(self.path) > 1
         self.tests = tuple(tests_of(rule))
+        self.bounds = _details_of(rule.field)
         # What is refused is the name: the value may come under another one.
         self.tests_of_taken = self.tests[1:] if rule.field.refuse else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
@@ -94,11 +95,14 @@ class FieldJudge:
             draft.violations.append(self.name)
         if draft.error is not None:
             return
-        name = self.name if path == self.path else f"{self.name} (sent as {'.'.join(path)})"
+        sent_as = ".".join(path)
+        # A source is a field of the vendor's own; another spelling is an engine's.
+        param = sent_as if sent_as in self.field.sources else self.name
+        name = param if param == sent_as else f"{self.name} (sent as {sent_as})"
         message = f"{name} {violation.said.replace(_WRITTEN, _written(draft, path, value))}"
         words = words_for(self.field, violation.part)
-        details = {"value": bare(value), "model": draft.request.value("model"), **violation.details}
-        error = ApiError(self.code, message, self.name, part=violation.part, words=words, details=details)
+        details = {**self.bounds, "value": bare(value), "model": draft.request.value("model"), **violation.details}
+        error = ApiError(self.code, message, param, part=violation.part, words=words, details=details)
         draft.refuse(self.rule, error)
 
 
@@ -310,6 +314,12 @@ def _bounds(field: Field) -> str:
     low = "" if least is None else f" above {show(least)}" if field.min is None else f" of at least {show(least)}"
     high = "" if most is None else f" below {show(most)}" if field.max is None else f" of at most {show(most)}"
     return f"{low} and{high}" if low and high else low + high
+
+
+def _details_of(field: Field) -> dict[str, Any]:
+    """Return what fills the placeholders of a rule whatever of it is violated."""
+    bounds = {"min": _whole(_first(field.min, field.above)), "max": _whole(_first(field.max, field.below))}
+    return {**bounds, "allowed": None if field.allowed is None else listed(field.allowed)}
 
 
 def _first(closed: float | None, is_open: float | None) -> float | None:

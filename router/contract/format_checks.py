@@ -45,15 +45,20 @@ def _wrong_schema(value: object) -> Violation | None:
     return None
 
 
+_SAID: Final = {"data": "a data: URL", "http": "an http(s) URL", "file": "the id of a file"}
+"""What a source of images is called in a message."""
+
+
 def _images(check: named.Images) -> Check:
     words = listed(check.sources)
+    expected = listed(tuple(_SAID.get(source, source) for source in check.sources))
 
     def find(fields: Fields) -> Violation | None:
         data_urls = 0
         for url in _urls(fields):
             source = _source_of(url, check.file_prefix)
             if source not in check.sources:
-                said = f"An image refers to {shown(url[:_SHOWN_URL])}: expected {words}"
+                said = f"An image refers to {shown(url[:_SHOWN_URL])}: expected {expected}"
                 return Violation("sources", said, {"value": shown(url[:_SHOWN_URL]), "allowed": words})
             if source != "data":
                 continue

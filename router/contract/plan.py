@@ -1,6 +1,6 @@
 """The rules of a contract, or of one of its cases, made ready to be run on requests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from router.contract import budget, images, sampling
@@ -10,7 +10,7 @@ from router.contract.draft import Draft
 from router.contract.editing import Edit, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
-from router.contract.fields import spellings_of
+from router.contract.fields import BUDGET_FIELDS, spellings_of
 from router.contract.rules import (
     Band,
     BodyLimit,
@@ -34,7 +34,8 @@ class Plan:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
-        self._judges = tuple((_fields_judged(rule), _judge_of(rule)) for rule in judged)
+        names_of_budget = tuple(name for rule in judged for name in _names_of_budget(rule))
+        self._judges = tuple((_fields_judged(rule), _judge_of(rule, names_of_budget)) for rule in judged)
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
@@ -64,11 +65,19 @@ def _fields_judged(rule: Rule) -> frozenset[str] | None:
     return None
 
 
-def _judge_of(rule: Rule) -> Judge:
+def _names_of_budget(rule: Rule) -> Iterator[str]:
+    """Yield the fields whose values a contract has the budget take, so that they are held to its cap."""
+    if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
+        yield from (name for name in rule.field.sources if name not in budget.SPELLINGS and "." not in name)
+
+
+def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
     if isinstance(rule, FieldRule):
         return FieldJudge(rule)
     if isinstance(rule, CheckRule):
         return CheckJudge(rule)
+    if isinstance(rule, Budget):
+        return _budget(rule, names_of_budget)
     return _JUDGED_BY[type(rule)](rule)
 
 
@@ -91,12 +100,12 @@ def _sampling(rule: Pin | Band) -> Judge:
     return judge
 
 
-def _budget(rule: Budget) -> Judge:
+def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
     def judge(draft: Draft) -> None:
         if draft.error is not None:
             return
         try:
-            held = budget.judge(draft.request, rule)
+            held = budget.judge(draft.request, rule, others)
         except ApiError as error:
             _refuse(draft, rule.rule, error)
             return
@@ -151,7 +160,6 @@ _UNKNOWN_FIELD: Final = "unknown_fields"
 _JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
     Pin: _sampling,
     Band: _sampling,
-    Budget: _budget,
     ImageLimit: _images,
     UnknownFieldsRule: _unknown_fields,
 }

@@ -14,6 +14,7 @@ Check = Callable[[Fields], Violation | None]
 
 NAMED: Final = "named"
 """Stands in a contract for a `tool_choice` that is an object naming a function."""
+_SAID: Final = {NAMED: "an object that names a function"}
 SPECIFIED: Final = "specified"
 """What a message calls such a `tool_choice`."""
 
@@ -140,6 +141,7 @@ class _ToolJudge:
 
 def _tool_choice(check: named.ToolChoice) -> Check:
     words = listed(check.allowed)
+    expected = listed(tuple(_SAID.get(each, each) for each in check.allowed))
 
     def find(fields: Fields) -> Violation | None:
         choice = fields.get("tool_choice")
@@ -150,7 +152,7 @@ def _tool_choice(check: named.ToolChoice) -> Check:
         value = SPECIFIED if name is not None else shown(choice)
         if kind not in check.allowed:
             part = kind if kind in _WORDS else "other"
-            said = f"tool_choice is {value}: expected {words}, or omit the field"
+            said = f"tool_choice is {value}: expected {expected}, or omit the field"
             return Violation(part, said, {"value": value, "allowed": words})
         tools = _all_tools(fields)
         if kind in check.requires_tools and not tools:

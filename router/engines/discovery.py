@@ -116,6 +116,7 @@ class Discovery:
         self._learnt = {name: Learnt({}) for name in self._names}
         self._first_answers = {name: threading.Event() for name in self._names}
         self._process = 0
+        self._waited_in = 0
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -146,9 +147,12 @@ class Discovery:
     def start_and_look(self) -> None:
         """Begin, and return once all names were asked for and all engines looked at, or after some seconds.
 
-        A process that took requests before would refuse them, although its siblings serve.
+        A process that took requests before would refuse them, although its siblings serve. It waits once, not again.
         """
         self.start()
+        if self._waited_in == os.getpid():
+            return
+        self._waited_in = os.getpid()
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         for answered in self._first_answers.values():
             answered.wait(max(0.0, deadline - time.monotonic()))

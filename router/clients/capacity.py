@@ -1,11 +1,9 @@
-"""How many clients and threads a worker has at most."""
+"""How much a worker process takes on: threads and connections."""
 
 import logging
 import resource
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
-
-from router.clients.arrival import HELD_BYTES
+from typing import Final
 
 RESERVED_DESCRIPTORS: Final = 64
 """Descriptors of a worker for other things than clients and the engines of requests in flight."""
@@ -26,12 +24,6 @@ def most_connections(max_in_flight: int, descriptors: int) -> int:
     if descriptors == resource.RLIM_INFINITY:
         return wanted
     return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
-
-
-def most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES
 
 
 class Threads(ThreadPoolExecutor):
