@@ -49,6 +49,8 @@ class Worker(Process):
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take connections or pause; once the worker stops, close its listening sockets."""
+        alive = self.alive  # once, as a signal may end it at any time
+        enabled = enabled and alive
         if enabled != self._accepting:
             self._accepting: bool = enabled
             for listener in self.sockets:
@@ -57,7 +59,7 @@ class Worker(Process):
                     self.loop.register(listener.fileno(), select.POLLIN, partial(self.accept, listener))
                 else:
                     self.loop.unregister(listener.fileno())
-        if not self.alive:
+        if not alive:
             self.loop.settle()
             for listener in self.sockets:
                 listener.close()
@@ -129,12 +131,11 @@ class Worker(Process):
         """Show the master a sign of life, look for its own, and for connections that have had their time."""
         self.notify()
         self._end_late()
-        if self.alive:
-            self.alive = bool(self.is_parent_alive())
-            self.set_accept_enabled(self.alive and now >= self.accept_from)
-        self.look_at = min(now + ROUND_SECONDS, *[queue.next_deadline() for queue in self._queues()])
-        if self.alive and not self._accepting:
-            self.look_at = min(self.look_at, self.accept_from)
+        if not self.is_parent_alive():
+            self.alive = False
+        self.set_accept_enabled(now >= self.accept_from)
+        accept_from = self.accept_from if self.alive and not self._accepting else now + ROUND_SECONDS
+        self.look_at = min(now + ROUND_SECONDS, accept_from, *[queue.next_deadline() for queue in self._queues()])
 
     def _end_late(self) -> None:
         for connection in self.heads.late():
@@ -202,8 +203,7 @@ class Worker(Process):
     # --- a connection has something to say ---
 
     def _on_readable(self, connection: Connection, *_: int) -> None:
-        if connection.waits_in is None:
-            # It was given up for another one earlier in this round.
+        if connection.waits_in is None:  # it was given up for another one earlier in this round
             return
         if connection.waits_in is self.finishing:
             self._read_to_end(connection)
