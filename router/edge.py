@@ -42,10 +42,12 @@ class Edge:
     def __init__(self, app: flask.Flask, gateway: Gateway) -> None:
         self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
         self._app = app
+        self._inference = app.extensions["router.inference"]
         own = gateway.settings
         self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
+        self.served_in_turns = self._bounded
         self._in_flight = gateway.in_flight
         self._patient_drains = Places(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
@@ -62,7 +64,9 @@ class Edge:
         if self._tracer is not None:
             self._tracer.begin(exchange, environ)
         is_bounded = exchange.method == "POST" and exchange.route in self._bounded
-        app = self._refuse if is_bounded and self._in_flight.are_taken() else self._app
+        app: WSGIApplication = self._app
+        if is_bounded:
+            app = self._refuse if self._in_flight.are_taken() else self._inference
         return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

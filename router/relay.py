@@ -11,7 +11,6 @@ from http import HTTPStatus
 from io import BytesIO
 from typing import Final, NamedTuple
 
-import flask
 import urllib3
 
 from router.clients.presence import Client, ClientGoneError
@@ -75,10 +74,17 @@ class AnswerEdits(NamedTuple):
         return StreamEditor(self.model, self.usage)
 
 
-class RelayedResponse(flask.Response):
-    """A response that carries the engine's Content-Type or none."""
+def _nothing() -> None:
+    return
 
-    default_mimetype = None
+
+class Relayed(NamedTuple):
+    """An answer for the client: whole, or in pieces, of which `close` has to be called at the end."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes | Iterator[bytes]
+    close: Callable[[], None] = _nothing
 
 
 class AbortedAnswerError(ConnectionResetError):
@@ -101,21 +107,21 @@ class Relay(NamedTuple):
     comment_seconds: float | None = None
 
 
-def relay(relay: Relay) -> flask.Response:
-    """Return the response that brings an engine's answer to the client.
+def relay(relay: Relay) -> Relayed:
+    """Return the answer that brings an engine's answer to the client.
 
     Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
     """
     try:
         _refuse_useless(relay.answer)
-        response = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
+        relayed = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
     except BaseException:
         relay.answer.close()
         raise
     relay.client.is_answered = True
     if relay.exchange.attempts > 1:
-        response.headers[ATTEMPTS] = str(relay.exchange.attempts)
-    return response
+        relayed.headers.append((ATTEMPTS, str(relay.exchange.attempts)))
+    return relayed
 
 
 def _refuse_useless(answer: Answer) -> None:
@@ -132,7 +138,7 @@ def _media_type(answer: Answer) -> str:
     return answer.header("Content-Type").partition(";")[0].strip().lower()
 
 
-def _buffered(relay: Relay) -> flask.Response:
+def _buffered(relay: Relay) -> Relayed:
     answer = relay.answer
     pieces = []
     length = 0
@@ -153,10 +159,10 @@ def _buffered(relay: Relay) -> flask.Response:
     if edited is not body:
         stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
-    return RelayedResponse(edited, answer.status, headers)
+    return Relayed(answer.status, headers, edited)
 
 
-def _told_anew(body: bytes, relay: Relay) -> flask.Response | None:
+def _told_anew(body: bytes, relay: Relay) -> Relayed | None:
     """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
     errors = relay.edits.errors
     if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None:
@@ -167,7 +173,7 @@ def _told_anew(body: bytes, relay: Relay) -> flask.Response | None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
     headers = [(name, value) for name, value in for_client(relay.answer.headers) if name.lower() not in stale]
-    return RelayedResponse(told.body, told.status, [*headers, ("Content-Type", JSON)])
+    return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
 def _refuse_cut(body: bytes, answer: Answer) -> None:
@@ -187,7 +193,7 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
+def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
     answer = relay.answer
     balance = Balance() if _must_tell_its_end(answer) else None
 
@@ -215,9 +221,7 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
-    response = RelayedResponse(everything(), answer.status, headers)
-    response.call_on_close(answer.close)
-    return response
+    return Relayed(answer.status, headers, everything(), answer.close)
 
 
 def _refuse_unbalanced(balance: Balance | None) -> None:
@@ -256,7 +260,7 @@ def _decoded(body: bytes, answer: Answer) -> bytes | None:
     return plain if len(plain) <= MAX_BUFFERED_BYTES else None
 
 
-def _streamed(relay: Relay) -> flask.Response:
+def _streamed(relay: Relay) -> Relayed:
     answer = relay.answer
     # What fails before the first byte of a stream still gets its own status.
     first = answer.read_piece(relay.comment_seconds)
@@ -267,9 +271,7 @@ def _streamed(relay: Relay) -> flask.Response:
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    response = RelayedResponse(_events(relay, first), answer.status, headers)
-    response.call_on_close(answer.close)
-    return response
+    return Relayed(answer.status, headers, _events(relay, first), answer.close)
 
 
 def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:

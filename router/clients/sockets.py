@@ -1,10 +1,14 @@
 """The socket of a client: a read ends by its deadline, and a client that stops reading counts as gone."""
 
 import errno
+import math
+import select
 import socket
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
+
+from router import turns
 
 SEND_PIECE_BYTES: Final = 64 * 1024
 """How much of an answer is sent within one `send_seconds`: a slow client may read on, one that stopped may not."""
@@ -43,15 +47,54 @@ class BoundedSocket(_Socket):
             self.settimeout(left)
         return super().recv(buflen, flags)
 
+    def receive_into(self, view: memoryview) -> int:
+        """Receive in a turn, until the deadline, into a buffer; return how many bytes, 0 at the end."""
+        while True:
+            seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
+            if self.is_late or seconds <= 0:
+                raise TimeoutError
+            try:
+                return super().recv_into(view)
+            except BlockingIOError:
+                turns.wait_for({self.fileno(): select.POLLIN}, seconds)
+
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""
+        is_turn = turns.is_turn()
+        if is_turn and len(data) <= SEND_PIECE_BYTES:
+            # Nearly always there is room for all of it.
+            try:
+                sent = super().send(data, flags)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
         view = memoryview(data).cast("B")
         for start in range(0, len(view), SEND_PIECE_BYTES):
-            self.settimeout(self.send_seconds)
+            piece = view[start : start + SEND_PIECE_BYTES]
             try:
-                super().sendall(view[start : start + SEND_PIECE_BYTES], flags)
+                if is_turn:
+                    self._send_in_turns(piece, flags)
+                else:
+                    self.settimeout(self.send_seconds)
+                    super().sendall(piece, flags)
             except TimeoutError:
                 raise BrokenPipeError(errno.EPIPE, "the client stopped reading") from None
+
+    def _send_in_turns(self, piece: memoryview, flags: int) -> None:
+        """Send what there is room for, on a socket that never blocks, and let others go on until there is more."""
+        end: float | None = None
+        while piece:
+            try:
+                piece = piece[super().send(piece, flags) :]
+            except BlockingIOError:
+                end = end or time.monotonic() + self.send_seconds
+                self._wait_for_room(end - time.monotonic())
+
+    def _wait_for_room(self, seconds: float) -> None:
+        if seconds <= 0 or not turns.wait_for({self.fileno(): select.POLLOUT}, seconds):
+            raise TimeoutError
 
 
 class ClientSocket(BoundedSocket, socket.socket):

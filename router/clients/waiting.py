@@ -33,11 +33,13 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.arrival = Arrival(most_body)
         self.stage = Stage.SILENCE
         self.waits_in: Waiting | None = None
-        self.awaits_handshake = cfg.is_ssl
+        self.awaits_handshake = self._is_tls = bool(cfg.is_ssl)
         self.is_long = False
         self.is_cut = False
         """Did an answer break off whose client is told so by a reset alone?"""
         self.drained = 0
+        self.common: dict[str, Any] | None = None
+        """What the environs of its plain requests have in common, once there was one."""
         self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
         self._own = own
         self._most_body = most_body
@@ -89,11 +91,16 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         left = b""
         if isinstance(self.parser, RequestParser):
             left = self.parser.unreader.take_buffered()
-        self.arrival = Arrival(self._most_body, left)
-        self.stage = Stage.SILENCE
+        self.expect(left)
         self.stop_blocking()
         if not self.is_http2 and self.has_decrypted():
             self.arrival.data += self.receive()
+
+    def expect(self, left: bytes) -> None:
+        """Wait for another request, of which so much has come."""
+        self.arrival = Arrival(self._most_body, left)
+        self.stage = Stage.SILENCE
+        self.sock.deadline = None
 
     def stop_blocking(self) -> None:
         """Make the socket one that the main loop can read. Raises OSError when it is closed."""
@@ -106,7 +113,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
 
     def has_decrypted(self) -> bool:
         """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
-        return self.cfg.is_ssl and bool(self.sock.pending())
+        return self._is_tls and bool(self.sock.pending())
 
 
 class Waiting:
@@ -116,9 +123,10 @@ class Waiting:
         self._seconds = seconds
         self._deadlines: dict[Connection, float] = {}
 
-    def add(self, connection: Connection) -> None:
-        """Let a connection wait, from now on."""
-        self._deadlines[connection] = time.monotonic() + self._seconds
+    def add(self, connection: Connection) -> float:
+        """Let a connection wait, from now on; return until when."""
+        deadline = self._deadlines[connection] = time.monotonic() + self._seconds
+        return deadline
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection that waits here."""

@@ -171,8 +171,9 @@ def _check_size(body: bytes, contract: Contract) -> None:
 
 
 def _read_once_only_fields(request: Request) -> bool:
-    for field in sorted(ONCE_ONLY_FIELDS):
-        request.refuse_repeated(field)
+    if request.repeats:
+        for field in sorted(ONCE_ONLY_FIELDS):
+            request.refuse_repeated(field)
     stream = request.value("stream")
     if not isinstance(stream, bool | None):
         message = f"stream is {request.written('stream')}: expected true or false, or omit the field"

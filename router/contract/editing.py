@@ -12,6 +12,7 @@ from router.contract.members import Member, start_of_next, walk_members
 from router.contract.parsing import Request
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_NUMBERS: Final = frozenset({int, float})
 _OPENING_BRACE: Final = ord("{")
 _Splice = tuple[int, int, bytes]
 
@@ -40,6 +41,12 @@ _Located = tuple[Path, Edit]
 
 def to_json(value: object) -> bytes:
     """Return a value as JSON bytes, numbers in their shortest form."""
+    return _number_to_json(value) if type(value) in _NUMBERS else _ENCODER.encode(value).encode()
+
+
+# Typed, as 1 and 1.0 are equal and do not look the same.
+@lru_cache(maxsize=1024, typed=True)
+def _number_to_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 

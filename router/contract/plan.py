@@ -7,7 +7,7 @@ from router.contract import budget, images, sampling
 from router.contract.checks import PARAM_OF, CheckJudge
 from router.contract.conditions import path_of
 from router.contract.draft import Draft
-from router.contract.editing import Edit
+from router.contract.editing import Edit, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
 from router.contract.fields import spellings_of
@@ -76,7 +76,14 @@ def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
 
 
 def _sampling(rule: Pin | Band) -> Judge:
+    names = frozenset((rule.field, *spellings_of(rule.field)))
+    due_without = [Edit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Pin) else []
+
     def judge(draft: Draft) -> None:
+        if names.isdisjoint(draft.request.fields):
+            # Nearly all requests leave nearly all sampling fields alone.
+            draft.edits += due_without
+            return
         verdict = sampling.judge(draft.request, rule)
         draft.edits += verdict.edits
         if verdict.violated:

@@ -36,7 +36,7 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_head()
-    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).response
+    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
 
@@ -57,7 +57,7 @@ def _streamed(
     answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_head()
     exchange = Exchange(request_id="1")
-    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).response
+    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).body
     return list(body), exchange, told
 
 
@@ -122,7 +122,7 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_head()
     exchange = Exchange(request_id="1")
-    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), exchange)).response)
+    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), exchange)).body)
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)

@@ -10,7 +10,8 @@ import pytest
 
 from router.engines import discovery, remembered
 from router.engines.connections import Connections
-from router.engines.discovery import Addresses, Discovery, Learnt, NoAnswerError, engines_of, learnt, named
+from router.engines.discovery import Addresses, Discovery, Learnt, engines_of, learnt, named
+from router.engines.failure import NoAnswerError
 from router.engines.fleet import Fleet, Report
 from router.engines.health import Breaker, State
 from router.engines.probing import Prober

@@ -381,7 +381,7 @@ def test_a_worker_without_threads_serves_with_those_it_has(engine: StandIn) -> N
         engine.answer_next(*[Answer(headers=EVENT_STREAM, body=[gate, b"data: [DONE]\n\n"]) for _ in range(20)])
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(20)]
         for client in clients:
-            client.send(post_head(CHAT, COUNTED) + chat())
+            client.send(post_head(CHAT, CHUNKED) + chunked(chat()))
         router.wait_for_line("requests wait for the threads that there are")
         gate.set()
         assert {client.answer().status for client in clients} == {200}
