@@ -11,9 +11,10 @@ from compiler.json_schema import json_schema_bytes
 from compiler.output import refuse_overwriting, write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
-from compiler.printing import profile_of, with_defaults, yaml_of
+from compiler.printing import yaml_of
 from compiler.reporting import text_of
 from compiler.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
+from compiler.unfreezing import profile_of, with_defaults
 from router.artifact import Artifact, ArtifactError, read, serialise
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path
 from compiler.freezing import contract_of
 from compiler.inheritance import Link, load_chain, merge_chain
-from compiler.linting import warnings_of_chain, warnings_of_profile, warnings_of_size
+from compiler.linting import warnings_of_chain, warnings_of_profile, warnings_of_size, warnings_of_valid
 from compiler.overrides import FLAG, Override, overridden
 from compiler.schema import MAX_TEXT
 from compiler.selection import Selected
@@ -55,7 +55,7 @@ def compile_chain(chain: tuple[Link, ...], override: Override | None = None) -> 
         artifact = _frozen(chain, profile, override)
     except ProfileError as error:
         raise ProfileError(*error.diagnostics, *warnings) from error
-    warnings += warnings_of_size(len(serialise(artifact)))
+    warnings += [*warnings_of_valid(profile), *warnings_of_size(len(serialise(artifact)))]
     return Compiled(chain, profile, artifact, in_order(warnings))
 
 

@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
+from compiler.comparison.cases import compare
+from compiler.comparison.change import Change
+from compiler.comparison.values import Value
 from compiler.compilation import Compiled
 from compiler.diagnostics import Diagnostic, Location, named_path, shown, warning
-from compiler.differences import Difference, differences
 from compiler.printing import inline
-from compiler.tree import Mapping, node_at, spelled
-from router.artifact import Artifact, Source
+from compiler.tree import Mapping, node_at
+from router.artifact import FORMAT_VERSION, Artifact, Source
 
 _MANY: Final = 5
 """More sources than this are counted, not listed."""
@@ -21,9 +25,13 @@ def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> I
     """
     name, hint = named_path(file), f"rebuild to refresh: {rebuild}"
     if artifact.digest != today.artifact.digest:
-        for difference in differences(artifact.contract, today.artifact.contract):
-            at = _set_at(today.profile, difference.path)
-            yield Diagnostic("stale-artifact", f"{name} is out of date: {_told(difference)}", at, hint=hint)
+        changes = _with_aliases_as_one(compare(artifact.contract, today.artifact.contract))
+        for change in changes:
+            at = _set_at(today.profile, change.at)
+            yield Diagnostic("stale-artifact", f"{name} is out of date: {_told(change)}", at, hint=hint)
+        if not changes:
+            message = f"{name} holds the same contract in format {artifact.format_version} of artifacts"
+            yield warning("stale-artifact", f"{message}, which is {FORMAT_VERSION} today", None, hint)
         return
     if artifact.name != today.artifact.name:
         message = f"the profile is named {shown(today.artifact.name)} today, and {shown(artifact.name)} in {name}"
@@ -32,11 +40,34 @@ def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> I
         yield warning("stale-source", message, None, hint)
 
 
-def _told(difference: Difference) -> str:
-    if isinstance(difference.before, list) and isinstance(difference.after, list):
-        return f"{spelled(difference.path)} {_told_lists(difference.before, difference.after)}"
-    old, new = ("absent" if value is None else inline(value) for value in (difference.before, difference.after))
-    return f"{spelled(difference.path)} is {old} there, and {new} today"
+def _with_aliases_as_one(changes: tuple[Change, ...]) -> list[Change]:
+    """Return changes, those of aliases that one side has and the other has not as one change of two lists."""
+    listed = [change for change in changes if change.at == _ALIASES]
+    if not listed:
+        return [*changes]
+    sides = [[each for each in side if each is not None] for side in zip(*_values(listed), strict=True)]
+    return [Change(_ALIASES, sides[0], sides[1], ""), *(change for change in changes if change.at != _ALIASES)]
+
+
+def _values(changes: list[Change]) -> list[tuple[Value, Value]]:
+    return [(change.before, change.after) for change in changes]
+
+
+_ALIASES: Final = ("models", "aliases")
+
+
+def _told(change: Change) -> str:
+    before, after = (_plain(value) for value in (change.before, change.after))
+    if isinstance(before, list) and isinstance(after, list):
+        return f"{change.path} {_told_lists(before, after)}"
+    old, new = ("absent" if value is None else inline(value) for value in (before, after))
+    return f"{change.path} is {old} there, and {new} today"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever differs
+    """Return what differs as a profile writes it."""
+    plain = msgspec.to_builtins(value)
+    return list(plain) if isinstance(plain, tuple) else plain
 
 
 def _told_lists(before: list[Any], after: list[Any]) -> str:
@@ -45,11 +76,28 @@ def _told_lists(before: list[Any], after: list[Any]) -> str:
     return f"lists {', and '.join(told)}" if told else "is in another order today"
 
 
+_DEPTH_OF_A_RULE: Final = 2
+
+
 def _set_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
-    """Return where a value was set, or deleted; None where it is a default."""
-    node = node_at(profile, path)
-    if node is not None:
-        return node.at
+    """Return where a value was set, or deleted; None where it is a default.
+
+    What a case has of the base was set there, and a constraint that a rule does not say stands where its rule does.
+    """
+    own = path[2:] if path[0] == "cases" else path
+    fixed = [(*each[:-1], "fixed") for each in (path, own) if each[-1:] in {("allowed",), ("default",)}]
+    rules = [each[:-1] for each in (path, own) if len(own) > _DEPTH_OF_A_RULE and own[0] in {"fields", "checks"}]
+    for each in (path, *fixed, own, *rules):
+        node = node_at(profile, each)
+        if node is not None:
+            return node.at
+        deleted = _deleted_at(profile, each)
+        if deleted is not None:
+            return deleted
+    return None
+
+
+def _deleted_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
     for length in range(len(path)):
         parent = node_at(profile, path[:length])
         deletion = parent.deletion_of(path[length]) if isinstance(parent, Mapping) else None

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import posixpath
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path, PurePosixPath
@@ -60,34 +61,81 @@ def load_chain(selected: Selected) -> tuple[Link, ...]:
 
 
 def merge_chain(links: tuple[Link, ...]) -> Mapping:
-    """Fold a chain from its root down into one tree."""
+    """Fold a chain from its root down into one tree; of the nulls in cases only those stay that delete something."""
     root = links[0].tree.at
-    return reduce(merge, (link.tree for link in reversed(links)), Mapping((), root))
+    profile = reduce(merge, (link.tree for link in reversed(links)), Mapping((), root))
+    cases = profile.get("cases")
+    if cases is None or not isinstance(cases.value, Mapping):
+        return profile
+    return _replaced(profile, cases, _map_values(cases.value, lambda case: _without_idle_nulls(case, profile)))
 
 
 def merge(parent: Mapping, child: Mapping) -> Mapping:
     """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
 
-    The result holds no null as a mapping's value. It remembers what each value replaced, and which null deleted what.
+    The result holds no null as a mapping's value, unless a case wrote it: there it deletes what holds for all. It
+    remembers what each value replaced, and which null deleted what.
     """
+    return _merged(parent, child, ())
+
+
+def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
+    within_case = path[:1] == ("cases",) and len(path) > 1
     entries = {entry.key: entry for entry in parent.entries}
     deleted = {entry.key: entry for entry in parent.deleted}
     for entry in child.entries:
         inherited = entries.get(entry.key)
-        if not _deletes(entry.value):
+        if within_case or not _deletes(entry.value):
             deleted.pop(entry.key, None)
-            entries[entry.key] = _laid_over(inherited, entry)
+            entries[entry.key] = _laid_over(inherited, entry, (*path, entry.key))
         elif inherited is not None or entry.key not in deleted:
             deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
+    if path == ("cases",):
+        # The first case that matches applies: what a child adds comes before what it inherits.
+        new = [key for key in entries if parent.get(key) is None]
+        entries = {key: entries[key] for key in (*new, *(entry.key for entry in parent.entries)) if key in entries}
     return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
 
 
-def _laid_over(inherited: Entry | None, entry: Entry) -> Entry:
+def _laid_over(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
     if not isinstance(entry.value, Mapping):
         return Entry(entry.key, entry.key_at, entry.value, inherited)
     if inherited is not None and isinstance(inherited.value, Mapping):
-        return Entry(entry.key, entry.key_at, merge(inherited.value, entry.value), inherited.replaced)
-    return Entry(entry.key, entry.key_at, merge(Mapping((), entry.value.at), entry.value), inherited)
+        return Entry(entry.key, entry.key_at, _merged(inherited.value, entry.value, path), inherited.replaced)
+    return Entry(entry.key, entry.key_at, _merged(Mapping((), entry.value.at), entry.value, path), inherited)
+
+
+def _without_idle_nulls(case: Mapping, base: Mapping) -> Mapping:
+    """Return a case without the nulls that delete nothing of what holds for all; they count as deletions of its own."""
+    kept: list[Entry] = []
+    gone = {entry.key: entry for entry in case.deleted}
+    for entry in case.entries:
+        below = base.get(entry.key)
+        if isinstance(entry.value, Mapping):
+            inner = below.value if below is not None and isinstance(below.value, Mapping) else Mapping((), base.at)
+            # Nothing holds for all that a case's own `when` could be laid over.
+            kept.append(_with_value(entry, _without_idle_nulls(entry.value, inner)))
+        elif below is None and _deletes(entry.value):
+            gone[entry.key] = entry
+        else:
+            kept.append(entry)
+    return Mapping(tuple(kept), case.at, tuple(gone.values()))
+
+
+def _map_values(tree: Mapping, change: Callable[[Mapping], Mapping]) -> Mapping:
+    entries = (
+        _with_value(entry, change(entry.value)) if isinstance(entry.value, Mapping) else entry for entry in tree.entries
+    )
+    return Mapping(tuple(entries), tree.at, tree.deleted)
+
+
+def _replaced(tree: Mapping, entry: Entry, value: Mapping) -> Mapping:
+    entries = tuple(_with_value(each, value) if each.key == entry.key else each for each in tree.entries)
+    return Mapping(entries, tree.at, tree.deleted)
+
+
+def _with_value(entry: Entry, value: Mapping) -> Entry:
+    return Entry(entry.key, entry.key_at, value, entry.replaced)
 
 
 def _deletes(value: Node) -> bool:

@@ -5,11 +5,13 @@ what must be there is asked for only in a profile that extends nothing. `BEYOND`
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from compiler.diagnostics import Code
+from compiler.language.values import words
 from compiler.reading import read_yaml
-from compiler.schema import PARENT_PATH, SCHEMA, Rules
+from compiler.schema import CASE, PARENT_PATH, SCHEMA, Rules
 from compiler.tree import plain
 
 JsonSchema = dict[str, Any]
@@ -18,11 +20,31 @@ BEYOND: Final[dict[Code, str]] = {
     "default-above-cap": "that `output.max_tokens.default` is at most the cap",
     "empty-band": "that the `min` of a band is at most its `max`",
     "band-under-allow": "that no parameter is a band under `conflict: allow`",
-    "missing-key": "that a profile which extends another has, once merged, every key that must be there",
+    "missing-key": "that a profile which extends another, and a case, has once merged every key that must be there",
     "cycle": "that no profile extends itself",
     "unreadable-file": "that the file behind `extends` is there",
-    "wrong-value": "that a size with a unit is at least 1 byte and below 2^53, and that a number is not `.nan`",
+    "wrong-value": "that a size with a unit is at least 1 byte and below 2^53, that a number is not `.nan`, and what "
+    "stands in a `body`",
     "empty-value": "that every key has a value, since `null` must be written out",
+    "two-bounds": "that a field has `min` or `above`, and `max` or `below`, and not both",
+    "empty-range": "that the bounds of a field leave a value",
+    "fixed-and-more": "that `fixed` stands without `allowed`, `default`, `force` and `drop`",
+    "idle-default": "that `default` stands without `force` and `drop`",
+    "force-and-drop": "that `force` stands without `drop`",
+    "refused-and-required": "that no field is both refused and required",
+    "unfit-value": "that a field's `fixed`, `default` and `force` are as the field's rule asks",
+    "ruled-twice": "that no parameter is ruled by both `sampling.params` and `fields`",
+    "ungovernable-field": "that no rule governs `model`, `stream` or more of `messages` than their number",
+    "from-cycle": "that no field takes its value from itself",
+    "bad-pattern": "that a pattern is a regular expression of Python's",
+    "unknown-placeholder": "that the names in braces are placeholders",
+    "bare-brace": "that a brace that is meant as such is written twice",
+    "too-deep": "that nothing is nested too deep",
+    "never-allowed": "that what needs a tool in `checks.tool_choice` is allowed there",
+    "unknown-rule": "that the ids in `order` are of rules that there are",
+    "unknown-mode": "that the modes of a case are named under `mode`",
+    "empty-when": "that a case says which requests it is for",
+    "covered-case": "that no earlier case is for all requests of a later one",
 }
 """What the compiler refuses and this JSON Schema lets pass, by the code of the error."""
 
@@ -50,6 +72,7 @@ def json_schema(presets: tuple[str, ...]) -> JsonSchema:
         "additionalProperties": False,
         "if": {"properties": {"extends": {"type": "string"}}, "required": ["extends"]},
         "else": _complete({"type": "dict", "schema": SCHEMA}),
+        "definitions": {"words": {"anyOf": _branches(words())}},
     }
 
 
@@ -87,26 +110,72 @@ def _extends(rules: Rules, presets: tuple[str, ...]) -> JsonSchema:
 
 def _nullable(rules: Rules) -> JsonSchema:
     """Return the schema of the value of a key, which may always be a null instead."""
-    words = _words(rules)
+    told = _words(rules)
+    if rules is CASE:
+        return {**told, **_case(), "type": ["object", "null"]}
+    if "definition" in rules["meta"]:
+        return {**told, "anyOf": [{"$ref": f"#/definitions/{rules['meta']['definition']}"}, _NULL]}
     if "anyof" in rules:
-        return {**words, "anyOf": [*map(_value, rules["anyof"]), _NULL]}
+        return {**told, "anyOf": [*_branches(rules), _NULL]}
     value = _value(rules)
     if "enum" in value:
-        return {**words, "enum": [*value["enum"], None]}
-    return {**words, **value, "type": [value["type"], "null"]}
+        return {**told, "enum": [*value["enum"], None]}
+    kinds = value["type"] if isinstance(value["type"], list) else [value["type"]]
+    return {**told, **value, "type": [*kinds, "null"]}
 
 
-def _value(rules: Rules) -> JsonSchema:
-    """Return the schema of a value, without what people read."""
+def _case() -> JsonSchema:
+    """Return the schema of a case: its sections are those of a profile, but for what only a profile may say."""
+    properties = {
+        key: {"$ref": f"#/properties/{key}"} if rules is SCHEMA.get(key) else _nullable(rules)
+        for key, rules in CASE["schema"].items()
+    }
+    return {"properties": properties, "additionalProperties": False}
+
+
+def _branches(rules: Rules) -> list[JsonSchema]:
+    return [_value({"meta": {**rules["meta"], **branch.get("meta", {})}, **branch}) for branch in rules["anyof"]]
+
+
+def _value(rules: Rules, *, member: Callable[[Rules], JsonSchema] | None = None) -> JsonSchema:
+    """Return the schema of a value, without what people read; `member` gives those of the values of keys."""
+    member = member or _nullable
+    if "anyof" in rules:
+        return {"anyOf": _branches(rules)}
     if "allowed" in rules:
         return {"enum": rules["allowed"]}
     if rules["type"] == "dict":
-        properties = {key: _nullable(member) for key, member in rules["schema"].items()}
-        return {"type": "object", "properties": properties, "additionalProperties": False}
+        return {"type": "object", **_members(rules, member)}
     if rules["type"] == "list":
-        unique = {"uniqueItems": True} if rules["meta"].get("unique") else {}
-        return {"type": "array", "items": _value(rules["schema"]), "maxItems": rules["maxlength"], **unique}
+        return {"type": "array", "items": _value(rules["schema"], member=_given), **_list_limits(rules)}
     return _scalar(rules)
+
+
+def _given(rules: Rules) -> JsonSchema:
+    """Return the schema of the value of a key in a list, where there is nothing that a null could delete."""
+    if "anyof" in rules:
+        return {**_words(rules), "anyOf": [_value(branch, member=_given) for branch in rules["anyof"]]}
+    return {**_words(rules), **_value(rules, member=_given)}
+
+
+def _members(rules: Rules, member: Callable[[Rules], JsonSchema]) -> JsonSchema:
+    if "valuesrules" in rules:
+        names, values = _scalar(rules["keysrules"]), member(rules["valuesrules"])
+        return {"propertyNames": names, "additionalProperties": values, "maxProperties": rules["maxlength"]}
+    if "schema" not in rules:
+        return {}
+    properties = {key: member(inner) for key, inner in rules["schema"].items()}
+    required = [key for key, inner in rules["schema"].items() if inner.get("required") and member is _given]
+    return {"properties": properties, "additionalProperties": False, **({"required": required} if required else {})}
+
+
+def _list_limits(rules: Rules) -> JsonSchema:
+    limits: JsonSchema = {"maxItems": rules["maxlength"]}
+    if "minlength" in rules:
+        limits["minItems"] = rules["minlength"]
+    if rules.get("meta", {}).get("unique"):
+        limits["uniqueItems"] = True
+    return limits
 
 
 def _scalar(rules: Rules) -> JsonSchema:
@@ -126,23 +195,31 @@ def _pattern(regex: str) -> str:
 
 def _words(rules: Rules) -> JsonSchema:
     meta = rules["meta"]
-    words: JsonSchema = {"description": described(rules)}
+    if "meaning" not in meta:
+        return {}
+    told: JsonSchema = {"description": described(rules)}
     if "default" in meta:
-        words["default"] = value_of(meta["default"])
+        told["default"] = value_of(meta["default"])
     if "example" in meta:
-        words["examples"] = [value_of(meta["example"])]
-    return words
+        told["examples"] = [value_of(meta["example"])]
+    return told
 
 
 def _complete(rules: Rules) -> JsonSchema:
     """Return what a value must hold where nothing is inherited; empty where it need not hold anything."""
+    if "valuesrules" in rules:
+        values = _complete(rules["valuesrules"])
+        return {"additionalProperties": values} if values else {}
     members = _mapping_members(rules)
     required = [key for key, member in members.items() if member.get("required")]
-    inner = {key: {"not": _NULL} if key in required else _complete(member) for key, member in members.items()}
+    # What a case says is laid over what holds for all, and may be completed by it.
+    deeper = {} if rules is CASE else members
+    inner = {key: {"not": _NULL} for key in required}
+    inner |= {key: _complete(member) for key, member in deeper.items() if key not in required}
     properties = {key: schema for key, schema in inner.items() if schema}
     return {keyword: value for keyword, value in (("required", required), ("properties", properties)) if value}
 
 
 def _mapping_members(rules: Rules) -> Rules:
     branches = rules.get("anyof", [rules])
-    return next((branch["schema"] for branch in branches if branch["type"] == "dict"), {})
+    return next((branch["schema"] for branch in branches if branch["type"] == "dict" and "schema" in branch), {})

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from compiler.diagnostics import Diagnostic, Note, nearest, shown, warning
+from compiler.case_trees import cases_of
+from compiler.diagnostics import Diagnostic, Location, Note, nearest, shown, warning
 from compiler.inheritance import Link, merge
 from compiler.printing import inline
+from compiler.relations.cases import overlaps
 from compiler.sizes import bytes_of
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, plain, spelled
 from router.artifact import MAX_ARTIFACT_BYTES
@@ -17,7 +19,10 @@ _NEARLY_FULL: Final = 0.9
 _SEARCHED: Final = 20
 """Most keys among which a likely one is looked for; no level of a valid profile has as many."""
 
-_BODY_BYTES: Final[Path] = ("limits", "max_body_bytes")
+_SIZES: Final = frozenset({"max_body_bytes", "max_bytes", "max_url_bytes"})
+"""Keys whose values are sizes in bytes."""
+
+_SOURCE: Final = "source"
 _PARAMS: Final[Path] = ("sampling", "params")
 
 
@@ -28,11 +33,20 @@ def warnings_of_chain(chain: tuple[Link, ...]) -> Iterator[Diagnostic]:
     for parent, child in zip(parents, children, strict=False):
         yield from _idle_nulls(parent, child, ())
         yield from _repeated_values(parent, child, ())
+        yield from _stale_evidence(parent, child, ())
+        yield from _joined_items(child, ())
 
 
 def warnings_of_profile(profile: Mapping) -> Iterator[Diagnostic]:
     """Yield the warnings about a merged profile, which need not be valid."""
     yield from _lookalike_aliases(profile)
+    for entry, case in cases_of(profile):
+        yield from _idle_nulls_of_case(case, ("cases", entry.key))
+
+
+def warnings_of_valid(profile: Mapping) -> Iterator[Diagnostic]:
+    """Yield the warnings about a merged profile that can be told only where it is valid."""
+    yield from overlaps(profile)
 
 
 def warnings_of_size(size: int) -> Iterator[Diagnostic]:
@@ -46,10 +60,22 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
     inherited, deleted = _by_key(parent.entries), _by_key(parent.deleted)
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
+        if path[:1] == ("cases",) and isinstance(entry.value, Mapping):
+            continue  # What a null in a case deletes is told by the profile that is merged.
         if isinstance(entry.value, Mapping):
             yield from _idle_nulls(_mapping_of(above, entry.value), entry.value, place)
         elif above is None and isinstance(entry.value, Scalar) and entry.value.value is None:
             yield _idle_null(entry, place, tuple(inherited), deleted.get(entry.key))
+
+
+def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
+    for deletion in case.deleted:
+        # A null of a parent may be idle only for what its child says, who could not change it.
+        if deletion.replaced is None and deletion.key_at.document.extended_at is None:
+            yield _idle_null(deletion, (*path, deletion.key), (), None)
+    for entry in case.entries:
+        if isinstance(entry.value, Mapping):
+            yield from _idle_nulls_of_case(entry.value, (*path, entry.key))
 
 
 def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: Entry | None) -> Diagnostic:
@@ -58,6 +84,8 @@ def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: 
         return warning(
             "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
         )
+    if "body" in place[:-1]:
+        return warning("idle-null", message, entry.value.at, 'for a null in the body write "{null}"')
     match = nearest(entry.key, inherited) if len(inherited) <= _SEARCHED else None
     hint = f"did you mean {spelled((*place[:-1], match))}?" if match else "remove it"
     return warning("idle-null", message, entry.value.at, hint)
@@ -65,11 +93,12 @@ def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: 
 
 def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
     inherited = _by_key(parent.entries)
+    is_changed = any(True for _ in _changes(parent, child, path))
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
-        if above is None:
-            continue
-        if isinstance(entry.value, Mapping) and path != _PARAMS:  # a band is one value, however many keys it takes
+        if above is None or (entry.key == _SOURCE and is_changed):
+            continue  # Evidence is repeated to say that it is for what is changed, too.
+        if isinstance(entry.value, Mapping) and not _is_params(path):  # a band is one value, however many keys it takes
             yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
         elif _meaning(place, entry.value) == _meaning(place, above.value):
             message = f"{spelled(place)} is set to {inline(plain(entry.value))}, which it inherits already"
@@ -77,28 +106,86 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
             yield warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
 
 
+def _stale_evidence(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for each mapping of which a child changes something, and keeps the evidence of its parent."""
+    inherited = _by_key(parent.entries)
+    evidence = inherited.get(_SOURCE)
+    if evidence is not None and isinstance(evidence.value, Scalar) and child.get(_SOURCE) is None:
+        for place, change in _changes(parent, child, path):
+            message = f"{spelled(place)} is changed, and {spelled((*path, _SOURCE))} stays as it was"
+            hint = f"say where this comes from, or write `{_SOURCE}: null`"
+            yield warning("stale-evidence", message, change.key_at, hint, Note(evidence.value.at, "the source is here"))
+            break
+    for entry in child.entries:
+        above = inherited.get(entry.key)
+        if isinstance(entry.value, Mapping) and above is not None and isinstance(above.value, Mapping):
+            yield from _stale_evidence(above.value, entry.value, (*path, entry.key))
+
+
+def _changes(parent: Mapping, child: Mapping, path: Path) -> Iterator[tuple[Path, Entry]]:
+    """Yield what a child says that is not what it inherits, but for evidence."""
+    inherited = _by_key(parent.entries)
+    for entry in child.entries:
+        place, above = (*path, entry.key), inherited.get(entry.key)
+        if entry.key == _SOURCE:
+            continue
+        if isinstance(entry.value, Mapping) and above is not None and isinstance(above.value, Mapping):
+            yield from _changes(above.value, entry.value, place)
+        elif above is None:
+            if not (isinstance(entry.value, Scalar) and entry.value.value is None):
+                yield place, entry
+        elif _meaning(place, entry.value) != _meaning(place, above.value):
+            yield place, entry
+
+
+def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for each text that is two items of a list, the second of them indented too far."""
+    if isinstance(node, Mapping):
+        for entry in node.entries:
+            yield from _joined_items(entry.value, (*path, entry.key))
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _joined_items(item, (*path, index))
+    elif isinstance(node.value, str) and not node.quoted and _looks_like_items(node.at):
+        message = f"{spelled(path)} is one text over several lines: {shown(node.value)}"
+        hint = "items of a list begin in the same column; put the text in quotes if it is meant"
+        yield warning("joined-items", message, node.at, hint)
+
+
+def _looks_like_items(at: Location) -> bool:
+    return any(at.document.line(number).lstrip().startswith("- ") for number in range(at.line + 1, at.end_line + 1))
+
+
+def _is_params(path: Path) -> bool:
+    return path[2:] == _PARAMS if path[:1] == ("cases",) else path == _PARAMS
+
+
 def _meaning(path: Path, node: Node) -> str:
     """Return what is the same for two values just when they are written alike or, as sizes, mean the same."""
     value = plain(node)
-    size = bytes_of(value) if path == _BODY_BYTES and isinstance(value, str) else None
+    size = bytes_of(value) if path[-1] in _SIZES and isinstance(value, str) else None
     # Not the value itself: 1, 1.0 and true are equal to Python.
     return repr(sorted(value.items()) if isinstance(value, dict) else value if size is None else size)
 
 
 def _lookalike_aliases(profile: Mapping) -> Iterator[Diagnostic]:
-    aliases = node_at(profile, ("models", "aliases"))
-    first: dict[str, Scalar] = {}
-    for index, item in enumerate(aliases.items if isinstance(aliases, Sequence) else ()):
-        if not isinstance(item, Scalar) or not isinstance(item.value, str):
-            continue
-        other = first.setdefault(item.value.casefold().strip(), item)
-        if other.value != item.value:
-            place = spelled(("models", "aliases", index))
-            message = (
-                f"{place} is {shown(item.value)}, which differs from {shown(str(other.value))} only in case or blanks"
-            )
+    first: dict[str, tuple[str, Location]] = {}
+    for step, name, at in _aliases(profile):
+        other, other_at = first.setdefault(name.casefold().strip(), (name, at))
+        if other != name:
+            place = spelled(("models", "aliases", step)) if isinstance(step, int) else "a key of models.aliases"
+            message = f"{place} is {shown(name)}, which differs from {shown(other)} only in case or blanks"
             hint = "keep both only if clients use both: the router takes them for two names"
-            yield warning("lookalike-alias", message, item.at, hint, Note(other.at, "the other one is listed here"))
+            yield warning("lookalike-alias", message, at, hint, Note(other_at, "the other one is listed here"))
+
+
+def _aliases(profile: Mapping) -> Iterator[tuple[int | str, str, Location]]:
+    aliases = node_at(profile, ("models", "aliases"))
+    if isinstance(aliases, Mapping):
+        yield from ((entry.key, entry.key, entry.key_at) for entry in aliases.entries)
+    for index, item in enumerate(aliases.items if isinstance(aliases, Sequence) else ()):
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            yield index, item.value, item.at
 
 
 def _by_key(entries: tuple[Entry, ...]) -> dict[str, Entry]:

@@ -29,7 +29,7 @@ def _annotated(lines: Iterator[str], values: dict[str, Any], tree: Mapping, inde
             inner = entry.value if entry is not None and isinstance(entry.value, Mapping) else Mapping((), tree.at)
             yield from _annotated(lines, value, inner, indent + _INDENT)
         elif isinstance(value, list):
-            yield from islice(lines, len(value))
+            yield from islice(lines, yaml_of({key: value}).count(b"\n") - 1)
     for deletion in tree.deleted:
         if deletion.replaced is not None and deletion.key not in entries:
             yield f"{indent}# {visible(deletion.key)}: {_deletion(deletion, deletion.replaced)}"

@@ -1,4 +1,8 @@
-"""`--override-sampling-params`: the sampling contract as a flag; it replaces the whole `sampling` section."""
+"""`--override-sampling-params`: the sampling contract as a flag.
+
+It replaces the whole `sampling` section, and nothing else governs a sampling parameter beside it: rules of `fields` for
+one, and what cases say of them, go.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,7 +10,8 @@ from typing import Final, Literal
 
 from compiler.diagnostics import Diagnostic, Document, Location, ProfileError
 from compiler.json_reading import read_json
-from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, spelled
+from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, spelled
+from router.contract.fields import SAMPLING_FIELDS
 
 FLAG: Final = "--override-sampling-params"
 CONFLICT_FLAG: Final = "--sampling-param-conflict"
@@ -30,9 +35,42 @@ def overridden(profile: Mapping, override: Override) -> Mapping:
     Raises ProfileError when the flag is not JSON, is empty, or holds a null.
     """
     flag = _section(override)
-    others = profile.without("sampling")
+    params = node_at(flag.value, ("params",))
+    given = {entry.key for entry in params.entries} if isinstance(params, Mapping) else set()
+    others = _without_sampling(profile, given)
+    cases = others.get("cases")
+    if cases is not None and isinstance(cases.value, Mapping):
+        others = _with(others, cases, _each_without_sampling(cases.value, given))
     section = Entry(flag.key, flag.key_at, flag.value, profile.get("sampling"))
     return Mapping((*others.entries, section), profile.at, others.deleted)
+
+
+def _each_without_sampling(cases: Mapping, given: set[str]) -> Mapping:
+    for entry in cases.entries:
+        if isinstance(entry.value, Mapping):
+            cases = _with(cases, entry, _without_sampling(entry.value, given))
+    return cases
+
+
+def _without_sampling(tree: Mapping, given: set[str]) -> Mapping:
+    """Return a profile or a case without all that it says of sampling parameters."""
+    tree = tree.without("sampling")
+    fields, order = tree.get("fields"), tree.get("order")
+    if fields is not None and isinstance(fields.value, Mapping):
+        kept = tuple(entry for entry in fields.value.entries if entry.key not in SAMPLING_FIELDS)
+        tree = _with(tree, fields, Mapping(kept, fields.value.at, fields.value.deleted))
+    if order is not None and isinstance(order.value, Sequence):
+        gone = {f"fields.{name}" for name in SAMPLING_FIELDS}
+        gone |= {f"sampling.params.{name}" for name in SAMPLING_FIELDS if name not in given}
+        left = (item for item in order.value.items if not (isinstance(item, Scalar) and item.value in gone))
+        tree = _with(tree, order, Sequence(tuple(left), order.value.at))
+    return tree
+
+
+def _with(tree: Mapping, entry: Entry, value: Node) -> Mapping:
+    changed = Entry(entry.key, entry.key_at, value, entry.replaced)
+    entries = tuple(changed if each.key == entry.key else each for each in tree.entries)
+    return Mapping(entries, tree.at, tree.deleted)
 
 
 def _section(override: Override) -> Entry:

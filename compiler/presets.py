@@ -1,5 +1,6 @@
 """The profiles that come with the product: their names, and where they lie."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,12 @@ from router.artifact import shipped_folder
 
 MODELINE: Final = "# yaml-language-server:"
 """How the comment begins that tells editors which JSON Schema a file follows."""
+
+
+NOT_KNOWN: Final = "# Not known:"
+"""How the part of a preset's header begins that says what its vendor leaves open."""
+
+_LABEL = re.compile(r"# [A-Z][\w ]{1,40}: ")
 
 
 def preset_names() -> tuple[str, ...]:
@@ -38,6 +45,22 @@ def describe(name: str) -> str:
     """Return the first comment line of a preset that speaks to people: what it is."""
     lines = preset_path(name).read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if not line.startswith(MODELINE)).removeprefix("#").strip()
+
+
+def not_known(name: str) -> str:
+    """Return what the header of a preset says is not known of its vendor, in one line; an empty text for nothing.
+
+    It begins with NOT_KNOWN and goes on until the comment or its paragraph ends, or a sentence has ended and the next
+    line begins with a label of its own.
+    """
+    lines = preset_path(name).read_text(encoding="utf-8").splitlines()
+    told: list[str] = []
+    for line in lines:
+        if told and (not line.startswith("# ") or (told[-1].endswith(".") and _LABEL.match(line))):
+            break
+        if told or line.startswith(NOT_KNOWN):
+            told.append(line.removeprefix("#").strip())
+    return " ".join(told).removeprefix(NOT_KNOWN.removeprefix("# ")).strip()
 
 
 def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:

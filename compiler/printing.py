@@ -8,9 +8,6 @@ import yaml
 from compiler.diagnostics import MAX_SHOWN_VALUE, visible
 from compiler.scalars import resolve
 from compiler.schema import SAMPLING_PARAMS, SCHEMA, Rules
-from compiler.sizes import size_of
-from router.artifact import Artifact
-from router.contract.model import Contract, Interval
 
 _TAGS = {
     bool: "tag:yaml.org,2002:bool",
@@ -27,26 +24,20 @@ def yaml_of(profile: dict[str, Any]) -> bytes:
     return _dumped(ordered(profile)).encode()
 
 
+def in_one_line(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
+    """Return a value as one line of YAML for people."""
+    return visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+
+
 def inline(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
     """Return a value as one line of YAML for people, cut to a length that they read."""
-    text = visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+    text = in_one_line(value)
     return text if len(text) <= MAX_SHOWN_VALUE else f"{text[: MAX_SHOWN_VALUE - 3]}..."
 
 
 def ordered(profile: dict[str, Any]) -> dict[str, Any]:
     """Return a profile's bare values with their keys in the order of the profile language."""
     return _ordered(profile, SCHEMA)
-
-
-def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
-    """Return the bare values of a profile, and beside them every default that the artifact made of it spells out."""
-    return _filled(profile, profile_of(artifact))
-
-
-def profile_of(artifact: Artifact) -> dict[str, Any]:
-    """Return the bare values of a profile that compiles to the contract and the name of an artifact."""
-    contract = artifact.contract
-    return {"name": artifact.name, **{section: values for section, values in _sections(contract).items() if values}}
 
 
 def _dumped(value: object, *, in_one_line: bool = False) -> str:
@@ -61,43 +52,26 @@ def _dumped(value: object, *, in_one_line: bool = False) -> str:
     return text
 
 
-def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    filled = {**defaults, **values}
-    return {
-        key: _filled(value, defaults.get(key, {})) if isinstance(value, dict) else value
-        for key, value in filled.items()
-    }
-
-
-def _sections(contract: Contract) -> dict[str, dict[str, Any]]:
-    budget = contract.output.max_tokens
-    params = {
-        name: {"min": value.min, "max": value.max} if isinstance(value, Interval) else value
-        for name, value in contract.sampling.params.items()
-    }
-    return {
-        "models": {"aliases": list(contract.models.aliases), "answer_as": contract.models.answer_as},
-        "limits": _given(max_body_bytes=size_of(contract.limits.max_body_bytes), max_images=contract.limits.max_images),
-        "output": {}
-        if budget is None
-        else {"max_tokens": {"cap": budget.cap, "on_exceed": budget.on_exceed, "default": budget.default}},
-        "sampling": {"conflict": contract.sampling.conflict, "params": params},
-        "errors": _given(bad_request_type=contract.errors.bad_request_type),
-    }
-
-
-def _given(**values: object) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
 def _ordered(values: dict[str, Any], schema: Rules) -> dict[str, Any]:
-    ordered: dict[str, Any] = {}
-    for key in schema:
-        if key in values:
-            value, inner = values[key], schema[key].get("schema")
-            nested = isinstance(value, dict) and inner is not None and schema is not SAMPLING_PARAMS
-            ordered[key] = _ordered(value, inner) if nested else value
-    return ordered
+    """Return values with the keys of a schema first, in its order, then any others in their own."""
+    if schema is SAMPLING_PARAMS:
+        return {key: values[key] for key in schema if key in values}
+    rest = [key for key in values if key not in schema]
+    return {key: _inside(values[key], schema.get(key, {})) for key in [*filter(values.__contains__, schema), *rest]}
+
+
+def _inside(value: Any, rules: Rules) -> Any:  # noqa: ANN401 - whatever a profile holds
+    """Return a value with the keys of the mappings in it in order, as far as its rules know them."""
+    if isinstance(value, list):
+        return [_inside(item, rules.get("schema", {})) if isinstance(item, dict) else item for item in value]
+    if not isinstance(value, dict):
+        return value
+    for branch in (rules, *rules.get("anyof", ())):
+        if branch.get("type") == "dict" and "schema" in branch:
+            return _ordered(value, branch["schema"])
+        if "valuesrules" in branch:
+            return {key: _inside(inner, branch["valuesrules"]) for key, inner in value.items()}
+    return value
 
 
 class _Dumper(yaml.SafeDumper):
@@ -111,6 +85,14 @@ class _Dumper(yaml.SafeDumper):
             return _TAGS[type(resolve(value))]
         except ValueError:
             return _TAGS[float]
+
+    def check_simple_key(self) -> bool:
+        """Tell whether a key can stand on the line of its value: as long as it is one line, for us."""
+        fits: bool = super().check_simple_key()
+        return fits or (isinstance(self.event, yaml.ScalarEvent) and self._is_one_line())
+
+    def _is_one_line(self) -> bool:
+        return self.analysis is not None and not self.analysis.multiline
 
     def is_more_in_yaml_1_1(self, text: str) -> bool:
         """Tell whether readers of YAML 1.1 take a plain scalar for more than a string, as they do `yes` or `12:30`."""

@@ -1,111 +1,253 @@
 """The profile language, once: every key with its type, domain, meaning and example, as one Cerberus schema.
 
-Where a value may be written in two ways, `anyof` lists both; validation picks the branch that fits what was written
-(Cerberus itself would report both, and normalises nothing within `anyof`). `meta` holds what people read: `expected` is
+Where a value may be written in several ways, `anyof` lists them; validation picks the branch that fits what was written
+(Cerberus itself would report all, and normalises nothing within `anyof`). `meta` holds what people read: `expected` is
 what an error says; `meaning`, `default` (a value, as YAML) or else `absent` (what holds then, in words) and `example`
-are for the reference and for editors.
+are for the reference and for editors. Maps whose keys a profile chooses have `keysrules` and `valuesrules`.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from router.contract.fields import WHOLE_NUMBER_FIELDS
-from router.contract.model import DEFAULT_MAX_BODY_BYTES
+from compiler.language.checks import CHECKS
+from compiler.language.fields import FIELDS
+from compiler.language.sampling import SAMPLING_PARAMS
+from compiler.language.values import (
+    BODY_BYTES,
+    BYTE_SIZE,
+    BYTE_UNITS,
+    LARGEST_WHOLE,
+    MAX_TEXT,
+    Rules,
+    choice,
+    condition,
+    envelope,
+    error,
+    field_path,
+    flag,
+    free,
+    many,
+    mapping,
+    one_or_many,
+    scalar,
+    size,
+    source,
+    text,
+    whole,
+    words,
+)
+from router.contract.errors import STATUS_OF
+from router.contract.sections import DEFAULT_MAX_BODY_BYTES
 
-Rules = dict[str, Any]
-
-LARGEST_WHOLE: Final = 2**53 - 1
-"""Largest whole number in a profile: the largest that every JSON reader keeps exactly."""
+__all__ = ["BYTE_SIZE", "BYTE_UNITS", "CASE", "LARGEST_WHOLE", "MAX_TEXT", "SAMPLING_PARAMS", "SCHEMA", "Rules"]
 
 MAX_ALIASES: Final = 1000
-MAX_TEXT: Final = 200
-
-BYTE_UNITS: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-"""Units of a size in bytes, spelled exactly like this."""
-
-BYTE_SIZE: Final = r"([0-9]{1,16}) *(B|KiB|MiB|GiB) *\Z"
-"""A size in bytes: digits, then a unit; `\\Z` because Cerberus would add a `$`, which lets a newline pass."""
+MAX_CASES: Final = 100
 
 PARENT_PATH: Final = r"(?!.*\.json\Z).*(/|\.ya?ml\Z)"
 """An `extends` value that is a path and no artifact; any other is the name of a preset."""
 
-_PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*\Z"
+ANSWER_CODES: Final = tuple(sorted({*STATUS_OF, "contract_violation", "unknown_field"}))
+"""The router's error codes, for each of which a contract may have words."""
 
 
-def _text(expected: str, **meta: str) -> Rules:
-    return {
-        "type": "string",
-        "minlength": 1,
-        "maxlength": MAX_TEXT,
-        "regex": _PRINTABLE,
-        "meta": {"expected": f"{expected}: 1 to {MAX_TEXT} characters, no control characters", **meta},
-    }
+_ALIAS_LIST: Final[Rules] = {"type": "list", "maxlength": MAX_ALIASES, "schema": text("a model name")}
+_ALIAS: Final = mapping(
+    {
+        "model": text(
+            "a served model id",
+            meaning="What the alias is routed as.",
+            absent="the first served id",
+            example="v4-flash",
+        ),
+        "implies": free(
+            field_path(),
+            scalar(),
+            "a mapping of request fields to values",
+            meaning="Fields that a request for the alias has where it does not send them.",
+            absent="none",
+            example="{thinking.type: disabled}",
+        ),
+        "source": source(),
+    },
+    "What a request for this name is.",
+)
 
+_GLOBS: Final = "a name of a model, in which * stands for anything"
 
-def _whole(minimum: int, expected: str, **meta: str) -> Rules:
-    meta = {"expected": expected, **meta}
-    return {"type": "number", "whole": True, "min": minimum, "max": LARGEST_WHOLE, "meta": meta}
+_MODE: Final = mapping(
+    {
+        "default": {"required": True}
+        | text("the name of a mode", meaning="The mode of a request that no reading fits.", example="thinking"),
+        "read": many(
+            mapping(
+                {
+                    "mode": {"required": True}
+                    | text("the name of a mode", meaning="The mode of a request that this fits.", example="thinking"),
+                    "model": one_or_many(
+                        text(_GLOBS),
+                        _GLOBS,
+                        meaning="Which models, by the served id or the name asked for.",
+                        absent="any",
+                        example='"*-thinking-*"',
+                    ),
+                    "when": condition(
+                        meaning="Values of fields that must all hold.", absent="any", example="{thinking.type: enabled}"
+                    ),
+                },
+                "One way to read the mode.",
+            ),
+            "a list of mappings with mode, model, when",
+            meaning="How the mode is read: the first that fits says it.",
+            default="[]",
+            example="[{mode: thinking, when: {thinking.type: enabled}}]",
+        ),
+        "source": source(),
+    },
+    "How the mode of a request is read.",
+)
 
-
-def _choice(*allowed: str, meaning: str) -> Rules:
-    expected = " or ".join(allowed)
-    return {
-        "type": "string",
-        "allowed": list(allowed),
-        "meta": {"expected": expected, "default": allowed[0], "meaning": meaning, "example": allowed[-1]},
-    }
-
-
-def _mapping(schema: Rules, meaning: str) -> Rules:
-    keys = ", ".join(schema)
-    return {"type": "dict", "schema": schema, "meta": {"expected": f"a mapping with {keys}", "meaning": meaning}}
-
-
-def _parameter(name: str, domain: str, example: str, pin: Rules, edge: tuple[str, Rules] | None = None) -> Rules:
-    """Return the rules of a sampling parameter: a pin, or a band with edges in the same domain or in their own."""
-    edge_domain, edge_rules = edge or (domain, pin)
-    kind = "a whole number" if name in WHOLE_NUMBER_FIELDS else "a number"
-    common = {"type": "number", "finite": True, **({"whole": True} if name in WHOLE_NUMBER_FIELDS else {})}
-    at_edge = {**common, **edge_rules, "required": True}
-    edge_meta = {"expected": f"{kind}, {edge_domain}", "when_missing": "a band needs both min and max"}
-    band = {
-        "type": "dict",
-        "schema": {
-            "min": {**at_edge, "meta": {**edge_meta, "meaning": "The least value that is accepted."}},
-            "max": {**at_edge, "meta": {**edge_meta, "meaning": "The largest value that is accepted."}},
-        },
-        "meta": {"expected": "a band {min: ..., max: ...}"},
-    }
-    meta = {
-        "expected": f"{kind}, {domain}; or a band {{min: ..., max: ...}}",
-        "pin": f"{kind}, {domain}",
-        "meaning": "A number pins the parameter; {min, max} accepts a band, both ends included.",
-        "absent": "any value",
-        "example": example,
-    }
-    return {"anyof": [{**common, **pin}, band], "meta": meta}
-
-
-SAMPLING_PARAMS: Final[Rules] = {
-    "temperature": _parameter("temperature", "from 0 to 2", "{min: 0, max: 1}", {"min": 0, "max": 2}),
-    "top_p": _parameter("top_p", "above 0 and at most 1", "0.95", {"above": 0, "max": 1}),
-    "top_k": _parameter(
-        "top_k",
-        "at least 1, or exactly -1 for all",
-        "1000",
-        {"min": -1, "forbidden": [0], "max": LARGEST_WHOLE},
-        ("at least 1", {"min": 1, "max": LARGEST_WHOLE}),
+_LIMITS: Final[Rules] = {
+    "max_body_bytes": size(
+        BODY_BYTES,
+        default=f"{DEFAULT_MAX_BODY_BYTES // BYTE_UNITS['MiB']}MiB",
+        meaning="The largest request body.",
+        example="100MiB",
     ),
-    "min_p": _parameter("min_p", "from 0 to 1", "0.05", {"min": 0, "max": 1}),
-    "repetition_penalty": _parameter("repetition_penalty", "above 0 and at most 2", "1.05", {"above": 0, "max": 2}),
-    "frequency_penalty": _parameter("frequency_penalty", "from -2 to 2", "0", {"min": -2, "max": 2}),
-    "presence_penalty": _parameter("presence_penalty", "from -2 to 2", "0", {"min": -2, "max": 2}),
-    "n": _parameter("n", "from 1 to 128", "1", {"min": 1, "max": 128}),
+    "max_images": whole(
+        0,
+        "a whole number, at least 0",
+        meaning="The most image parts in one request, over its whole history.",
+        absent="any number",
+        example="20",
+    ),
+    "source": source(),
 }
 
-_BODY_BYTES: Final = "a whole number of bytes, at least 1, or digits and a unit B, KiB, MiB or GiB, as in 100MiB"
+_MAX_TOKENS: Final[Rules] = {
+    "cap": {"required": True}
+    | whole(1, "a whole number of tokens, at least 1", meaning="The largest output budget in tokens.", example="32768"),
+    "on_exceed": choice("reject", "clamp", meaning="What happens to a request above the cap."),
+    "default": {
+        "anyof": [
+            {"type": "number", "whole": True, "min": 1, "max": LARGEST_WHOLE},
+            {"type": "string", "allowed": ["none"]},
+        ],
+        "meta": {
+            "expected": "a whole number of tokens, from 1 to the cap, or none",
+            "meaning": "The budget of a request that names none; `none` injects nothing.",
+            "absent": "the cap",
+            "example": "8192",
+        },
+    },
+    "source": source(),
+}
+
+_ERRORS: Final[Rules] = {
+    "bad_request_type": text(
+        "an error type",
+        meaning="Replaces `type` in the body of every 400.",
+        absent="each 400 keeps its own",
+        example="invalid_request_error",
+    ),
+    "body": envelope(meaning="The body of every error of the router.", absent="the router's own"),
+    "omit_null": flag("Members of a body that are null are left out."),
+    "answers": mapping(
+        {
+            code: words(
+                meaning=f"How the error {code} is told.", absent="in the router's words", example="{status: 400}"
+            )
+            for code in ANSWER_CODES
+        },
+        "How errors are told, by the router's error code; bad_request holds for every other 400 too.",
+    ),
+    "engine_400": words(
+        meaning="How a 400 of the engine is told.", absent="as the engine does", example='{message: "{message}"}'
+    ),
+    "source": source(),
+}
+
+_SECTIONS: Final[Rules] = {
+    "limits": mapping(_LIMITS, "How large a request may be."),
+    "output": mapping(
+        {"max_tokens": mapping(_MAX_TOKENS, "The output budget of a request.")}, "What a request may ask for."
+    ),
+    "sampling": mapping(
+        {
+            "conflict": choice("reject", "allow", meaning="What happens to a request that sends another value."),
+            "params": mapping(
+                SAMPLING_PARAMS, "Each parameter: a number pins it, {min: ..., max: ...} accepts a band."
+            ),
+            "source": source(),
+        },
+        "The sampling contract.",
+    ),
+    "fields": FIELDS,
+    "checks": mapping(CHECKS, "What is verified about messages, tools and formats."),
+    "unknown_fields": mapping(
+        {
+            "policy": choice(
+                "pass", "drop", "refuse", meaning="What becomes of top-level fields that nothing governs."
+            ),
+            "known": many(
+                text("a field"),
+                "a list of request fields",
+                meaning="Fields that are known besides those that are governed.",
+                default="[]",
+                example="[seed, user]",
+            ),
+            "error": error(),
+            "source": source(),
+        },
+        "What becomes of fields that nobody knows.",
+    ),
+    "stream": mapping(
+        {
+            "usage": choice(
+                "as_asked", "end_frame", "tail_frame", meaning="Where a streamed answer reports its usage."
+            ),
+            "source": source(),
+        },
+        "What streamed answers look like.",
+    ),
+    "errors": mapping(_ERRORS, "How refusals are told."),
+    "order": many(
+        text("the id of a rule"),
+        "a list of ids of rules",
+        meaning="Rules that are judged first, in this order.",
+        unique=True,
+        default="[]",
+        example="[unknown_fields]",
+    ),
+}
+
+_WHEN: Final = {"required": True} | mapping(
+    {
+        "model": one_or_many(
+            text(_GLOBS),
+            _GLOBS,
+            meaning="Which models, by the served id or the name asked for.",
+            absent="any",
+            example='"glm-5*"',
+        ),
+        "mode": one_or_many(
+            text("the name of a mode"), "the name of a mode", meaning="Which modes.", absent="any", example="thinking"
+        ),
+        "fields": condition(meaning="Values of fields that must all hold.", absent="any", example="{do_sample: false}"),
+    },
+    "Which requests the case is for: all that is given must hold.",
+)
+
+CASE: Final = mapping(
+    {
+        "when": _WHEN,
+        **_SECTIONS,
+        "limits": mapping({key: _LIMITS[key] for key in ("max_images", "source")}, "How large a request may be."),
+    },
+    "What holds for some requests: laid over what holds for all.",
+)
 
 SCHEMA: Final[Rules] = {
-    "name": _text(
+    "name": text(
         "a name", meaning="The name shown in logs, metrics and /readyz.", absent="the file's name", example="my-kimi"
     ),
     "extends": {
@@ -117,93 +259,41 @@ SCHEMA: Final[Rules] = {
             "example": "moonshot-kimi",
         },
     },
-    "models": _mapping(
+    "models": mapping(
         {
             "aliases": {
-                "type": "list",
-                "maxlength": MAX_ALIASES,
-                "schema": _text("a model name"),
+                "anyof": [
+                    _ALIAS_LIST,
+                    {
+                        "type": "dict",
+                        "maxlength": MAX_ALIASES,
+                        "keysrules": text("a model name"),
+                        "valuesrules": _ALIAS,
+                    },
+                ],
                 "meta": {
-                    "expected": f"a list of at most {MAX_ALIASES} model names",
+                    "expected": f"a list of at most {MAX_ALIASES} model names, or a mapping of them",
                     "unique": True,
                     "default": "[]",
-                    "meaning": "Names accepted besides the served model id, and routed as it.",
+                    "meaning": "Names accepted besides the served model id; as a list, all are routed as it.",
                     "example": "[kimi-k3, kimi-latest]",
                 },
             },
-            "answer_as": _choice(
+            "answer_as": choice(
                 "requested", "served", meaning="Which name an answer to a request for an alias carries."
             ),
         },
         "Which model names are answered.",
     ),
-    "limits": _mapping(
-        {
-            "max_body_bytes": {
-                "anyof": [
-                    {"type": "number", "whole": True, "min": 1, "max": LARGEST_WHOLE},
-                    {"type": "string", "regex": BYTE_SIZE, "byte_size": [1, LARGEST_WHOLE]},
-                ],
-                "meta": {
-                    "expected": _BODY_BYTES,
-                    "default": f"{DEFAULT_MAX_BODY_BYTES // BYTE_UNITS['MiB']}MiB",
-                    "meaning": "The largest request body.",
-                    "example": "100MiB",
-                },
-            },
-            "max_images": _whole(
-                0,
-                "a whole number, at least 0",
-                meaning="The most image parts in one request, over its whole history.",
-                absent="any number",
-                example="20",
-            ),
-        },
-        "How large a request may be.",
-    ),
-    "output": _mapping(
-        {
-            "max_tokens": _mapping(
-                {
-                    "cap": {"required": True}
-                    | _whole(
-                        1,
-                        "a whole number of tokens, at least 1",
-                        meaning="The largest output budget in tokens.",
-                        example="32768",
-                    ),
-                    "on_exceed": _choice("reject", "clamp", meaning="What happens to a request above the cap."),
-                    "default": _whole(
-                        1,
-                        "a whole number of tokens, from 1 to the cap",
-                        meaning="The budget of a request that names none.",
-                        absent="the cap",
-                        example="8192",
-                    ),
-                },
-                "The output budget of a request.",
-            ),
-        },
-        "What a request may ask for.",
-    ),
-    "sampling": _mapping(
-        {
-            "conflict": _choice("reject", "allow", meaning="What happens to a request that sends another value."),
-            "params": _mapping(
-                SAMPLING_PARAMS, "Each parameter: a number pins it, {min: ..., max: ...} accepts a band."
-            ),
-        },
-        "The sampling contract.",
-    ),
-    "errors": _mapping(
-        {
-            "bad_request_type": _text(
-                "an error type",
-                meaning="Replaces `type` in the body of every 400.",
-                absent="each 400 keeps its own",
-                example="invalid_request_error",
-            ),
-        },
-        "How refusals are told.",
+    "mode": _MODE,
+    **_SECTIONS,
+    "cases": free(
+        text("the name of a case"),
+        CASE,
+        f"a mapping of at most {MAX_CASES} names of cases to what holds for them",
+        MAX_CASES,
+        meaning="What holds for some requests, by a name of your choice; the first case that matches applies.",
+        absent="none",
+        example="{creative: {when: {fields: {do_sample: true}}, limits: {max_images: 1}}}",
     ),
 }

@@ -1,39 +1,76 @@
 """Merged tree → all errors at once, each at the place that set the offending value."""
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from cerberus import Validator, errors
 
-from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, Note, ProfileError, shown
+from compiler.case_trees import cases_of, laid_over_base
+from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.freezing import laid_over
 from compiler.hints import hint_for_key, hint_for_value, meant_key
+from compiler.relations import relations_of
+from compiler.relations.judged import Judged, described
 from compiler.schema import SCHEMA, Rules
 from compiler.sizes import bytes_of
-from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, key_location, node_at, plain, spelled
+from compiler.tree import Mapping, Path, key_location, node_at, plain, spelled
 
 Found = tuple[Path, Diagnostic]
-Related = tuple[tuple[Path, ...], Diagnostic]
+
+_WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
 
 
 def validate(profile: Mapping) -> None:
     """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
-    values = plain(profile)
-    rules = _narrowed({"type": "dict", "schema": SCHEMA}, values)
+    told = _all_of(profile, SCHEMA, ())
+    for entry, case in cases_of(profile):
+        # A case is complete: what is wrong with it may come of what it says together with what holds for all.
+        seen = {(diagnostic.code, diagnostic.at) for diagnostic in told}
+        found = _all_of(laid_over_base(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
+        told += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in seen]
+    if told:
+        raise ProfileError(*told)
+
+
+def _all_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
+    """Return what is wrong with a profile, or with a case of one, which stands at `above` in it."""
+    values = plain(tree)
+    rules = _narrowed({"type": "dict", "schema": schema}, values)
+    bad_keys = list(_bad_keys_taken_out(values, rules))
+    problems = [(path, _bad_key(path, tree, rules, above)) for path in bad_keys]
     unknown = _taken_out(values, rules)
-    problems = [(path, _unknown_key(path, profile, rules)) for path in unknown]
+    problems += [(path, _unknown_key(path, tree, rules, above)) for path in unknown]
     misspelled = {(*path[:-1], meant_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
     problems += [
-        _diagnostic(error, profile, rules)
-        for error in _schema_errors(rules["schema"], values)
+        _diagnostic(error, tree, rules, above)
+        for error in _schema_errors(rules, _judged_here(values))
         # A missing key that stands there misspelled is one mistake, and told already.
         if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
-    related = [problem for places, problem in _relations(profile) if not any(_touches(at, by_place) for at in places)]
-    if by_place or related:
-        raise ProfileError(*by_place.values(), *related)
+    judged = Judged(tree, above, profile or tree, frozenset(by_place))
+    related = [problem for places, problem in relations_of(judged) if all(map(judged.is_right, places))]
+    return [*by_place.values(), *related]
+
+
+def _judged_here(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile's values with each case reduced to its keys, and to what tells which requests it is for.
+
+    What a case says is judged with what it is laid over.
+    """
+    cases = values.get("cases")
+    if not isinstance(cases, dict):
+        return values
+    return {**values, "cases": {name: _when_alone(case) for name, case in cases.items()}}
+
+
+def _when_alone(case: object) -> object:
+    if not isinstance(case, dict):
+        return case
+    return laid_over({}, {key: value for key, value in case.items() if key == "when"})
 
 
 class _ProfileValidator(Validator):  # type: ignore[misc]
@@ -68,21 +105,47 @@ class _ProfileValidator(Validator):  # type: ignore[misc]
             self._error(field, "out of range")
 
 
+def _bad_keys_taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> Iterator[Path]:
+    """Take out the keys that a map with keys of the profile's choice cannot have, and yield their paths."""
+    keys = rules["meta"].get("keys") if "meta" in rules else None
+    for key in [key for key in values if keys is not None and not _fits(key, keys)]:
+        yield (*path, key)
+        del values[key], rules["schema"][key]
+    for value, inner, place in _mappings_in(values, rules, path):
+        yield from _bad_keys_taken_out(value, inner, place)
+
+
+def _fits(key: str, keys: Rules) -> bool:
+    fits = keys.get("minlength", 0) <= len(key) <= keys["maxlength"]
+    return fits and re.match(keys["regex"], key) is not None
+
+
 def _taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> list[Path]:
     """Take the unknown keys out of the values and return their paths; Cerberus sorts its errors at each new one."""
     unknown = [key for key in values if key not in rules["schema"]]
     found: list[Path] = [(*path, key) for key in unknown]
     for key in unknown:
         del values[key]
-    for key, value in values.items():
-        if isinstance(value, dict) and rules["schema"][key]["type"] == "dict":
-            found += _taken_out(value, rules["schema"][key], (*path, key))
+    for value, inner, place in _mappings_in(values, rules, path):
+        found += _taken_out(value, inner, place)
     return found
 
 
-def _schema_errors(schema: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
+def _mappings_in(values: dict[str, Any], rules: Rules, path: Path) -> Iterator[tuple[dict[str, Any], Rules, Path]]:
+    """Yield the mappings right below a mapping, those in its lists included, whose keys the schema knows."""
+    for key, value in values.items():
+        inner = rules["schema"].get(key)
+        if isinstance(value, dict) and inner is not None and inner["type"] == "dict" and "schema" in inner:
+            yield value, inner, (*path, key)
+        elif isinstance(value, list) and inner is not None and "items" in inner:
+            for index, (item, its_rules) in enumerate(zip(value, inner["items"], strict=True)):
+                if isinstance(item, dict) and "schema" in its_rules:
+                    yield item, its_rules, (*path, key, index)
+
+
+def _schema_errors(rules: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
     # One validator per call: it keeps its state in itself, so no two threads could share it.
-    validator = _ProfileValidator(schema)
+    validator = _ProfileValidator(_pruned(rules, values)["schema"])
     validator.validate(values, normalize=False)
     # Sorted, since Cerberus finds missing keys in the order of a set, which differs from run to run.
     yield from sorted(_leaves(validator._errors))  # noqa: SLF001 - the only way to the paths and codes
@@ -97,160 +160,116 @@ def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationEr
 
 
 def _narrowed(rules: Rules, value: object) -> Rules:
-    """Return the rules for one value with each `anyof` replaced by the branch that fits what was written."""
+    """Return the rules for one value.
+
+    Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
+    with the keys that stand there.
+    """
     if "anyof" in rules:
-        rules = {"meta": rules["meta"], **_branch(rules["anyof"], value)}
-    if isinstance(value, list) and len(value) > rules.get("maxlength", len(value)):
-        # That the list is too long is the mistake; what stands in it does not matter then.
-        return {key: rule for key, rule in rules.items() if key != "schema"}
+        common = {key: rule for key, rule in rules.items() if key != "anyof"}
+        rules = {**common, **_branch(rules["anyof"], value)}
+    if isinstance(value, list | dict) and len(value) > rules.get("maxlength", len(value)):
+        # That there are too many is the mistake; what stands in it does not matter then.
+        return {key: rule for key, rule in rules.items() if key not in {"schema", "keysrules", "valuesrules"}}
+    if rules["type"] == "list":
+        return _narrowed_list(rules, value)
     if rules["type"] != "dict":
         return rules
     members = value if isinstance(value, dict) else {}
+    if "valuesrules" in rules:
+        schema = {key: _narrowed(rules["valuesrules"], member) for key, member in members.items()}
+        rest = {key: rule for key, rule in rules.items() if key not in {"keysrules", "valuesrules"}}
+        return {**rest, "schema": schema, "meta": {**rules["meta"], "keys": rules["keysrules"]}}
+    if "schema" not in rules:
+        return rules
     schema = {key: _narrowed(member, members.get(key)) for key, member in rules["schema"].items()}
     return {**rules, "schema": schema}
 
 
+def _narrowed_list(rules: Rules, value: object) -> Rules:
+    item = rules["schema"]
+    if not isinstance(value, list) or ("anyof" not in item and item["type"] != "dict"):
+        return rules
+    rest = {key: rule for key, rule in rules.items() if key != "schema"}
+    return {**rest, "items": [_narrowed(item, member) for member in value]}
+
+
 def _branch(branches: list[Rules], value: object) -> Rules:
-    written = "dict" if isinstance(value, dict) else "string" if isinstance(value, str) else "number"
-    return next((branch for branch in branches if branch["type"] == written), branches[0])
+    fitting = (
+        branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value])
+    )
+    return next(fitting, branches[0])
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "dict", list: "list", str: "string", bool: "boolean"}
+    return kinds.get(type(value), "number")
+
+
+def _pruned(rules: Rules, value: object) -> Rules:
+    """Return narrowed rules without what Cerberus need not read: it checks its schema at each call."""
+    needed = {key: rule for key, rule in rules.items() if key not in {"meta", "schema", "items"}}
+    if isinstance(value, dict) and rules["type"] == "dict" and "schema" in rules:
+        members = {key: rule for key, rule in rules["schema"].items() if key in value or rule.get("required")}
+        return {**needed, "schema": {key: _pruned(rule, value.get(key)) for key, rule in members.items()}}
+    if isinstance(value, list) and "items" in rules:
+        return {**needed, "items": [_pruned(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
+    if isinstance(value, list) and rules["type"] == "list" and "schema" in rules:
+        return {**needed, "schema": _pruned(rules["schema"], None)}
+    return needed
 
 
 def _rules_at(rules: Rules, path: Path) -> Rules:
     for step in path:
-        rules = rules["schema"] if isinstance(step, int) else rules["schema"][step]
+        if isinstance(step, int):
+            rules = rules["items"][step] if "items" in rules else rules["schema"]
+        else:
+            rules = rules["schema"][step]
     return rules
 
 
-def _diagnostic(error: errors.ValidationError, profile: Mapping, rules: Rules) -> Found:
+def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, above: Path) -> Found:
     path: Path = error.document_path
     if error.code == errors.REQUIRED_FIELD.code:
-        return path, _missing_key(path, profile, rules)
-    node = node_at(profile, path)
+        return path, _missing_key(path, tree, rules, above)
+    node = node_at(tree, path)
     if node is None:
         raise LookupError(f"Cerberus found fault with {path}, which the profile does not hold")
     there = _rules_at(rules, path)
-    message = f"{spelled(path)} is {_described(node)}"
+    message = f"{spelled((*above, *path))} is {described(node)}"
     return path, Diagnostic("wrong-value", message, node.at, there["meta"]["expected"], hint_for_value(node, there))
 
 
-def _unknown_key(path: Path, profile: Mapping, rules: Rules) -> Diagnostic:
-    known = _rules_at(rules, path[:-1])["schema"]
+def _bad_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
+    place = spelled((*above, *path[:-1]))
+    expected = _rules_at(rules, path[:-1])["meta"]["keys"]["meta"]["expected"]
     return Diagnostic(
-        "unknown-key",
-        f"{shown(str(path[-1]))} is not a key {_of(path[:-1])}",
-        key_location(profile, path),
-        expected="one of " + ", ".join(known),
-        hint=hint_for_key(path, known),
+        "bad-key", f"{shown(str(path[-1]))} cannot be a key of {place}", key_location(tree, path), expected
     )
 
 
-def _missing_key(path: Path, profile: Mapping, rules: Rules) -> Diagnostic:
+def _unknown_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
+    known = _rules_at(rules, path[:-1])["schema"]
+    return Diagnostic(
+        "unknown-key",
+        f"{shown(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
+        key_location(tree, path),
+        expected="one of " + ", ".join(known),
+        hint=hint_for_key(path, known, holds_mapping=isinstance(node_at(tree, path), Mapping)),
+    )
+
+
+def _missing_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
     meta = _rules_at(rules, path)["meta"]
-    parent = node_at(profile, path[:-1])
+    parent = node_at(tree, path[:-1])
     deletion = parent.deletion_of(str(path[-1])) if isinstance(parent, Mapping) else None
+    message = f"{spelled((*above, *path))} is missing"
     if deletion is None:
         hint = meta.get("when_missing")
-        return Diagnostic(
-            "missing-key", f"{spelled(path)} is missing", key_location(profile, path[:-1]), meta["expected"], hint
-        )
-    message = f"{spelled(path)} is missing: this null deletes it"
-    hint = f"give a value, or write null for the whole of {spelled(path[:-1])}"
-    return Diagnostic("missing-key", message, deletion.value.at, meta["expected"], hint)
+        return Diagnostic("missing-key", message, key_location(tree, path[:-1]), meta["expected"], hint)
+    hint = f"give a value, or write null for the whole of {spelled((*above, *path[:-1]))}"
+    return Diagnostic("missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint)
 
 
 def _of(path: Path) -> str:
     return f"of {spelled(path)}" if path else "of a profile"
-
-
-def _described(node: Node) -> str:
-    if isinstance(node, Mapping):
-        return "a mapping"
-    if isinstance(node, Sequence):
-        return f"a list of {len(node.items)}"
-    if isinstance(node.value, str):
-        return f"the string {shown(node.value)}"
-    if node.value is None or isinstance(node.value, bool):
-        return {None: "null", True: "true", False: "false"}[node.value]
-    return _number_text(node.value)
-
-
-def _number_text(number: float) -> str:
-    if isinstance(number, float) and not math.isfinite(number):
-        return ".nan" if math.isnan(number) else f"{'-' if number < 0 else ''}.inf"
-    text = repr(number)
-    return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:20]}... ({len(text)} digits)"
-
-
-def _relations(profile: Mapping) -> Iterator[Related]:
-    """Yield what is wrong between values that are each right by themselves, with the places that must be right."""
-    yield from _repeated_aliases(profile)
-    yield from _default_above_cap(profile)
-    params = node_at(profile, ("sampling", "params"))
-    for entry in params.entries if isinstance(params, Mapping) else ():
-        if isinstance(entry.value, Mapping):
-            yield from _band_under_allow(profile, entry)
-            yield from _empty_band(entry.key, entry.value)
-
-
-def _repeated_aliases(profile: Mapping) -> Iterator[Related]:
-    aliases = node_at(profile, ("models", "aliases"))
-    first: dict[object, Node] = {}
-    for index, item in enumerate(aliases.items if isinstance(aliases, Sequence) else ()):
-        value = item.value if isinstance(item, Scalar) else item
-        if value in first:
-            path = ("models", "aliases", index)
-            notes = (Note(first[value].at, "first listed here"),)
-            message = f"{spelled(path)} repeats {_described(item)}"
-            yield (path,), Diagnostic("repeated-alias", message, item.at, hint="remove it", notes=notes)
-        first.setdefault(value, item)
-
-
-def _default_above_cap(profile: Mapping) -> Iterator[Related]:
-    above: Path = ("output", "max_tokens")
-    default, cap = _number_at(profile, (*above, "default")), _number_at(profile, (*above, "cap"))
-    if default is None or cap is None or default[0] <= cap[0]:
-        return
-    limit = _number_text(cap[0])
-    message = f"output.max_tokens.default is {_number_text(default[0])}, above the cap of {limit}"
-    notes = (Note(cap[1], "the cap is set here"),)
-    expected = f"a whole number of tokens, from 1 to {limit}"
-    yield (above,), Diagnostic("default-above-cap", message, default[1], expected, notes=notes)
-
-
-def _band_under_allow(profile: Mapping, entry: Entry) -> Iterator[Related]:
-    conflict = node_at(profile, ("sampling", "conflict"))
-    if not isinstance(conflict, Scalar) or conflict.value != "allow":
-        return
-    yield (
-        (),
-        Diagnostic(
-            "band-under-allow",
-            f"sampling.params.{entry.key} is a band, and under `conflict: allow` nothing would hold requests to it",
-            entry.key_at,
-            hint="pin the parameter with one number, or set conflict to reject",
-            notes=(Note(conflict.at, "conflict is set to allow here"),),
-        ),
-    )
-
-
-def _empty_band(name: str, band: Mapping) -> Iterator[Related]:
-    low, high = _number_at(band, ("min",)), _number_at(band, ("max",))
-    if low is None or high is None or low[0] <= high[0]:
-        return
-    path: Path = ("sampling", "params", name)
-    message = f"{spelled(path)}: min is {_number_text(low[0])}, above the max of {_number_text(high[0])}"
-    notes = (Note(high[1], "max is set here"),)
-    hint = "swap them" if low[1].document is high[1].document else None
-    yield (path,), Diagnostic("empty-band", message, low[1], "min at most max", hint, notes)
-
-
-def _number_at(root: Node, path: Path) -> tuple[float, Location] | None:
-    node = node_at(root, path)
-    if not isinstance(node, Scalar) or isinstance(node.value, bool) or not isinstance(node.value, int | float):
-        return None
-    return node.value, node.at
-
-
-def _touches(path: Path, faulty: Iterable[Path]) -> bool:
-    """Tell whether a path leads through, to or above a place that is already known to be wrong."""
-    return any(path[: len(other)] == other or other[: len(path)] == path for other in faulty)

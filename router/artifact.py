@@ -3,16 +3,24 @@
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from router import artifact_v1
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Frozen, Interval, Rule, rules_of
+from router.contract.machine import machine_of
+from router.contract.model import Contract, Sections
+from router.contract.named_checks import CHECK_TYPES
+from router.contract.rules import Rule
+from router.contract.sections import Interval
+from router.contract.terms import Frozen
+from router.files import read_regular
 
-FORMAT_VERSION: Final = 1
-"""The version of the artifact format that this release writes, and the only one it reads."""
+FORMAT_VERSION: Final = 2
+"""The version of the artifact format that this release writes; it reads the first one too."""
 
 MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 """Largest artifact in bytes that a router reads."""
@@ -33,24 +41,28 @@ class Source(Frozen, frozen=True):
 
 
 class Artifact(Frozen, frozen=True):
-    """A contract with its name and where it came from, as it stands in the file."""
+    """A contract with its name and where it came from, as it stands in the file.
+
+    `rules` are those of requests that no case is for, `case_rules` those of each case, by its name.
+    """
 
     format_version: int
     name: str
     contract: Contract
     rules: tuple[Rule, ...]
+    case_rules: dict[str, tuple[Rule, ...]]
     sources: tuple[Source, ...]
     digest: str
 
 
 def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifact:
     """Make the artifact of a contract: add its rules and its digest."""
-    return Artifact(FORMAT_VERSION, name, contract, rules_of(contract), sources, digest_of(contract))
+    return Artifact(FORMAT_VERSION, name, contract, contract.rules, contract.case_rules, sources, digest_of(contract))
 
 
 def digest_of(contract: Contract) -> str:
     """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as it stands in the file."""
-    return "sha256:" + hashlib.sha256(_serialise(msgspec.to_builtins(contract))).hexdigest()
+    return _digest(msgspec.to_builtins(contract))
 
 
 def serialise(artifact: Artifact) -> bytes:
@@ -78,17 +90,7 @@ def load(data: bytes, where: str) -> Artifact:
         if where.endswith((".yaml", ".yml")):
             raise ArtifactError(f"{where}: a profile, not an artifact; {REBUILD}") from error
         raise ArtifactError(f"{where}: not a JSON artifact ({_one_line(error)}); {REBUILD}") from error
-    _check_version(value, where)
-    try:
-        artifact = msgspec.convert(value, Artifact)
-    except msgspec.ValidationError as error:
-        message = f"{where}: not an artifact of format {FORMAT_VERSION}: {_one_line(error)}; {REBUILD}"
-        raise ArtifactError(message) from error
-    contradiction = _contradiction(artifact.contract)
-    if contradiction:
-        raise ArtifactError(f"{where}: {contradiction}; {REBUILD}")
-    _check_unedited(artifact, written, where)
-    return artifact
+    return _read_version(_version_of(value, where), value, written, where)
 
 
 def read(path: Path) -> Artifact:
@@ -99,10 +101,10 @@ def read(path: Path) -> Artifact:
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, at most one more than an artifact may have. Raises ArtifactError if it is unreadable."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_ARTIFACT_BYTES + 1)
+        data, _ = read_regular(path, MAX_ARTIFACT_BYTES + 1)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    return data
 
 
 def shipped_folder(name: str) -> Path:
@@ -141,33 +143,68 @@ def _one_line(error: Exception) -> str:
 
 
 def _contradiction(contract: Contract) -> str | None:
-    """Say what in a contract cannot be enforced together; None when all can."""
-    params, budget = contract.sampling.params, contract.output.max_tokens
+    """Say what in a contract cannot be enforced; None when all can."""
+    for sections in (contract, *(case.sections for case in contract.cases)):
+        contradiction = _contradiction_in(sections)
+        if contradiction:
+            return contradiction
+    try:
+        machine_of(contract)
+    except (ValueError, LookupError, OverflowError, RecursionError, re.error) as error:
+        return f"the contract cannot be run ({_one_line(error)})"
+    return None
+
+
+def _contradiction_in(sections: Sections) -> str | None:
+    params, budget = sections.sampling.params, sections.output.max_tokens
     unknown = sorted(set(params) - set(SAMPLING_FIELDS))
     if unknown:
         return f"unknown sampling parameter {unknown[0]!r}"
-    if budget is not None and budget.default > budget.cap:
+    if budget is not None and budget.default is not None and budget.default > budget.cap:
         return f"the default of {budget.default} tokens is above the cap of {budget.cap}"
     for name, expected in params.items():
         if isinstance(expected, Interval) and not expected.min <= expected.max:
             return f"the band of {name} is empty"
-        if isinstance(expected, Interval) and contract.sampling.conflict == "allow":
+        if isinstance(expected, Interval) and sections.sampling.conflict == "allow":
             return f"{name} is a band under conflict: allow"
-    return None
+    misnamed = [name for name, check in sections.checks.items() if type(check) is not CHECK_TYPES.get(name)]
+    return f"unknown check {misnamed[0]!r}" if misnamed else None
 
 
-def _check_version(value: object, where: str) -> None:
+def _version_of(value: object, where: str) -> int:
     version = value.get("format_version") if isinstance(value, dict) else None
     if type(version) is not int:
         raise ArtifactError(f"{where}: not an artifact: it has no format_version; {REBUILD}")
-    if version != FORMAT_VERSION:
+    if version not in {artifact_v1.FORMAT_VERSION, FORMAT_VERSION}:
         raise ArtifactError(
-            f"{where}: format_version {version} is unknown here (this release reads {FORMAT_VERSION}); "
-            f"{REBUILD} with the profilec of the router's release"
+            f"{where}: format_version {version} is unknown here (this release reads {artifact_v1.FORMAT_VERSION} and "
+            f"{FORMAT_VERSION}); {REBUILD} with the profilec of the router's release"
         )
+    return version
 
 
-def _check_unedited(artifact: Artifact, written: bytes, where: str) -> None:
+def _read_version(version: int, value: object, written: bytes, where: str) -> Artifact:
+    try:
+        if version == FORMAT_VERSION:
+            artifact = msgspec.convert(value, Artifact)
+            contract = artifact.contract
+            expected = msgspec.to_builtins(freeze(artifact.name, contract, artifact.sources))
+        else:
+            first = msgspec.convert(value, artifact_v1.ArtifactV1)
+            contract = first.meaning()
+            expected = first.as_written(_digest(msgspec.to_builtins(first.contract)))
+            sources = msgspec.convert(first.sources, tuple[Source, ...])
+            artifact = Artifact(version, first.name, contract, contract.rules, {}, sources, first.digest)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"{where}: not an artifact of format {version}: {_one_line(error)}; {REBUILD}") from error
+    contradiction = _contradiction(contract)
+    if contradiction:
+        raise ArtifactError(f"{where}: {contradiction}; {REBUILD}")
     # As text: a default left out, or `1.0` for `1`, would be equal as values.
-    if serialise(freeze(artifact.name, artifact.contract, artifact.sources)) != written:
+    if _serialise(expected) != written:
         raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")
+    return artifact
+
+
+def _digest(contract: object) -> str:
+    return "sha256:" + hashlib.sha256(_serialise(contract)).hexdigest()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from router.contract.budget import Tokens
+from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.headers import request_id
 from router.telemetry.tracing import Trace
@@ -37,6 +38,10 @@ class Exchange:
     """The rule of the contract that refused the request."""
     violations: tuple[str, ...] = ()
     """The parameters that violated the contract, all of them, whether it refused the request for that or not."""
+    case: str | None = None
+    """The case of the contract that was for the request."""
+    errors: Errors | None = None
+    """How the contract tells errors, where a case of it has other words than the contract at large."""
     tokens: Tokens | None = None
     """The output budget, where the contract set one."""
     engine: str | None = None

@@ -3,8 +3,6 @@
 import time
 from typing import Any, NamedTuple
 
-import flask
-
 from router.artifact import Artifact
 from router.clients.intake import read_body
 from router.clients.presence import Client
@@ -18,7 +16,7 @@ from router.engines.fleet import Fleet
 from router.exchange import Exchange
 from router.headers import for_engine, value_of
 from router.places import Places
-from router.relay import AnswerEdits, Relay, relay
+from router.relay import AnswerEdits, Relay, Relayed, relay
 from router.settings import Settings
 from router.telemetry.meter import Meter
 from router.telemetry.spans import Tracer
@@ -39,7 +37,7 @@ class Gateway(NamedTuple):
     tracer: Tracer | None = None
 
 
-def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
+def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
     """Answer a chat completion request, which is under the whole contract.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
@@ -49,13 +47,15 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     decision = decide(body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
     exchange.violations = decision.violations
+    exchange.case = decision.found.case.name if decision.found.case is not None else None
+    exchange.errors = decision.errors
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule
         raise decision.error
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
     exchange.tokens = decision.tokens
-    edits = AnswerEdits(decision.answer_as, contract.errors.bad_request_type)
+    edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
     if edits.due():
         # What may have to be edited should not come compressed.
@@ -65,7 +65,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     return _answer(gateway, environ, exchange, request, edits)
 
 
-def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
+def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
     """Answer a request on a route where only the body limit holds.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
@@ -100,7 +100,7 @@ def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
 
 def _answer(
     gateway: Gateway, environ: dict[str, Any], exchange: Exchange, request: Request, edits: AnswerEdits
-) -> flask.Response:
+) -> Relayed:
     client = Client(environ)
     answer = gateway.dispatcher.send(request, client, exchange)
     client.may_take(gateway.settings.send_seconds)

@@ -28,7 +28,11 @@ def generated() -> dict[str, bytes]:
             {
                 "keys": reference.keys(),
                 "sampling": reference.sampling(),
+                "fields": reference.fields(),
+                "checks": reference.checks(),
+                "words": reference.words(),
                 "presets": reference.presets(),
+                "matrix": reference.kinds(),
                 "beyond": reference.beyond(),
             },
         ),

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from compiler.comparison.changes import Change, compare
+from compiler.comparison.cases import compare
+from compiler.comparison.change import Change
 from compiler.comparison.report import RENDERERS, Comparison, Side
 from compiler.compilation import compile_profile
 from compiler.output import refuse_overwriting, write
@@ -38,8 +39,8 @@ def show(arguments: Namespace) -> int:
 
 
 def fails(change: Change, fail_on: str) -> bool:
-    """Tell whether a change is of the kind asked about; one that is tighter and looser at once is of both."""
-    return {"any": True, "tighter": change.tightens, "looser": change.loosens}[fail_on]
+    """Tell whether a change is of the kind asked about, or may be; one of both directions is of both."""
+    return {"any": True, "tighter": change.tightens is not False, "looser": change.loosens is not False}[fail_on]
 
 
 def _load(source: str, named_by: str) -> _Loaded:

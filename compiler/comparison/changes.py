@@ -6,86 +6,50 @@ none tightens, nothing is newly refused.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
+from compiler.comparison.change import EVIDENCE, UNSEEN, Change
+from compiler.comparison.checks import compare_checks
+from compiler.comparison.fields import compare_fields
 from compiler.comparison.parameters import Rule, injection, passing_only
-from compiler.comparison.values import Value, span, text_of
-from router.contract.errors import INVALID_REQUEST
+from compiler.comparison.telling import compare_errors, compare_order, compare_stream, compare_unknown_fields
+from compiler.comparison.values import Value, span
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Errors, Limits, MaxTokens, Models, Pin, Sampling
+from router.contract.model import Sections
 from router.contract.numbers import show
-
-UNSEEN = "no request sees a difference"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One setting that differs, and in one sentence what a client sees of it."""
-
-    path: str
-    before: Value
-    after: Value
-    consequence: str
-    tightens: bool = False
-    loosens: bool = False
-
-    @property
-    def effect(self) -> Literal["tighter", "looser", "other"]:
-        """The direction of the change; other where it has both or none."""
-        if self.tightens == self.loosens:
-            return "other"
-        return "tighter" if self.tightens else "looser"
+from router.contract.rules import Band, Pin, rules_of
+from router.contract.sections import Limits, MaxTokens, Sampling
 
 
-def compare(before: Contract, after: Contract) -> tuple[Change, ...]:
-    """Return every change between two contracts, in the order of the profile language; none if they are equal."""
+def compare_sections(
+    before: Sections, after: Sections, read: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+) -> tuple[Change, ...]:
+    """Return every change between what holds for the requests of two cases, in the order of the profile language.
+
+    `read` are the fields that the conditions of both contracts read, which are known for that.
+    """
+    rules = rules_of(before, read[0]), rules_of(after, read[1])
     return (
-        *_models(before.models, after.models),
         *_limits(before.limits, after.limits),
         *_output(before.output.max_tokens, after.output.max_tokens),
         *_sampling(before, after),
-        *_errors(before.errors, after.errors),
+        *compare_fields(before.fields, after.fields),
+        *compare_checks(before.checks, after.checks),
+        *compare_unknown_fields(before.unknown_fields, after.unknown_fields, rules),
+        *compare_stream(before.stream, after.stream),
+        *compare_errors(before.errors, after.errors),
+        *compare_order(before.order, after.order),
     )
-
-
-def _models(before: Models, after: Models) -> Iterator[Change]:
-    path = "models.aliases"
-    kept = set(before.aliases) & set(after.aliases)
-    for alias in before.aliases:
-        if alias not in kept:
-            gone = f"requests naming {text_of(alias)} will be answered 404, unless a served model has that name"
-            yield Change(path, alias, None, gone, tightens=True)
-    added = [alias for alias in after.aliases if alias not in kept]
-    for alias in added:
-        answered = f"requests naming {text_of(alias)} will be answered instead of a 404"
-        first = not before.aliases and alias == added[0]
-        yield Change(path, None, alias, f"{answered}{_ID_NEEDED if first else ''}", loosens=True)
-    old, new = (tuple(alias for alias in models.aliases if alias in kept) for models in (before, after))
-    if old != new:
-        yield Change(path, old, new, "GET /v1/models lists the aliases in another order")
-    if before.answer_as != after.answer_as:
-        yield Change("models.answer_as", before.answer_as, after.answer_as, _answer_as(after))
-
-
-_ID_NEEDED = "; where engines list several models, ROUTER_MODEL_ID must now say which one aliases mean"
-
-
-def _answer_as(after: Models) -> str:
-    if not after.aliases:
-        return f"{UNSEEN}: there are no aliases"
-    if after.answer_as == "served":
-        return "answers to requests naming an alias will carry the served model's name instead of the alias"
-    return "answers to requests naming an alias will carry the alias instead of the served model's name"
 
 
 def _limits(before: Limits, after: Limits) -> Iterator[Change]:
     old, new = before.max_body_bytes, after.max_body_bytes
     if old != new:
         which = f"bodies of {span(min(old, new) + 1, max(old, new))} bytes on any inference route"
-        yield _refusing("limits.max_body_bytes", old, new, which, tightens=new < old)
+        yield _refusing(("limits", "max_body_bytes"), old, new, which, tightens=new < old)
     if before.max_images != after.max_images:
         yield _images(before.max_images, after.max_images)
+    if before.source != after.source:
+        yield Change(("limits", "source"), before.source, after.source, EVIDENCE)
 
 
 def _images(before: int | None, after: int | None) -> Change:
@@ -96,20 +60,20 @@ def _images(before: int | None, after: int | None) -> Change:
     else:
         most = max(limits)
         found = f"{span(least + 1, most)} image{'s' if most > 1 else ''}"
-    return _refusing("limits.max_images", before, after, f"requests carrying {found}", tightens=after == least)
+    return _refusing(("limits", "max_images"), before, after, f"requests carrying {found}", tightens=after == least)
 
 
 def _count(images: int) -> str:
     return f"{images} image{'s' if images > 1 else ''}"
 
 
-def _refusing(path: str, before: Value, after: Value, which: str, *, tightens: bool) -> Change:
+def _refusing(path: tuple[str, ...], before: Value, after: Value, which: str, *, tightens: bool) -> Change:
     outcome = f"will {'' if tightens else 'no longer '}be refused"
     return Change(path, before, after, f"{which} {outcome}", tightens=tightens, loosens=not tightens)
 
 
 def _output(before: MaxTokens | None, after: MaxTokens | None) -> Iterator[Change]:
-    path = "output.max_tokens"
+    path = ("output", "max_tokens")
     if before is not None and after is not None:
         yield from _budget(path, before, after)
     elif after is not None:
@@ -119,12 +83,22 @@ def _output(before: MaxTokens | None, after: MaxTokens | None) -> Iterator[Chang
 
 
 def _governed(budget: MaxTokens) -> str:
-    return f"requests asking {_beyond(budget, 'will', 'and')}; those naming no budget will get {budget.default}"
+    return f"requests asking {_beyond(budget, 'will', 'and')}; those naming no budget will get {_default(budget)}"
 
 
 def _let_go(budget: MaxTokens) -> str:
-    unnamed = f"those naming no budget will get the engine's default instead of {budget.default}"
+    if budget.default is None:
+        return f"requests asking {_beyond(budget, 'will no longer', 'nor')}"
+    unnamed = f"those naming no budget will get {_ENGINES} instead of {budget.default}"
     return f"requests asking {_beyond(budget, 'will no longer', 'nor')}; {unnamed}"
+
+
+_ENGINES = "the engine's default"
+
+
+def _default(budget: MaxTokens) -> int | str:
+    """Return what a request that names no budget gets."""
+    return _ENGINES if budget.default is None else budget.default
 
 
 def _beyond(budget: MaxTokens, will: str, joined_by: str) -> str:
@@ -140,18 +114,20 @@ def _above(budget: MaxTokens) -> str:
     return "refused" if budget.on_exceed == "reject" else f"lowered to {budget.cap}"
 
 
-def _budget(path: str, before: MaxTokens, after: MaxTokens) -> Iterator[Change]:
+def _budget(path: tuple[str, ...], before: MaxTokens, after: MaxTokens) -> Iterator[Change]:
     if before.cap != after.cap:
         tightens = after.cap < before.cap
-        yield Change(f"{path}.cap", before.cap, after.cap, _cap(before, after), tightens, not tightens)
+        yield Change((*path, "cap"), before.cap, after.cap, _cap(before, after), tightens, not tightens)
     if before.on_exceed != after.on_exceed:
         tightens = after.on_exceed == "reject"
         above = f"requests asking more than {max(before.cap, after.cap)} tokens"
         outcome = f"{above} will be {_above(after)} instead of {_above(before)}"
-        yield Change(f"{path}.on_exceed", before.on_exceed, after.on_exceed, outcome, tightens, not tightens)
+        yield Change((*path, "on_exceed"), before.on_exceed, after.on_exceed, outcome, tightens, not tightens)
     if before.default != after.default:
-        unnamed = f"requests naming no budget will get {after.default} instead of {before.default}"
-        yield Change(f"{path}.default", before.default, after.default, unnamed)
+        unnamed = f"requests naming no budget will get {_default(after)} instead of {_default(before)}"
+        yield Change((*path, "default"), before.default, after.default, unnamed)
+    if before.source != after.source:
+        yield Change((*path, "source"), before.source, after.source, EVIDENCE)
 
 
 def _cap(before: MaxTokens, after: MaxTokens) -> str:
@@ -162,9 +138,8 @@ def _cap(before: MaxTokens, after: MaxTokens) -> str:
     return f"{between} will {outcome}{beyond}"
 
 
-def _sampling(before: Contract, after: Contract) -> Iterator[Change]:
-    old_rules = {rule.field: rule for rule in before.sampling_rules}
-    new_rules = {rule.field: rule for rule in after.sampling_rules}
+def _sampling(before: Sections, after: Sections) -> Iterator[Change]:
+    old_rules, new_rules = _rules(before), _rules(after)
     if before.sampling.conflict != after.sampling.conflict:
         pinned = [
             (old, new)
@@ -177,12 +152,19 @@ def _sampling(before: Contract, after: Contract) -> Iterator[Change]:
         # Compared as written: the engine gets `1.0` where the pin is 1.0.
         if repr(old_value) != repr(new_value):
             words, tightens, loosens = _parameter(field, old_rules.get(field), new_rules.get(field))
-            yield Change(f"sampling.params.{field}", old_value, new_value, words, tightens, loosens)
+            yield Change(("sampling", "params", field), old_value, new_value, words, tightens, loosens)
+
+    if before.sampling.source != after.sampling.source:
+        yield Change(("sampling", "source"), before.sampling.source, after.sampling.source, EVIDENCE)
+
+
+def _rules(sections: Sections) -> dict[str, Pin | Band]:
+    return {rule.field: rule for rule in rules_of(sections) if isinstance(rule, Pin | Band)}
 
 
 def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Pin, Pin]]) -> Change:
     """Return the change that the parameters pinned in both contracts see; others say by themselves what changes."""
-    path = "sampling.conflict"
+    path = ("sampling", "conflict")
     if not pinned:
         return Change(path, before.conflict, after.conflict, f"{UNSEEN} by it alone: no parameter is pinned in both")
     tightens = after.conflict == "reject"
@@ -203,20 +185,3 @@ def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
     ]
     words = "; ".join(part for part in parts if part)
     return words or f"{UNSEEN}: the same numbers, written differently", bool(gone), bool(gained)
-
-
-def _errors(before: Errors, after: Errors) -> Iterator[Change]:
-    old, new = before.bad_request_type, after.bad_request_type
-    if old != new:
-        yield Change("errors.bad_request_type", old, new, _retyped(old, new))
-
-
-def _retyped(before: str | None, after: str | None) -> str:
-    """Say whose 400s change; the router's own are of type invalid_request_error by themselves."""
-    own_too = (before or INVALID_REQUEST) != (after or INVALID_REQUEST)
-    whose = (
-        "400s on the chat route, the router's and the engine's," if own_too else "an engine's 400s on the chat route"
-    )
-    kind = f"type {text_of(after)}" if after is not None else "their own type"
-    was = "their own" if before is None else text_of(before)
-    return f"{whose} will carry {kind} instead of {was}"

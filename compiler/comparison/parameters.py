@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from compiler.comparison.values import span
 from router.contract.fields import WHOLE_NUMBER_FIELDS
-from router.contract.model import Band, Interval, Pin
 from router.contract.numbers import show
+from router.contract.rules import Band, Pin
 from router.contract.sampling import expectation
+from router.contract.sections import Interval
 
 Rule = Pin | Band | None
 

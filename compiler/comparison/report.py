@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from compiler.comparison.changes import Change
+from compiler.comparison.change import Change, any_of
 from compiler.comparison.values import Value, size, text_of
 from compiler.diagnostics import visible
 
@@ -16,6 +16,11 @@ FORMAT_VERSION: Final = 1
 """The version of the JSON that is written here."""
 
 EFFECTS: Final = ("tighter", "looser", "other")
+_OUTCOMES: Final = {
+    True: "some requests will newly be refused, or the budget they ask for lowered",
+    None: "some requests may newly be refused, or the budget they ask for lowered",
+    False: "no request will newly be refused, nor the budget it asks for lowered",
+}
 _MEANS_SOMETHING = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*\[\]<>|~&]")
 
 
@@ -48,12 +53,7 @@ class Comparison:
         counts = [(count, effect) for effect, count in self.counts().items() if count]
         number = len(self.changes)
         which = counts[0][1] if number == 1 else ", ".join(f"{count} {effect}" for count, effect in counts)
-        tightens = any(change.tightens for change in self.changes)
-        outcome = (
-            "some requests will newly be refused, or the budget they ask for lowered"
-            if tightens
-            else "no request will newly be refused, nor the budget it asks for lowered"
-        )
+        outcome = _OUTCOMES[any_of(change.tightens for change in self.changes)]
         return f"{number} change{'s' if number > 1 else ''} ({which}): {outcome}."
 
 
@@ -107,7 +107,12 @@ def _value(path: str, value: Value) -> str:
 
 
 def _effect(change: Change) -> str:
-    return "other (tighter and looser)" if change.tightens and change.loosens else change.effect
+    if change.effect != "other" or change.tightens is change.loosens is False:
+        return change.effect
+    sure = [word for word, told in (("tighter", change.tightens), ("looser", change.loosens)) if told is True]
+    maybe = [word for word, told in (("tighter", change.tightens), ("looser", change.loosens)) if told is None]
+    words = sure + ([f"perhaps {' or '.join(maybe)}"] if maybe else [])
+    return f"other ({' and '.join(words)})"
 
 
 def _side(side: Side) -> dict[str, str]:

@@ -1,13 +1,21 @@
 """The values of a contract as people read them."""
 
 import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeGuard
 
 from compiler.diagnostics import shown
+from compiler.printing import inline
 from compiler.schema import BYTE_UNITS
-from router.contract.model import Interval, MaxTokens
+from router.contract.numbers import show
+from router.contract.sections import Interval, MaxTokens
+from router.contract.terms import Scalar
 
-Value = int | float | str | Interval | MaxTokens | tuple[str, ...] | None
+Value = int | float | str | Interval | MaxTokens | tuple[Scalar, ...] | list[Any] | dict[str, Any] | None
 """What can stand on either side of a change; None where the contract says nothing."""
+
+MOST_LISTED: Final = 8
+"""Values that a sentence lists; more are counted."""
 
 NOTHING = "none"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
@@ -36,4 +44,19 @@ def text_of(value: Value) -> str:
         return f"{{cap: {value.cap}, on_exceed: {value.on_exceed}, default: {value.default}}}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(text_of, value))}]"
-    return repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return inline(value) if isinstance(value, dict | list) else repr(value)
+
+
+def listed(values: Iterable[Scalar], word: str = "or") -> str:
+    """Return values in a sentence: `0, 0.6 or 1`."""
+    texts = [show(value) if _is_number(value) else text_of(value) for value in values]
+    if len(texts) > MOST_LISTED:
+        texts = [*texts[: MOST_LISTED - 1], f"{len(texts) - MOST_LISTED + 1} more"]
+    *others, last = texts or [NOTHING]
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _is_number(value: Scalar) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
         if body is not None:
             explanation = explain(body, artifact.contract, served)
             render: Callable[..., str] = explanation_json if in_json else explanation_text
-            text = render(explanation, artifact.contract, Origin.of(loaded))
+            text = render(explanation, Origin.of(loaded))
         else:
             summary = summarise(stack.enter_context(watched(lines)), artifact.contract, served)
             text = summary_json(summary) if in_json else summary_text(summary)

@@ -1,27 +1,30 @@
 """What the router would do with one request, rule by rule; decided by the router's own code."""
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from router.contract import images
-from router.contract.decision import MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
-from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.model import Band, BodyLimit, Budget, Contract, ImageLimit, Pin, Rule
-from router.contract.numbers import show
+from compiler.explain.steps import Seen, Step, evidence_of, step_of
+from router.contract.cases import Found
+from router.contract.conditions import path_of, value_at
+from router.contract.decision import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
+from router.contract.errors import ApiError
+from router.contract.field_rules import listed
+from router.contract.model import Contract, Sections
 from router.contract.parsing import Request, parse
-from router.contract.sampling import expectation
+from router.contract.rules import Band, BodyLimit, FieldRule, Pin, Rule, UnknownFieldsRule
+from router.contract.sections import DEFAULT_MAX_BODY_BYTES, Alias, Reading
+from router.contract.stream_usage import RULE as STREAM_USAGE
+from router.contract.terms import Condition
 
-Verdict = Literal["kept", "edited", "no effect", "passed", "refused", "also violated", "not reached"]
+MODE: Final = "mode"
+"""The step that reads the mode."""
 
-_BEFORE_PARSED: Final = ("limits.max_body_bytes", READING)
+CASES: Final = "cases"
+"""The step that finds the case."""
 
-
-class Step(NamedTuple):
-    """One rule and what it said: the verdict, and the reason in words."""
-
-    rule: str
-    verdict: Verdict
-    reason: str
+_BEFORE_PARSED: Final = (BODY_SIZE, READING)
+_COUNTED_TO_THE_END: Final = (Pin, Band, FieldRule, UnknownFieldsRule)
+"""Rules that are judged behind a refusal all the same, so that every violation is counted."""
 
 
 class Explanation(NamedTuple):
@@ -31,104 +34,187 @@ class Explanation(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class _Case(NamedTuple):
-    """A request that was decided; `request` is None when it could not be parsed."""
+class _Held(NamedTuple):
+    """A request that was decided: what holds for it; `request` is None when it could not be parsed."""
 
     body: bytes
     request: Request | None
     contract: Contract
     decision: Forward | Refusal
 
+    @property
+    def sections(self) -> Sections:
+        case = self.decision.found.case
+        return self.contract if case is None else case.sections
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        case = self.decision.found.case
+        return self.contract.rules if case is None else self.contract.case_rules[case.name]
+
+    @property
+    def alias(self) -> Alias | None:
+        """The alias that the request names."""
+        asked = self.decision.model_asked
+        return None if asked is None else self.contract.models.aliases.get(asked)
+
 
 def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Explanation:
     """Return what the router would do with the body of a chat completion request, and why."""
     decision = decide(body, contract, served_ids)
     unparsed = isinstance(decision, Refusal) and decision.rule in _BEFORE_PARSED
-    case = _Case(body, None if unparsed else parse(body), contract, decision)
-    return Explanation(decision, tuple(_steps(case)))
+    held = _Held(body, None if unparsed else parse(body), contract, decision)
+    served = () if served_ids is None else served_ids.ids
+    if held.request is not None and held.alias is not None and decision.model_asked not in served:
+        _imply(held.request.fields, held.alias)
+    return Explanation(decision, tuple(_steps(held)))
 
 
-def _steps(case: _Case) -> Iterator[Step]:
-    refused_by = case.decision.rule if isinstance(case.decision, Refusal) else None
-    refused_by_sampling = refused_by is not None and refused_by.startswith("sampling.")
-    reached = True
-    for name, rule in _rules_in_order(case.contract):
-        if name == refused_by and isinstance(case.decision, Refusal):
-            reached = False
-            yield Step(name, "refused", case.decision.error.message)
-        # Behind a sampling rule that refuses, the others are judged all the same, to be counted.
-        elif reached or (refused_by_sampling and isinstance(rule, Pin | Band)):
-            yield _step(name, rule, case)
+def _imply(fields: dict[str, Any], alias: Alias) -> None:
+    """Give a parsed request what its alias implies, as the router does."""
+    for dotted, value in alias.implies.items():
+        *above, last = path_of(dotted)
+        holder: Any = fields
+        for step in above:
+            if holder.get(step) is None:
+                holder[step] = {}
+            holder = holder[step]
+            if not isinstance(holder, dict):
+                break
         else:
-            yield Step(name, "not reached", "")
+            if holder.get(last) is None:
+                holder[last] = value
 
 
-def _rules_in_order(contract: Contract) -> Iterator[tuple[str, Rule | None]]:
-    size, *others = contract.rules
-    yield size.rule, size
-    yield READING, None
-    yield MODELS, None
-    yield from ((rule.rule, rule) for rule in others)
+def _steps(held: _Held) -> Iterator[Step]:
+    size, *others = held.rules
+    refused_by = held.decision.rule if isinstance(held.decision, Refusal) else None
+    early = [size.rule, READING, MODELS]
+    for place, name in enumerate(early):
+        if refused_by in early[:place]:
+            yield _not_reached(held, name)
+        elif name == refused_by and isinstance(held.decision, Refusal):
+            yield Step(name, "refused", held.decision.error.message, evidence=_evidence(held, name))
+        else:
+            yield _early_step(held, name, size)
+    yield from _finding_steps(held, reached=refused_by not in early)
+    yield from _rule_steps(held, others, refused_by, reached=refused_by not in early)
+    if held.sections.stream.usage != "as_asked":
+        yield _stream_step(held)
 
 
-def _step(name: str, rule: Rule | None, case: _Case) -> Step:
-    """Return the step of a rule that did not refuse."""
-    if isinstance(rule, BodyLimit):
-        return Step(name, "kept", f"{len(case.body):,} bytes, at most {rule.max_bytes:,}")
-    if case.request is None or name == READING:
+def _not_reached(held: _Held, name: str) -> Step:
+    return Step(name, "not reached", "", evidence=_evidence(held, name))
+
+
+def _evidence(held: _Held, name: str, rule: Rule | None = None) -> str | None:
+    if name == MODELS:
+        return None if held.alias is None else held.alias.source
+    if name == MODE:
+        return held.contract.mode.source
+    if name == STREAM_USAGE:
+        return held.sections.stream.source
+    if name == BODY_SIZE:
+        limits = held.contract.limits
+        return limits.source if limits.max_body_bytes != DEFAULT_MAX_BODY_BYTES else None
+    return evidence_of(rule, held.sections)
+
+
+def _early_step(held: _Held, name: str, size: Rule) -> Step:
+    evidence = _evidence(held, name)
+    if name == READING:
         return Step(name, "kept", "one strict JSON object")
-    if isinstance(rule, ImageLimit):
-        found = images.count_images(case.request.value("messages"))
-        return Step(name, "kept", f"{found} images, at most {rule.max_images}")
-    if isinstance(rule, Budget):
-        return _budget_step(case.request, rule, case.decision)
-    if isinstance(rule, Pin | Band):
-        return _sampling_step(case.request, rule, case.decision)
-    return _model_step(case.request, case)
+    if name == MODELS:
+        return _model_step(held)._replace(evidence=evidence)
+    most = size.max_bytes if isinstance(size, BodyLimit) else 0
+    return Step(name, "kept", f"{len(held.body):,} bytes, at most {most:,}", evidence=evidence)
 
 
-def _model_step(request: Request, case: _Case) -> Step:
-    asked = request.value("model")
-    if isinstance(case.decision, Forward) and case.decision.model_served == SERVED_ID:
-        return Step(MODELS, "edited", f"{asked} is an alias: routed as the served id, which --model names")
-    if isinstance(case.decision, Forward) and case.decision.model_served != asked:
-        answer = f", and the answer says {asked}" if case.decision.answer_as else ""
-        return Step(MODELS, "edited", f"{asked} is an alias: routed as {case.decision.model_served}{answer}")
-    if asked in case.contract.models.aliases:
-        return Step(MODELS, "kept", f"{asked} is an alias: routed as the served id")
+def _model_step(held: _Held) -> Step:
+    asked, decision = held.decision.model_asked, held.decision
+    implied = [
+        f"{edit.field} {edit.value.decode()}"
+        for edit in (decision.edits if isinstance(decision, Forward) else ())
+        if edit.rule == "models.aliases" and edit.path != ("model",)
+    ]
+    implies = f"; it implies {', '.join(implied)}" if implied else ""
+    if isinstance(decision, Forward) and decision.model_served == SERVED_ID:
+        return Step(MODELS, "edited", f"{asked} is an alias: routed as the served id, which --model names{implies}")
+    if isinstance(decision, Forward) and decision.model_served != asked:
+        answer = f", and the answer says {asked}" if decision.answer_as else ""
+        return Step(MODELS, "edited", f"{asked} is an alias: routed as {decision.model_served}{answer}{implies}")
+    if held.alias is not None:
+        routed = "the served id" if held.alias.model is None else held.alias.model
+        return Step(MODELS, "kept", f"{asked} is an alias: routed as {routed}")
     return Step(MODELS, "kept", f"{asked} is served")
 
 
-def _sampling_step(request: Request, rule: Pin | Band, decision: Forward | Refusal) -> Step:
-    sent = [name for name in (rule.field, *spellings_of(rule.field)) if request.value(name) is not None]
-    written = ", ".join(f"{name} is {request.shown(name)}" for name in sent) or "not sent"
-    if rule.field in decision.violations:
-        return Step(rule.rule, *_violated(rule, written))
-    if rule.field in sent:
-        return Step(rule.rule, "kept", f"{written}, {_kept(rule)}")
-    if isinstance(decision, Refusal):
-        return Step(rule.rule, "no effect", written)
-    edits = [edit for edit in decision.edits if edit.rule == rule.rule and edit.field == rule.field]
-    if not edits:
-        return Step(rule.rule, "no effect", f"{written}: a band injects nothing")
-    return Step(rule.rule, "edited", f"{written}: {rule.field} {edits[-1].value.decode()} is injected")
+def _finding_steps(held: _Held, *, reached: bool) -> Iterator[Step]:
+    """Yield the steps that read the mode and find the case, where the contract has such."""
+    found = held.decision.found
+    if held.contract.mode.default is not None:
+        told = Step(MODE, "found", _mode_words(found), evidence=_evidence(held, MODE))
+        yield told if reached else _not_reached(held, MODE)
+    if held.contract.cases:
+        if not reached:
+            yield _not_reached(held, CASES)
+        elif found.case is None:
+            yield Step(CASES, "no effect", "no case is for it: what is said outside of them holds")
+        else:
+            yield Step(CASES, "found", f"{found.case.name}: it is {_case_words(found)}")
 
 
-def _kept(rule: Pin | Band) -> str:
-    return "as pinned" if isinstance(rule, Pin) else f"within {show(rule.min)} to {show(rule.max)}"
+def _mode_words(found: Found) -> str:
+    if found.reading is None:
+        return f"{found.mode}, the default: no reading fits"
+    return f"{found.mode}, read from {_read_from(found.reading)}"
 
 
-def _violated(rule: Pin | Band, written: str) -> tuple[Verdict, str]:
-    if isinstance(rule, Pin) and rule.conflict == "allow":
-        return "passed", f"{written}, not {show(rule.value)}: forwarded as it is under `conflict: allow`"
-    return "also violated", f"{written}: expected {expectation(rule)}; the client is told of the first only"
+def _read_from(reading: Reading) -> str:
+    parts = ["the model's name"] if reading.model else []
+    return " and ".join([*parts, *reading.when]) or "any request"
 
 
-def _budget_step(request: Request, rule: Budget, decision: Forward | Refusal) -> Step:
-    sent = [name for name in (*BUDGET_FIELDS, *spellings_of("max_tokens")) if request.value(name) is not None]
-    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or "no budget sent"
-    edits = decision.edits if isinstance(decision, Forward) else ()
-    changes = [f"{edit.field} {edit.value.decode()}" for edit in edits if edit.rule == rule.rule and edit.value]
-    if not changes:
-        return Step(rule.rule, "kept", f"{written}: at most {rule.cap}")
-    return Step(rule.rule, "edited", f"{written}: the engine gets {', '.join(changes)}")
+def _case_words(found: Found) -> str:
+    if found.case is None:
+        return ""
+    when = found.case.when
+    parts = [f"for model {listed(when.model)}"] if when.model else []
+    parts += [f"for mode {listed(when.mode)}"] if when.mode else []
+    return " and ".join([*parts, *_conditions(when.fields)])
+
+
+def _conditions(condition: Condition) -> Iterator[str]:
+    return (f"for {path} {listed(values)}" if values else f"for any {path}" for path, values in condition.items())
+
+
+def _rule_steps(held: _Held, rules: list[Rule], refused_by: str | None, *, reached: bool) -> Iterator[Step]:
+    is_refused = not reached
+    for rule in rules:
+        evidence = _evidence(held, rule.rule, rule)
+        if held.request is None or not reached or (is_refused and not isinstance(rule, _COUNTED_TO_THE_END)):
+            yield _not_reached(held, rule.rule)._replace(evidence=evidence)
+        elif rule.rule == refused_by and isinstance(held.decision, Refusal):
+            is_refused = True
+            yield _refused(rule.rule, held.decision.error)._replace(evidence=evidence)
+        else:
+            yield step_of(rule, Seen(held.request, held.decision))._replace(evidence=evidence)
+
+
+def _refused(name: str, error: ApiError) -> Step:
+    return Step(name, "refused", error.message, error.part)
+
+
+def _stream_step(held: _Held) -> Step:
+    decision, evidence = held.decision, _evidence(held, STREAM_USAGE)
+    if isinstance(decision, Refusal) or held.request is None:
+        return _not_reached(held, STREAM_USAGE)
+    if not decision.stream:
+        return Step(STREAM_USAGE, "no effect", "not streamed", evidence=evidence)
+    asked = value_at(held.request.fields, ("stream_options", "include_usage"))
+    if asked is not None:
+        told = {"copy": ", and its end frame carries it too"}.get(decision.usage or "", "")
+        words = f"the client says so itself: include_usage is {str(asked).lower()}{told}"
+        return Step(STREAM_USAGE, "kept", words, evidence=evidence)
+    where = "its end frame carries it" if decision.usage == "move" else "a frame of its own carries it"
+    return Step(STREAM_USAGE, "edited", f"the engine is asked for the usage, and {where}", evidence=evidence)

@@ -23,13 +23,24 @@ class Origin:
             return cls(loaded.name, None)
         return cls(loaded.artifact.name, loaded.profile)
 
-    def declared(self, rule: str) -> str:
-        """Return the place where a rule was declared; `default` where no profile says it."""
+    def declared(self, rule: str, case: str | None = None) -> str:
+        """Return the place where a rule was declared, in a case or outside; `default` where no profile says it."""
         if rule == READING:
             return "always"
         if self.profile is None:
             return f"artifact {self.artifact_name}"
-        path = ("models", "aliases") if rule == MODELS else tuple(rule.split("."))
-        if node_at(self.profile, path) is None:
-            return "default"
-        return str(key_location(self.profile, path))
+        keys = keys_of(rule)
+        for path in [("cases", case, *keys), keys] if case is not None else [keys]:
+            if node_at(self.profile, path) is not None:
+                return str(key_location(self.profile, path))
+        return "default"
+
+
+def keys_of(rule: str) -> tuple[str, ...]:
+    """Return the keys of a rule in a profile; the path of a field is one key, and so is the name of a case."""
+    if rule == MODELS:
+        return ("models", "aliases")
+    section, _, name = rule.partition(".")
+    if section in {"fields", "cases"}:
+        return (section, name) if name else (section,)
+    return tuple(rule.split("."))

@@ -4,40 +4,50 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from compiler.explain.explanation import Explanation
+from compiler.diagnostics import visible
+from compiler.explain.explanation import CASES, Explanation
 from compiler.explain.origin import Origin
+from compiler.explain.steps import FIRST_ONLY, Step
 from compiler.explain.traffic import Summary, Tally
 from router.contract.decision import Forward, Refusal
 from router.contract.editing import Edit
 from router.contract.errors import answer
-from router.contract.model import Contract
 
 FORMAT_VERSION: Final = 1
 """The version of the JSON that this module writes."""
+
+REQUEST_ID: Final = "<request id>"
+"""Stands for the id of a request in an answer that tells it."""
 
 MAX_SHOWN_BODY: Final = 4096
 """Longest body in bytes that is shown whole as text."""
 
 
-def explanation_text(explanation: Explanation, contract: Contract, origin: Origin) -> str:
+def explanation_text(explanation: Explanation, origin: Origin) -> str:
     """Return the steps as a table, and what the client or the engine gets."""
-    rows = [
-        (step.rule, step.verdict, step.reason, _place(step.verdict, origin, step.rule)) for step in explanation.steps
-    ]
     decision = explanation.decision
-    outcome = _refusal_text(decision, contract) if isinstance(decision, Refusal) else _forward_text(decision)
+    rows = [(step.rule, step.verdict, _reason(step), _place(step, decision, origin)) for step in explanation.steps]
+    outcome = _refusal_text(decision) if isinstance(decision, Refusal) else _forward_text(decision)
     return f"{_table(rows)}\n{outcome}"
 
 
-def explanation_json(explanation: Explanation, contract: Contract, origin: Origin) -> str:
+def explanation_json(explanation: Explanation, origin: Origin) -> str:
     """Return the steps and the outcome as one JSON object with a `format_version`."""
+    decision = explanation.decision
     steps = [
-        {"rule": step.rule, "verdict": step.verdict, "reason": step.reason, "declared": origin.declared(step.rule)}
+        {
+            "rule": step.rule,
+            "verdict": step.verdict,
+            "reason": step.reason,
+            "part": step.part,
+            "declared": _declared(step, decision, origin),
+            "source": step.evidence,
+        }
         for step in explanation.steps
     ]
-    decision = explanation.decision
+    found = {"mode": decision.found.mode, "case": _case_of(decision)}
     if isinstance(decision, Refusal):
-        status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+        status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
         outcome: dict[str, Any] = {
             "outcome": "refused",
             "answer": {"status": status, "headers": dict(headers), "body": json.loads(body)},
@@ -53,7 +63,7 @@ def explanation_json(explanation: Explanation, contract: Contract, origin: Origi
             ],
             "body": decision.body.decode(),
         }
-    return _json({"steps": steps, **outcome, "violations": list(decision.violations)})
+    return _json({"steps": steps, **found, **outcome, "violations": list(decision.violations)})
 
 
 def summary_text(summary: Summary) -> str:
@@ -66,6 +76,7 @@ def summary_text(summary: Summary) -> str:
     lines = [head]
     lines += _tallies("refused by", summary.refused_by, summary)
     lines += _tallies("edited by", summary.edited_by, summary)
+    lines += _tallies("in case", summary.in_case, summary)
     return "\n".join(lines) + "\n"
 
 
@@ -79,17 +90,39 @@ def summary_json(summary: Summary) -> str:
             "untouched": summary.untouched,
             "refused_by": _counts(summary.refused_by),
             "edited_by": _counts(summary.edited_by),
+            "in_case": _counts(summary.in_case),
             "violated": dict(summary.violated.most_common()),
         }
     )
 
 
-def _place(verdict: str, origin: Origin, rule: str) -> str:
-    return "" if verdict == "not reached" else origin.declared(rule)
+def _reason(step: Step) -> str:
+    if step.part is None:
+        return step.reason
+    reason, separator, note = step.reason.partition(f"; {FIRST_ONLY}")
+    return f"{reason} [{step.part}]{separator}{note}"
 
 
-def _refusal_text(decision: Refusal, contract: Contract) -> str:
-    status, headers, body = answer(decision.error, contract.errors.bad_request_type)
+def _place(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
+    if step.verdict == "not reached":
+        return ""
+    declared = _declared(step, decision, origin)
+    return f"{declared} ({visible(step.evidence)})" if step.evidence is not None else declared
+
+
+def _declared(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
+    case = _case_of(decision)
+    if step.rule == CASES and case is not None:
+        return origin.declared(f"{CASES}.{case}")
+    return origin.declared(step.rule, case)
+
+
+def _case_of(decision: Forward | Refusal) -> str | None:
+    return None if decision.found.case is None else decision.found.case.name
+
+
+def _refusal_text(decision: Refusal) -> str:
+    status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
     head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
 
@@ -108,6 +141,7 @@ def _change(edit: Edit) -> str:
     return {
         "inject": f"+ {edit.field}: {value}",
         "set": f"~ {edit.field}: {value}",
+        "drop": f"- {edit.field}",
         "remove": f"- {edit.field}: an earlier occurrence",
     }[edit.kind]
 

@@ -23,7 +23,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Summary:
-    """The outcome of many requests: refused and edited by rule, and those that pass as they are."""
+    """The outcome of many requests: refused and edited by rule, by case, and those that pass as they are."""
 
     requests: int = 0
     refused: int = 0
@@ -31,6 +31,7 @@ class Summary:
     refused_by: dict[str, Tally] = field(default_factory=dict)
     violated: Counter[str] = field(default_factory=Counter)
     edited_by: dict[str, Tally] = field(default_factory=dict)
+    in_case: dict[str, Tally] = field(default_factory=dict)
 
     @property
     def forwarded(self) -> int:
@@ -47,6 +48,8 @@ def summarise(
         summary.requests += 1
         decision = decide(body, contract, served_ids)
         summary.violated.update(decision.violations)
+        if decision.found.case is not None:
+            summary.in_case.setdefault(decision.found.case.name, Tally()).count(line)
         if isinstance(decision, Refusal):
             summary.refused += 1
             summary.refused_by.setdefault(decision.rule, Tally()).count(line)

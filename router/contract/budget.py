@@ -1,21 +1,32 @@
 """The output-token budget held to its cap, whatever spelling carries it."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, replace, supply, to_json
+from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
-from router.contract.model import Budget
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
+from router.contract.rules import Budget, FieldRule, Rule
+from router.contract.templates import bare
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
 
 _POSITIVE_INTEGER = re.compile(rb"[1-9][0-9]*")
-_SPELLINGS = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+SPELLINGS: Final = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+"""All names by which engines know the budget, in the precedence of vLLM and SGLang."""
+
 _EXACT_DIGITS: Final = 9
+
+
+def other_names(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield the fields from which a contract has the budget taken, beside the names that engines know."""
+    for rule in rules:
+        if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
+            yield from (name for name in rule.field.sources if name not in SPELLINGS and "." not in name)
 
 
 class Tokens(NamedTuple):
@@ -27,59 +38,68 @@ class Tokens(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A budget held to its cap: the edits due, and what was granted."""
+    """A budget held to its cap: the edits due, and what was granted (None: the request asks and gets nothing)."""
 
     edits: list[Edit]
-    tokens: Tokens
+    tokens: Tokens | None
 
 
-def judge(request: Request, rule: Budget) -> Held:
+def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
     """Return the edits that hold a request's budget to the cap, and what they grant.
+
+    `others` are names by which a contract has the budget sent, beside those that engines know.
 
     Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
     one over the cap under `reject`.
     """
-    for field in _SPELLINGS:
+    spellings = (*SPELLINGS, *others)
+    for field in spellings:
         request.refuse_repeated(field)
-    asked = {field: _read(request, field, rule) for field in _SPELLINGS if request.value(field) is not None}
+    asked = {field: _read(request, field, rule) for field in spellings if request.value(field) is not None}
     over = [field for field, tokens in asked.items() if tokens > rule.cap]
     if over and rule.on_exceed == "reject":
         raise _exceeded(request, over[0], rule)
     granted = {field: min(tokens, rule.cap) for field, tokens in asked.items()}
-    edits = [replace(request.members[field][0], rule.rule, to_json(rule.cap)) for field in over]
+    edits = [supply(request, rule.rule, field, to_json(rule.cap)) for field in over]
     if not any(field in granted for field in BUDGET_FIELDS):
         tokens = next(iter(granted.values()), rule.default)
-        edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
+        if tokens is not None:
+            edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
     if over:
         edits += _lower_min_tokens(request, rule, next(iter(granted.values())))
     return Held(edits, _tokens(asked, rule))
 
 
-def _tokens(asked: dict[str, int], rule: Budget) -> Tokens:
+def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
     """Return what is granted by the first spelling that was sent, which is the one that most engines take."""
     if not asked:
-        return Tokens("default", None, rule.default)
+        return None if rule.default is None else Tokens("default", None, rule.default)
     first = next(iter(asked.values()))
     return Tokens("clamp" if first > rule.cap else "client", first, min(first, rule.cap))
 
 
 def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
-    raw = request.members[field][0].raw(request.body)
+    raw = raw_at(request, (field,))
+    if raw is None or raw == b"null":
+        raw = to_json(request.value(field))
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
-        raise ApiError("bad_request", message, standard_name(field))
+        details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
+        raise ApiError("bad_request", message, standard_name(field), details=details)
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
-    return ApiError("max_tokens_exceeded", message, standard_name(field))
+    details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "count": request.value(field)}
+    details["model"] = request.value("model")
+    return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 
 
 def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
     edits = drop_repetitions(request, rule.rule, "min_tokens")
     least = read_whole(request.value("min_tokens"))
     if least is not None and least > budget:
-        edits.append(replace(request.members["min_tokens"][-1], rule.rule, to_json(budget)))
+        edits.append(supply(request, rule.rule, "min_tokens", to_json(budget)))
     return edits

@@ -1,13 +1,20 @@
 """The heart: one pure function from a request body to what happens with it."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from router.contract import budget, images, sampling
-from router.contract.editing import Edit, apply_edits, replace, to_json
+from router.contract.budget import Tokens
+from router.contract.cases import Found
+from router.contract.conditions import path_of, value_at
+from router.contract.draft import Draft
+from router.contract.editing import Edit, apply_edits, drop_all_repetitions, to_json
 from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
-from router.contract.model import Budget, Contract
+from router.contract.machine import machine_of
+from router.contract.model import Contract
 from router.contract.parsing import Request, parse
+from router.contract.sections import Alias, Errors
+from router.contract.stream_usage import Usage, ask
+from router.contract.templates import shown
 
 BODY_SIZE: Final = "limits.max_body_bytes"
 """The rule of the largest body, which is refused before all of it is read."""
@@ -18,11 +25,11 @@ READING: Final = "request"
 MODELS: Final = "models"
 """The step that resolves the model name."""
 
+CONDITIONS: Final = "cases"
+"""The step that finds the case of a request; of the fields that it reads one value leaves."""
+
 SERVED_ID: Final = "<served id>"
 """Stands for the served id that an alias is routed as, where nobody says which ids are served."""
-
-_COUNTED_BY_PARAM: Final = frozenset({"limits.max_images", "output.max_tokens"})
-_SHOWN_NAME: Final = 200
 
 
 class ServedIds(NamedTuple):
@@ -36,7 +43,8 @@ class Forward(NamedTuple):
     """The request goes to an engine: these bytes, and what was changed and counted on the way.
 
     `answer_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
-    output budget, None where the contract sets none.
+    output budget, None where the contract sets none; `usage` what is done with the usage of a stream; `errors` how the
+    engine's refusals are told; `found` the mode and the case.
     """
 
     body: bytes
@@ -46,19 +54,24 @@ class Forward(NamedTuple):
     answer_as: str | None
     edits: tuple[Edit, ...] = ()
     violations: tuple[str, ...] = ()
-    tokens: budget.Tokens | None = None
+    tokens: Tokens | None = None
+    usage: Usage | None = None
+    errors: Errors = Errors()
+    found: Found = Found(None, None, None)
 
 
 class Refusal(NamedTuple):
     """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused.
 
-    `model_asked` is None where the request could not be read so far.
+    `model_asked` is None where the request could not be read so far; `errors` is how the error is told.
     """
 
     error: ApiError
     rule: str
     violations: tuple[str, ...] = ()
     model_asked: str | None = None
+    errors: Errors = Errors()
+    found: Found = Found(None, None, None)
 
 
 def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Refusal:
@@ -67,8 +80,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     `served_ids` None means that every name which is not an alias counts as served.
     """
     step = BODY_SIZE
-    violations: tuple[str, ...] = ()
-    asked = tokens = None
+    asked = None
     try:
         _check_size(body, contract)
         step = READING
@@ -77,25 +89,80 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         step = MODELS
         asked = _read_model(request)
         served = _resolve_model(asked, contract, served_ids)
-        verdict = sampling.judge(request, contract.sampling_rules)
-        violations = tuple(verdict.violations)
-        if verdict.error is not None:
-            step = f"sampling.params.{verdict.error.param}"
-            raise verdict.error
-        edits = [*_route(request, asked, served), *verdict.edits]
-        for rule in contract.size_rules:
-            step = rule.rule
-            if isinstance(rule, Budget):
-                held = budget.judge(request, rule)
-                edits += held.edits
-                tokens = held.tokens
-            else:
-                images.judge(request, rule)
     except ApiError as error:
-        own = (error.param,) if step in _COUNTED_BY_PARAM and error.param else ()
-        return Refusal(error, step, violations + own, asked)
-    answer_as = asked if asked != served and contract.models.answer_as == "requested" else None
-    return Forward(apply_edits(body, edits), asked, served, stream, answer_as, tuple(edits), violations, tokens)
+        return _unreadable(error, step, asked, contract)
+    try:
+        return _judge(request, contract, _Names(asked, served), streamed=stream)
+    except ApiError as error:
+        # What only a rule looks into, and cannot be read within bounds.
+        return _unreadable(error, READING, asked, contract)
+
+
+class _Names(NamedTuple):
+    asked: str
+    served: str
+
+
+def _unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+    error.details.setdefault("model", None if asked is None else shown(asked))
+    return Refusal(error, step, (), asked, contract.errors)
+
+
+def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:
+    """Judge a request that is read and whose model is known; raises ApiError where it cannot be edited."""
+    asked, served = names
+    machine = machine_of(contract)
+    draft = Draft(request, _route(asked, served))
+    if asked != served:
+        _imply(draft, contract.models.aliases.get(asked))
+    found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
+    for path in machine.read_by_conditions:
+        if path[0] in request.members and (len(path) > 1 or request.repeats):
+            draft.edits += drop_all_repetitions(request, CONDITIONS, path)
+    plan, sections = machine.plan_of(found.case)
+    plan.run(draft)
+    if draft.error is not None and draft.refused_by is not None:
+        draft.error.details.setdefault("model", asked)
+        return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
+    usage = ask(draft, sections.stream, streamed=streamed)
+    edits = tuple(draft.edits)
+    return Forward(
+        apply_edits(request, edits),
+        asked,
+        served,
+        streamed,
+        asked if asked != served and contract.models.answer_as == "requested" else None,
+        edits,
+        tuple(draft.violations),
+        draft.tokens,
+        usage,
+        sections.errors,
+        found,
+    )
+
+
+_NO_CASE: Final = Found(None, None, None)
+
+
+def _imply(draft: Draft, alias: Alias | None) -> None:
+    """Give a request what its alias implies, as if the client had sent it; what the client did send stands."""
+    for dotted, value in alias.implies.items() if alias is not None else ():
+        path = path_of(dotted)
+        if value_at(draft.request.fields, path) is None and _set(draft.request.fields, path, value):
+            draft.edits.append(Edit("models.aliases", "inject", path, to_json(value)))
+
+
+def _set(fields: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
+    """Set a value at a path of a parsed request; tell whether that was possible."""
+    holder = fields
+    for step in path[:-1]:
+        if holder.get(step) is None:
+            holder[step] = {}
+        holder = holder[step]
+        if not isinstance(holder, dict):
+            return False
+    holder[path[-1]] = value
+    return True
 
 
 def _check_size(body: bytes, contract: Contract) -> None:
@@ -104,8 +171,9 @@ def _check_size(body: bytes, contract: Contract) -> None:
 
 
 def _read_once_only_fields(request: Request) -> bool:
-    for field in sorted(ONCE_ONLY_FIELDS):
-        request.refuse_repeated(field)
+    if request.repeats:
+        for field in sorted(ONCE_ONLY_FIELDS):
+            request.refuse_repeated(field)
     stream = request.value("stream")
     if not isinstance(stream, bool | None):
         message = f"stream is {request.written('stream')}: expected true or false, or omit the field"
@@ -124,16 +192,17 @@ def _read_model(request: Request) -> str:
 
 def _resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
     """Return the model served. A served id beats an equal alias."""
-    is_alias = asked in contract.models.aliases
+    alias = contract.models.aliases.get(asked)
     if served_ids is None:
-        return SERVED_ID if is_alias else asked
+        return asked if alias is None else alias.model or SERVED_ID
     if not served_ids.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     if asked in served_ids.ids:
         return asked
-    if not is_alias:
-        shown = asked if len(asked) <= _SHOWN_NAME else asked[:_SHOWN_NAME] + "…"
-        raise ApiError("model_not_found", f"The model {shown!r} does not exist here", "model")
+    if alias is None or (alias.model is not None and alias.model not in served_ids.ids):
+        raise _unknown_model(asked, contract, served_ids)
+    if alias.model is not None:
+        return alias.model
     if not served_ids.routes_aliases:
         raise ApiError(
             "no_healthy_engines", "Several models are served and it is not configured which one aliases mean"
@@ -141,7 +210,11 @@ def _resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None)
     return served_ids.ids[0]
 
 
-def _route(request: Request, asked: str, served: str) -> list[Edit]:
-    if asked == served:
-        return []
-    return [replace(request.members["model"][0], "models.aliases", to_json(served))]
+def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> ApiError:
+    names = ", ".join(dict.fromkeys((*served_ids.ids, *contract.models.aliases)))
+    details = {"model": shown(asked), "value": shown(asked), "models": shown(names)}
+    return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
+
+
+def _route(asked: str, served: str) -> list[Edit]:
+    return [] if asked == served else [Edit("models.aliases", "set", ("model",), to_json(served))]

@@ -1,11 +1,18 @@
 """Causes turned into error answers: the one table of codes and the one shape of their bodies."""
 
 import json
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from router.contract.sections import Errors
+from router.contract.templates import filled, filled_body
+from router.contract.terms import Words
 
 STATUS_OF: Final = {
     "bad_request": 400,
     "sampling_contract_violation": 400,
+    "contract_violation": 400,
+    "unknown_field": 400,
     "too_many_images": 400,
     "max_tokens_exceeded": 400,
     "invalid_api_key": 401,
@@ -37,25 +44,41 @@ class ApiError(Exception):
     """Why a request is not answered by an engine.
 
     `code` is a key of STATUS_OF, `param` the offending field in its standard spelling. `may_have_run` tells that an
-    engine may have begun to work on the request, so that a client must not simply send it again.
+    engine may have begun to work on the request, so that a client must not simply send it again. Of a rule of the
+    contract: `part` is what of it is violated, `words` those of the rule, and `details` fill the placeholders of
+    templates.
     """
 
-    def __init__(self, code: str, message: str, param: str | None = None, *, may_have_run: bool = False) -> None:
+    def __init__(  # noqa: PLR0913 - what is known of an error, all of it optional but the first two
+        self,
+        code: str,
+        message: str,
+        param: str | None = None,
+        *,
+        may_have_run: bool = False,
+        part: str | None = None,
+        words: Words | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.param = param
         self.may_have_run = may_have_run
+        self.part = part
+        self.words = words
+        self.details = dict(details or {})
 
     @property
     def status(self) -> int:
-        """The HTTP status of the answer."""
+        """The HTTP status of the answer where the contract has no other words for it."""
         return STATUS_OF[self.code]
 
 
 def request_too_large(limit: int) -> ApiError:
     """Return the error of a request body above a limit in bytes."""
-    return ApiError("request_too_large", f"The request body is larger than the {limit} bytes that are allowed")
+    message = f"The request body is larger than the {limit} bytes that are allowed"
+    return ApiError("request_too_large", message, details={"max": limit})
 
 
 def overloaded() -> ApiError:
@@ -71,9 +94,13 @@ class ErrorAnswer(NamedTuple):
     body: bytes
 
 
-def answer(error: ApiError, bad_request_type: str | None = None) -> ErrorAnswer:
-    """Return the answer to a client; `bad_request_type` replaces the `type` of a 400."""
-    body = body_of(error, bad_request_type)
+NO_WORDS: Final = Errors()
+"""Where no contract says how errors are told."""
+
+
+def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "") -> ErrorAnswer:
+    """Return the answer to a client, in the words of a contract."""
+    told = _told(error, errors, request_id)
     headers = [("Content-Type", "application/json"), ("x-router-error-code", error.code)]
     if error.code == "invalid_api_key":
         headers.append(("WWW-Authenticate", "Bearer"))
@@ -82,13 +109,58 @@ def answer(error: ApiError, bad_request_type: str | None = None) -> ErrorAnswer:
     if error.may_have_run:
         # openai-python repeats 5xx by itself unless it is told not to.
         headers.append(("x-should-retry", "false"))
-    return ErrorAnswer(error.status, headers, body)
+    return ErrorAnswer(told.details["status"], headers, told.body(errors))
 
 
-def body_of(error: ApiError, bad_request_type: str | None = None) -> bytes:
-    """Return the JSON body of an error: always `message`, `type`, `param` and `code`."""
-    kind = SERVER_ERROR if error.status >= STATUS_OF["internal_error"] else INVALID_REQUEST
-    if error.status == STATUS_OF["bad_request"] and bad_request_type is not None:
-        kind = bad_request_type
-    members = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
-    return json.dumps({"error": members}, ensure_ascii=False).encode()
+def body_of(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "") -> bytes:
+    """Return the JSON body of an error: `message`, `type`, `param` and `code`, unless the contract has an envelope."""
+    return _told(error, errors, request_id).body(errors)
+
+
+def words_of(error: ApiError, errors: Errors) -> Words:
+    """Return the words in force for an error: its rule's, else those for its code, else those for every 400."""
+    layers = [error.words, errors.answers.get(error.code)]
+    if error.status == _BAD_REQUEST:
+        layers.append(errors.answers.get("bad_request"))
+    return laid_over(*layers)
+
+
+def laid_over(*layers: Words | None) -> Words:
+    """Return words of which each member is that of the first layer that has one."""
+    members = {
+        name: next((value for layer in layers if layer and (value := getattr(layer, name)) is not None), None)
+        for name in Words.__struct_fields__
+    }
+    return Words(**members)
+
+
+class _Told(NamedTuple):
+    """An error in words: what fills its body, and the words' own envelope."""
+
+    details: dict[str, Any]
+    envelope: dict[str, Any] | None
+
+    def body(self, errors: Errors) -> bytes:
+        """Return the body within its envelope."""
+        template = self.envelope or errors.body or _OWN_ENVELOPE
+        value = filled_body(template, self.details, omit_null=errors.omit_null)
+        # Engines write lone surrogates, which are no UTF-8.
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
+def _told(error: ApiError, errors: Errors, request_id: str) -> _Told:
+    words = words_of(error, errors)
+    status = words.status or error.status
+    kind = SERVER_ERROR if status >= STATUS_OF["internal_error"] else INVALID_REQUEST
+    known = {**error.details, "status": status, "request_id": request_id, "message": error.message}
+    known |= {"code": error.code if words.code is None else words.code, "type": words.type or kind}
+    known["param"] = error.param if words.param is None else filled_body(words.param, {**known, "param": error.param})
+    if status == _BAD_REQUEST and errors.bad_request_type is not None:
+        known["type"] = errors.bad_request_type
+    if words.message is not None:
+        known["message"] = filled(words.message, known)
+    return _Told(known, words.body)
+
+
+_BAD_REQUEST: Final = STATUS_OF["bad_request"]
+_OWN_ENVELOPE: Final = {"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}}

@@ -1,9 +1,12 @@
 """Image parts counted over the whole conversation."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from router.contract.errors import ApiError
 from router.contract.fields import IMAGE_PART_TYPES
-from router.contract.model import ImageLimit
 from router.contract.parsing import Request
+from router.contract.rules import ImageLimit
 
 
 def judge(request: Request, rule: ImageLimit) -> None:
@@ -11,21 +14,26 @@ def judge(request: Request, rule: ImageLimit) -> None:
     found = count_images(request.value("messages"))
     if found > rule.max_images:
         message = f"The messages carry {found} images, history included; at most {rule.max_images} are allowed"
-        raise ApiError("too_many_images", message, "messages")
+        details = {"count": found, "max": rule.max_images}
+        raise ApiError("too_many_images", message, "messages", details=details)
 
 
 def count_images(messages: object) -> int:
     """Return the number of image parts in all messages of all roles, parts inside of tool results included."""
-    found = 0
+    return sum(1 for _ in image_parts(messages))
+
+
+def image_parts(messages: object) -> Iterator[dict[str, Any]]:
+    """Yield the image parts of all messages of all roles, parts inside of tool results included."""
     unseen: list[object] = []
     for message in messages if isinstance(messages, list) else ():
         _add_content(unseen, message)
     while unseen:
         part = unseen.pop()
         if isinstance(part, dict):
-            found += _is_image(part)
+            if _is_image(part):
+                yield part
             _add_content(unseen, part)
-    return found
 
 
 def _add_content(unseen: list[object], holder: object) -> None:

@@ -1,40 +1,33 @@
 """Sampling parameters judged by pins and bands."""
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from router.contract.editing import Edit, drop_repetitions, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
-from router.contract.model import Band, Pin
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.parsing import Request
+from router.contract.rules import Band, Pin
+from router.contract.templates import bare
 
 
 class Verdict(NamedTuple):
-    """What the sampling rules say: the edits due, the parameters violated, and the first refusal if there is one."""
+    """What a sampling rule says: the edits due, whether it is violated, and the refusal if there is one."""
 
     edits: list[Edit]
-    violations: list[str]
+    violated: bool
     error: ApiError | None
 
 
-def judge(request: Request, rules: Iterable[Pin | Band]) -> Verdict:
-    """Judge every sampling parameter of a request; all violations are counted, the first is reported."""
-    edits: list[Edit] = []
-    violations: list[str] = []
-    error = None
-    for rule in rules:
-        sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.members]
-        violating = [name for name in sent if not _keeps(rule, request.value(name))]
-        if violating:
-            violations.append(rule.field)
-            error = error or _refusal(rule, request, violating[0])
-        for name in sent:
-            edits += drop_repetitions(request, rule.rule, name)
-        edits += _supply_missing(rule, request)
-    return Verdict(edits, violations, error)
+def judge(request: Request, rule: Pin | Band) -> Verdict:
+    """Judge one sampling parameter of a request under all names by which engines know it."""
+    sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.fields]
+    violating = [name for name in sent if not _keeps(rule, request.value(name))]
+    edits = _supply_missing(rule, request)
+    if request.repeats:
+        edits += [edit for name in sent for edit in drop_repetitions(request, rule.rule, name)]
+    return Verdict(edits, bool(violating), _refusal(rule, request, violating[0]) if violating else None)
 
 
 def _keeps(rule: Pin | Band, value: object) -> bool:
@@ -69,7 +62,15 @@ def _refusal(rule: Pin | Band, request: Request, spelling: str) -> ApiError | No
         return None
     name = rule.field if spelling == rule.field else f"{rule.field} (sent as {spelling})"
     message = f"{name} is {request.shown(spelling)}: expected {expectation(rule)}, or omit the field"
-    return ApiError("sampling_contract_violation", message, rule.field)
+    details = {"value": bare(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
+    return ApiError("sampling_contract_violation", message, rule.field, details=details)
+
+
+def _bounds(rule: Pin | Band) -> dict[str, object]:
+    expected = {"expected": expectation(rule)}
+    if isinstance(rule, Pin):
+        return {**expected, "allowed": show(rule.value)}
+    return {**expected, "min": rule.min, "max": rule.max}
 
 
 def _supply_missing(rule: Pin | Band, request: Request) -> list[Edit]:

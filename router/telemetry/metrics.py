@@ -1,6 +1,7 @@
 """Every metric, declared once, and what a request that is over adds to each. Pure: router/meter.py keeps the numbers.
 
-No label holds what a client, an engine or a model is named: each takes its values from a list that is closed.
+No label holds what a client, an engine or a model is named: each takes its values from a list that is closed, to
+which only the fields that the artifact names are added.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,9 +10,11 @@ from typing import Final, Literal, NamedTuple
 
 from router import routes
 from router.contract import budget
+from router.contract.checks import PARAM_OF
 from router.contract.decision import BODY_SIZE, MODELS, READING
 from router.contract.errors import STATUS_OF
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
+from router.contract.named_checks import CHECKS
 from router.engines.health import State
 from router.engines.outcome import Outcome
 from router.exchange import RETRY_REASONS, STREAM_ENDS, Exchange
@@ -30,11 +33,13 @@ RULES: Final = (
     MODELS,
     BODY_SIZE,
     *(f"sampling.params.{field}" for field in SAMPLING_FIELDS),
+    "unknown_fields",
+    *(f"checks.{check}" for check in CHECKS),
     "limits.max_images",
     "output.max_tokens",
     NONE,
 )
-PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS)
+PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS, *PARAM_OF.values(), "unknown_fields")
 ENGINE_STATES: Final = (*(state.value for state in State), "open")
 CAUSES: Final = tuple(outcome.value.replace(" ", "_") for outcome in Outcome if outcome is not Outcome.SUCCEEDED)
 PHASES: Final = ("sending", "waiting", "answer")

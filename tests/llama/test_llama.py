@@ -7,7 +7,8 @@ from typing import Any
 import openai
 import pytest
 
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.llama.server import MODEL, TEXT, running_llama
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import artifact_file, running_router, status_of, wait_until
@@ -17,7 +18,7 @@ SAMPLING = Sampling(params={"temperature": Interval(0, 1), "top_p": 0.95, "top_k
 CONTRACT = Contract(
     errors=Errors(bad_request_type="vendor_error"),
     limits=Limits(max_images=1),
-    models=Models(aliases=("vendor-latest",)),
+    models=Models(aliases=plain_aliases("vendor-latest")),
     output=Output(MaxTokens(cap=100, default=100)),
     sampling=SAMPLING,
 )

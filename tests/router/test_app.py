@@ -9,7 +9,8 @@ from werkzeug.test import Client
 
 from router.app import create_app, open_gateway
 from router.artifact import freeze
-from router.contract.model import Contract, Errors
+from router.contract.model import Contract
+from router.contract.sections import Errors
 from router.edge import Edge
 from router.engines.fleet import Report
 from router.engines.health import State
@@ -67,7 +68,7 @@ def test_an_app_that_breaks_is_a_plain_500_too(client: Client, monkeypatch: pyte
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret of the machine")
 
-    monkeypatch.setattr(client.application, "_app", broken)
+    monkeypatch.setattr(client.application, "_inference", broken)
     answers = [client.post("/v1/chat/completions", data=b"{}", buffered=True) for _ in range(10)]
     assert {answer.status_code for answer in answers} == {500}
     assert answers[-1].headers["x-request-id"]

@@ -2,23 +2,56 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from router import artifact
 from router.artifact import ArtifactError, Source, freeze, load, read, serialise, shipped_folder
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Case, Contract, Sections, When
+from router.contract.named_checks import MessageTools, Roles, Tools
+from router.contract.sections import (
+    Alias,
+    Errors,
+    Field,
+    Interval,
+    Limits,
+    MaxTokens,
+    Mode,
+    Models,
+    Output,
+    Reading,
+    Sampling,
+    Stream,
+    UnknownFields,
+)
+from router.contract.terms import Words
 
+GROWN = {
+    "checks": {"roles": Roles(allowed=("user", "system"), error=Words(message="no {value}"))},
+    "fields": {
+        "thinking.type": Field(allowed=("enabled", "disabled"), source="docs"),
+        "stop": Field(max_items=4, parts={"items": Words(code=7)}),
+        "seed": Field(sources=("random_seed",), default=1.5, requires={"user": (True, "x")}),
+    },
+    "order": ("checks.roles",),
+    "stream": Stream("end_frame"),
+    "unknown_fields": UnknownFields(policy="refuse", known=("user",)),
+}
 SOURCES = (Source("preset", "root", "0" * 64), Source("file", "../é.yaml", "f" * 64))
 FULL = Contract(
     errors=Errors("vendor_error"),
     limits=Limits(max_body_bytes=1024, max_images=3),
-    models=Models(aliases=("kimi-é", "a/b"), answer_as="served"),
+    models=Models({"kimi-é": Alias(), "a/b": Alias("served", {"thinking.type": "disabled"})}, answer_as="served"),
+    mode=Mode("thinking", (Reading("quiet", (), {"thinking.type": ("disabled",)}),)),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
 )
+FULL = msgspec.structs.replace(FULL, **GROWN, cases=(Case("quiet", When(mode=("quiet",)), Sections(**GROWN)),))
 WRITTEN = serialise(freeze("kimi", FULL, SOURCES))
+V1 = Path(__file__).parent / "artifacts" / "format-1"
 ANEW = "profilec build"
 
 
@@ -52,6 +85,8 @@ def _changed(value):
         return [value + 1, value - 1, float(value), str(value), bool(value), None]
     if isinstance(value, float):
         return [value + 0.5, int(value), str(value), None]
+    if isinstance(value, list | dict):
+        return [1, None, "x"]
     return [value + "x", value.upper() if value.upper() != value else value.lower() + "y", "", 1, None]
 
 
@@ -77,11 +112,25 @@ def test_the_file_is_made_to_be_diffed():
     assert _rewritten(PARSED) == WRITTEN
     assert "kimi-é".encode() in WRITTEN
     assert json.loads(serialise(freeze("plain", Contract(), ())))["contract"] == {
-        "errors": {"bad_request_type": None},
-        "limits": {"max_body_bytes": 32 * 1024 * 1024, "max_images": None},
-        "models": {"aliases": [], "answer_as": "requested"},
+        "cases": [],
+        "checks": {},
+        "errors": {
+            "answers": {},
+            "bad_request_type": None,
+            "body": None,
+            "engine_400": None,
+            "omit_null": False,
+            "source": None,
+        },
+        "fields": {},
+        "limits": {"max_body_bytes": 32 * 1024 * 1024, "max_images": None, "source": None},
+        "mode": {"default": None, "read": [], "source": None},
+        "models": {"aliases": {}, "answer_as": "requested"},
+        "order": [],
         "output": {"max_tokens": None},
-        "sampling": {"conflict": "reject", "params": {}},
+        "sampling": {"conflict": "reject", "params": {}, "source": None},
+        "stream": {"source": None, "usage": "as_asked"},
+        "unknown_fields": {},
     }
 
 
@@ -100,13 +149,18 @@ def test_numbers_keep_their_kind():
 
 
 def test_rules_stand_in_the_order_in_which_they_are_checked():
-    """The body limit, the sampling parameters in their order, images, the budget."""
+    """The body limit, what `order` names, unknown fields, sampling in its order, fields, checks, images, the budget."""
     assert [rule["rule"] for rule in PARSED["rules"]] == [
         "limits.max_body_bytes",
+        "checks.roles",
+        "unknown_fields",
         "sampling.params.temperature",
         "sampling.params.top_p",
         "sampling.params.top_k",
         "sampling.params.n",
+        "fields.seed",
+        "fields.stop",
+        "fields.thinking.type",
         "limits.max_images",
         "output.max_tokens",
     ]
@@ -169,15 +223,43 @@ def test_another_layout_is_no_edit(rewrite):
     assert load(rewrite(reordered).encode(), "here") == load(WRITTEN, "here")
 
 
-@pytest.mark.parametrize("version", [0, 2, 10**6, -1])
+@pytest.mark.parametrize("version", [0, 3, 10**6, -1])
 def test_an_unknown_version_is_refused_with_what_to_run(version):
     """A file of another format says which one, which one is read, and what to run with which release."""
     edited = {**json.loads(WRITTEN), "format_version": version}
     with pytest.raises(ArtifactError, match=ANEW) as refused:
         load(_rewritten(edited), "here")
     assert f"format_version {version}" in str(refused.value)
-    assert "reads 1" in str(refused.value)
+    assert "reads 1 and 2" in str(refused.value)
     assert "the profilec of the router's release" in str(refused.value)
+
+
+def test_an_artifact_of_the_first_format_means_what_it_meant():
+    """A file that an older profilec wrote is read with its own digest, and its rules are what they were."""
+    data = (V1 / "every-section.json").read_bytes()
+    parsed, read_back = json.loads(data), load(data, "every-section.json")
+    contract = read_back.contract
+    assert contract.errors == Errors(**parsed["contract"]["errors"])
+    assert contract.limits == Limits(**parsed["contract"]["limits"])
+    assert tuple(contract.models.aliases) == tuple(parsed["contract"]["models"]["aliases"])
+    assert all(alias == Alias() for alias in contract.models.aliases.values())
+    assert contract.output.max_tokens == MaxTokens(**parsed["contract"]["output"]["max_tokens"])
+    assert contract.sampling == msgspec.convert(parsed["contract"]["sampling"], Sampling)
+    assert read_back.digest == parsed["digest"]
+    assert [rule.rule for rule in read_back.rules] == [rule["rule"] for rule in parsed["rules"]]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in V1.glob("*.json")))
+def test_a_hand_edited_artifact_of_the_first_format_is_refused(name):
+    """No value of its contract or rules can be changed or left out either."""
+    data = (V1 / name).read_bytes()
+    parsed = json.loads(data)
+    for path in _leaves({key: parsed[key] for key in ("contract", "rules", "digest")}):
+        for other in _changed(_at(parsed, path)):
+            edited = json.loads(data)
+            _at(edited, path[:-1])[path[-1]] = other
+            with pytest.raises(ArtifactError, match=ANEW):
+                load(_rewritten(edited), name)
 
 
 @pytest.mark.parametrize("version", ["1", 1.0, True, None, [1]])
@@ -242,12 +324,13 @@ def test_a_file_is_read(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
-    """A missing file and a folder are errors of one line that name the path and the reason."""
+    """A missing file, a folder and a pipe, for which nobody waits, are errors of one line: the path and the reason."""
     with pytest.raises(ArtifactError, match=r"missing\.json: cannot be read: No such file"):
         read(tmp_path / "missing.json")
-    with pytest.raises(ArtifactError, match="cannot be read: Is a directory"):
-        read(tmp_path)
-    assert not list(tmp_path.iterdir())
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(ArtifactError, match="cannot be read: not a regular file"):
+            read(path)
 
 
 def test_a_huge_file_is_not_read_whole(tmp_path):
@@ -269,6 +352,10 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         assert shipped_folder(beside) == tmp_path / Path(inside)
 
 
+def _in_a_case(sections):
+    return Contract(cases=(Case("quiet", When(model=("x",)), sections),))
+
+
 @pytest.mark.parametrize(
     ("contract", "said"),
     [
@@ -276,6 +363,15 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         (Contract(sampling=Sampling(params={"temperature": Interval(1, 0)})), "the band of temperature is empty"),
         (Contract(sampling=Sampling("allow", {"n": Interval(1, 2)})), "n is a band under conflict: allow"),
         (Contract(sampling=Sampling(params={"top_q": 1})), "unknown sampling parameter 'top_q'"),
+        (Contract(checks={"tools": Roles(allowed=("user",))}), "unknown check 'tools'"),
+        (Contract(fields={"a": Field(pattern="(")}), "the contract cannot be run"),
+        (Contract(fields={"a": Field(pattern="a{99999999999}")}), "the contract cannot be run"),
+        (Contract(checks={"tools": Tools(name_pattern="[")}), "the contract cannot be run"),
+        (Contract(checks={"message_tools": MessageTools(name_pattern="*")}), "the contract cannot be run"),
+        (_in_a_case(Sections(fields={"a": Field(pattern="(?P<")})), "the contract cannot be run"),
+        (_in_a_case(Sections(output=Output(MaxTokens(100, 500)))), "the default of 500 tokens is above the cap of 100"),
+        (_in_a_case(Sections(sampling=Sampling("allow", {"n": Interval(1, 2)}))), "n is a band under conflict: allow"),
+        (_in_a_case(Sections(checks={"roles": Tools()})), "unknown check 'roles'"),
     ],
 )
 def test_a_contract_that_contradicts_itself_is_refused(contract, said):

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from router import routes
-from router.contract.model import Contract, Limits
+from router.contract.model import Contract
+from router.contract.sections import Limits
 from router.engines.standin import StandIn
 from router.settings import Settings, load, unknown_names
 from tests.checkout import CHECKOUT

@@ -1,6 +1,7 @@
 """The straight line on real sockets: what the client gets and what the engine got."""
 
-from router.contract.model import Contract, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Sampling
 from router.engines.standin import StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient

@@ -6,7 +6,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Contract, Errors, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 SERVED = "served"
 ALIASES = ("alias-a", "alias-b", "alias-c")
@@ -30,7 +31,7 @@ def _sampling(conflict, fields=SAMPLING_FIELDS):
 
 _models = st.builds(
     Models,
-    aliases=st.lists(st.sampled_from(ALIASES), unique=True).map(tuple),
+    aliases=st.lists(st.sampled_from(ALIASES), unique=True).map(lambda names: plain_aliases(*names)),
     answer_as=st.sampled_from(["requested", "served"]),
 )
 _limits = st.builds(
@@ -83,7 +84,8 @@ def _mixed(draw, mine, others):
     mix = partial(_mixed, draw)
     if isinstance(mine, Sampling):
         return _mixed_sampling(mix, mine, others)
-    mixed = type(mine)(*(map(mix, msgspec.structs.astuple(mine), msgspec.structs.astuple(others))))
+    names = type(mine).__struct_fields__
+    mixed = type(mine)(**{name: mix(getattr(mine, name), getattr(others, name)) for name in names})
     if isinstance(mixed, MaxTokens):
         return msgspec.structs.replace(mixed, default=min(mixed.default, mixed.cap))
     return mixed

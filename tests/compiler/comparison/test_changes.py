@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.comparison.changes import UNSEEN, Change, compare
+from compiler.comparison.cases import compare
+from compiler.comparison.change import UNSEEN, Change
 from compiler.comparison.parameters import accepted, only_in
 from router.artifact import digest_of
 from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Band
+from router.contract.rules import Band
 from router.contract.sampling import satisfies
 from tests.compiler.comparison import traffic
 from tests.compiler.comparison.contracts import contracts, lone_pairs, pairs
@@ -112,8 +113,16 @@ def lies_in(stretch, number):
 
 @pytest.mark.parametrize(
     ("tightens", "loosens", "effect"),
-    [(True, False, "tighter"), (False, True, "looser"), (True, True, "other"), (False, False, "other")],
+    [
+        (True, False, "tighter"),
+        (False, True, "looser"),
+        (True, True, "other"),
+        (False, False, "other"),
+        (None, False, "other"),
+        (True, None, "other"),
+        (None, None, "other"),
+    ],
 )
 def test_an_effect_is_a_direction_or_other(tightens, loosens, effect):
-    """A change of one direction has its name; one of both, or of none, is other."""
-    assert Change("a", 1, 2, "", tightens, loosens).effect == effect
+    """A change of one direction has its name; one of both, of none, or of one that cannot be told, is other."""
+    assert Change(("a",), 1, 2, "", tightens, loosens).effect == effect

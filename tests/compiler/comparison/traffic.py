@@ -8,7 +8,7 @@ from typing import NamedTuple
 from router.contract.decision import Forward, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.model import Interval
+from router.contract.sections import Interval
 from tests.compiler.comparison.contracts import ALIASES, SERVED
 
 BUDGETS = (*BUDGET_FIELDS, "n_predict")
@@ -26,14 +26,18 @@ class Outcome(NamedTuple):
 def outcome(body, contract):
     decision = decide(body, contract, ServedIds((SERVED,)))
     if not isinstance(decision, Forward):
-        return Outcome(False, answer(decision.error, contract.errors.bad_request_type), ())
+        return Outcome(False, answer(decision.error, decision.errors), ())
     return Outcome(True, (decision.body, decision.model_served, decision.answer_as), _granted(body, decision.body))
 
 
 def _granted(asked, forwarded):
-    """The budgets that a request named in numbers, as the engine gets them."""
+    """The budgets that a request named in numbers, as the engine gets them; infinite where it gets none."""
     asked, forwarded = json.loads(asked), json.loads(forwarded)
-    return tuple(forwarded[field] for field in BUDGETS if type(asked.get(field)) is int)
+    return tuple(_tokens(forwarded.get(field)) for field in BUDGETS if type(asked.get(field)) is int)
+
+
+def _tokens(value):
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else math.inf
 
 
 def worse(before, after):

@@ -4,7 +4,8 @@ import pytest
 
 from router.contract.decision import ServedIds, decide
 from router.contract.errors import ApiError
-from router.contract.model import Contract, MaxTokens, Output
+from router.contract.model import Contract
+from router.contract.sections import MaxTokens, Output
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))

@@ -3,13 +3,15 @@
 import pytest
 
 from router.contract.decision import Forward, Refusal, ServedIds, decide
-from router.contract.model import Contract, Errors, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served", "other"))
 EVERYTHING = Contract(
     errors=Errors("vendor_error"),
     limits=Limits(max_body_bytes=400, max_images=0),
-    models=Models(aliases=("alias", "other")),
+    models=Models(aliases=plain_aliases("alias", "other")),
     output=Output(MaxTokens(cap=9, default=9)),
     sampling=Sampling("reject", {"temperature": 1, "n": 1}),
 )
@@ -110,7 +112,7 @@ def test_aliases_are_routed_as_the_first_served_id(asked, served, answer_as):
 
 def test_answers_may_name_the_served_model():
     """Under `answer_as: served` an alias is routed and the answer keeps the engine's name."""
-    contract = Contract(models=Models(aliases=("alias",), answer_as="served"))
+    contract = Contract(models=Models(aliases=plain_aliases("alias"), answer_as="served"))
     decision = decide(b'{"model":"alias"}', contract, SERVED)
     assert (decision.body, decision.answer_as) == (b'{"model":"served"}', None)
 
@@ -133,7 +135,7 @@ def test_while_no_ids_are_known_every_model_waits(asked):
 
 def test_aliases_wait_while_it_is_open_what_they_mean():
     """Several ids and no order among them: aliases are a 503, served ids pass and unknown names are a 404."""
-    contract = Contract(models=Models(aliases=("alias",)))
+    contract = Contract(models=Models(aliases=plain_aliases("alias")))
     unordered = ServedIds(("served", "other"), routes_aliases=False)
     assert decide(b'{"model":"alias"}', contract, unordered).error.code == "no_healthy_engines"
     assert decide(b'{"model":"nope"}', contract, unordered).error.code == "model_not_found"
@@ -158,7 +160,7 @@ def test_a_body_at_the_limit_passes():
 def test_edits_name_the_rules_that_asked_for_them():
     """Each edit tells its rule, its field and what was done."""
     contract = Contract(
-        models=Models(aliases=("alias",)),
+        models=Models(aliases=plain_aliases("alias")),
         output=Output(MaxTokens(cap=9, default=9, on_exceed="clamp")),
         sampling=Sampling("reject", {"temperature": 1, "n": 1}),
     )
@@ -188,3 +190,9 @@ def test_tens_of_thousands_of_repetitions_are_judged(field, forwarded):
     repeated = b"".join(b'"%s":%d,' % (field.encode(), count) for count in range(50_000, 0, -1))
     body = b"{" + repeated + b'"max_tokens":10,"model":"served"}'
     assert decide(body, contract, SERVED).body == forwarded
+
+
+@pytest.mark.parametrize("case", cases("decision"))
+def test_the_case_holds(case):
+    """Aliases, modes, cases, the order of rules, unknown fields and usage: what leaves, or who refuses."""
+    check(case)

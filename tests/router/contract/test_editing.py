@@ -11,18 +11,19 @@ from router.contract.decision import Forward, ServedIds, decide
 from router.contract.editing import apply_edits, drop_repetitions, supply, to_json
 from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.members import find_members
-from router.contract.model import Contract, Interval, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
 from router.contract.parsing import parse
+from router.contract.sections import Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.router.contract.test_members import SPACE, written_objects
 
 SERVED = ServedIds(("the/served one",))
 ALLOWING = Contract(
-    models=Models(aliases=("alias",)),
+    models=Models(aliases=plain_aliases("alias")),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("allow", {"temperature": 0.5, "top_p": 1.0, "n": 1, "repetition_penalty": 1}),
 )
 REJECTING = Contract(
-    models=Models(aliases=("alias",)),
+    models=Models(aliases=plain_aliases("alias")),
     output=Output(MaxTokens(cap=100, default=40)),
     sampling=Sampling("reject", {"temperature": Interval(0, 1), "top_p": 0.95, "n": Interval(1, 3)}),
 )
@@ -53,7 +54,7 @@ def test_all_bytes_that_the_contract_does_not_touch_stay(before, after):
 def test_nothing_to_edit_gives_the_same_object():
     """Without edits the client's own bytes object is forwarded."""
     body = b'{"a":1}'
-    assert apply_edits(body, []) is body
+    assert apply_edits(parse(body), []) is body
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_value_is_supplied_in_place_of_null_or_at_the_end(body, edited):
     """A missing value replaces the last null or is added as the last member."""
     if edited is not None:
         request = parse(body)
-        assert apply_edits(body, [supply(request, "rule", "a", b"7")]) == edited
+        assert apply_edits(request, [supply(request, "rule", "a", b"7")]) == edited
 
 
 @given(written_objects())
@@ -78,7 +79,7 @@ def test_of_repetitions_only_the_last_stays(written_object):
     """Without repetitions all last values and all other members keep their bytes and their order."""
     body, written = written_object
     request = parse(body)
-    edited = apply_edits(body, [edit for key in request.members for edit in drop_repetitions(request, "rule", key)])
+    edited = apply_edits(request, [edit for key in request.members for edit in drop_repetitions(request, "rule", key)])
     last = {key: (place, value) for place, (key, value) in enumerate(written)}
     kept = [(key, value) for place, (key, value) in enumerate(written) if last[key] == (place, value)]
     assert [(member.key, member.raw(edited)) for member in find_members(edited)] == kept

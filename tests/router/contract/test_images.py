@@ -6,7 +6,8 @@ import pytest
 
 from router.contract.decision import Forward, ServedIds, decide
 from router.contract.images import count_images
-from router.contract.model import Contract, Limits
+from router.contract.model import Contract
+from router.contract.sections import Limits
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))

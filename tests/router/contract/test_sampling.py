@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from router.contract.decision import Forward, ServedIds, decide
-from router.contract.model import Contract, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Sampling
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))

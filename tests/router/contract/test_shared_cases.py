@@ -28,7 +28,7 @@ def test_the_decision_is_the_expected_one(case):
     body = case["request"].encode()
     decision = decide(body, contract, ServedIds(("served",)))
     if isinstance(decision, Refusal):
-        refusal = answer(decision.error, contract.errors.bad_request_type)
+        refusal = answer(decision.error, contract.errors)
         error = json.loads(refusal.body)["error"]
         assert refusal.status == expected.get("status", 400)
         for key in ("code", "type", "param"):

@@ -4,7 +4,9 @@ import pytest
 
 from router.contract.budget import Tokens
 from router.contract.decision import Forward, decide
-from router.contract.model import Contract, MaxTokens, Output, Pin, Sampling
+from router.contract.model import Contract
+from router.contract.rules import Pin
+from router.contract.sections import MaxTokens, Output, Sampling
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
 from router.telemetry import metrics

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract, Limits, Models, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Limits, Models, Sampling, plain_aliases
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
@@ -16,7 +17,9 @@ from tests.router.serving import RunningRouter, wait_until
 from tests.router.wire.chat import CHAT, chat
 
 CONTRACT = Contract(
-    models=Models(aliases=("latest",)), sampling=Sampling(params={"top_p": 0.95}), limits=Limits(max_body_bytes=4096)
+    models=Models(aliases=plain_aliases("latest")),
+    sampling=Sampling(params={"top_p": 0.95}),
+    limits=Limits(max_body_bytes=4096),
 )
 EVENT = b'data: {"id":"1","model":"served","choices":[]}\n\n'
 ALWAYS = ["time", "request_id", "method", "route", "status", "bytes_in", "bytes_out", "total_ms"]

@@ -12,7 +12,8 @@ from typing import Any
 import brotli
 import pytest
 
-from router.contract.model import Contract, Errors, Models
+from router.contract.model import Contract
+from router.contract.sections import Errors, Models, plain_aliases
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import JSON, Reply
 from router.relay import MAX_BUFFERED_BYTES
@@ -51,7 +52,9 @@ def router(router_of: RouterOf) -> RunningRouter:
 @pytest.fixture(scope="module")
 def retyping(router_of: RouterOf) -> RunningRouter:
     """A router that writes the contract's type into 400s, and an alias into answers."""
-    return router_of(Contract(errors=Errors(bad_request_type="vendor_error"), models=Models(aliases=("latest",))))
+    return router_of(
+        Contract(errors=Errors(bad_request_type="vendor_error"), models=Models(aliases=plain_aliases("latest")))
+    )
 
 
 def _ask(router: RunningRouter, body: bytes = chat()) -> RawAnswer:

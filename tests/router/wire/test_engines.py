@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Sampling
 from router.engines.standin import Answer, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.request import Received

@@ -16,7 +16,8 @@ from threading import Event
 import openai
 import pytest
 
-from router.contract.model import Contract, Models
+from router.contract.model import Contract
+from router.contract.sections import Models, plain_aliases
 from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
 from router.engines.standin.answer import JSON, Piece, Reply
 from tests.router.conftest import RouterOf
@@ -55,7 +56,7 @@ def hurried(router_of: RouterOf) -> RunningRouter:
 @pytest.fixture(scope="module")
 def commenting(router_of: RouterOf) -> RunningRouter:
     """A router that tells its clients soon that it is still there, and renames."""
-    contract = Contract(models=Models(aliases=("latest",)))
+    contract = Contract(models=Models(aliases=plain_aliases("latest")))
     return router_of(contract, ROUTER_COMMENT_SECONDS="0.02", ROUTER_IDLE_SECONDS="0.3")
 
 

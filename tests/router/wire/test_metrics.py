@@ -14,7 +14,8 @@ from threading import Event
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.contract.model import Contract, Interval, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from router.engines.standin import Answer, StandIn
 from router.telemetry import metrics, shared_metrics
 from tests.router.process import worker_of
@@ -24,7 +25,7 @@ from tests.router.serving import RunningRouter, artifact_file, free_port, runnin
 from tests.router.wire.chat import CHAT, chat
 
 CONTRACT = Contract(
-    models=Models(aliases=("latest",)),
+    models=Models(aliases=plain_aliases("latest")),
     sampling=Sampling(params={"top_p": 0.95, "temperature": Interval(0, 1)}),
     limits=Limits(max_body_bytes=4096, max_images=1),
     output=Output(max_tokens=MaxTokens(cap=100, default=50, on_exceed="clamp")),

@@ -8,7 +8,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
 
-from router.contract.model import Contract, Errors, Limits, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.engines.standin.behaviour import TEXT
@@ -28,7 +29,7 @@ def router(router_of: RouterOf) -> RunningRouter:
         Contract(
             errors=Errors(bad_request_type="vendor_error"),
             limits=Limits(max_body_bytes=10_000, max_images=1),
-            models=Models(aliases=("latest",)),
+            models=Models(aliases=plain_aliases("latest")),
             output=Output(MaxTokens(cap=100, default=10)),
             sampling=Sampling(params={"temperature": 1}),
         )

@@ -9,7 +9,8 @@ from threading import Event
 
 import pytest
 
-from router.contract.model import Contract, Limits, Sampling
+from router.contract.model import Contract
+from router.contract.sections import Limits, Sampling
 from router.edge import MOST_PATIENT_DRAINS
 from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head

@@ -12,7 +12,8 @@ from typing import Any
 import brotli
 import pytest
 
-from router.contract.model import Contract, Models
+from router.contract.model import Contract
+from router.contract.sections import Models, plain_aliases
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from router.engines.standin.answer import Piece
 from tests.router.conftest import RouterOf
@@ -25,7 +26,7 @@ STREAM = chat(stream=True)
 DONE = b"data: [DONE]\n\n"
 EVENT = b'data: {"id":"1","model":"served","choices":[]}\n\n'
 CUT_AT = 10
-ALIASES = Models(aliases=("latest",))
+ALIASES = Models(aliases=plain_aliases("latest"))
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def test_the_served_id_is_not_renamed(renaming: RunningRouter, engine: StandIn) 
 
 def test_answers_may_keep_the_served_name(router_of: RouterOf, engine: StandIn) -> None:
     """Under `answer_as: served` an alias is routed, and the answer keeps the engine's name."""
-    router = router_of(Contract(models=Models(aliases=("latest",), answer_as="served")))
+    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"), answer_as="served")))
     with RawClient(router.port) as client:
         _send(client, chat(model="latest", stream=True))
         assert set(_models(b"".join(iter(client.chunk, b"")))) == {"served"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from router.contract.model import Contract, Errors, Models
+from router.contract.model import Contract
+from router.contract.sections import Errors, Models, plain_aliases
 from router.engines.standin import StandIn
 from router.routes import INFERENCE, PASSED_THROUGH
 from tests.router.conftest import RouterOf
@@ -10,7 +11,7 @@ from tests.router.rawclient import RawClient, head_of, post_head
 from tests.router.serving import RunningRouter
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-ALIASED = Contract(models=Models(aliases=("latest", "vendor/model")))
+ALIASED = Contract(models=Models(aliases=plain_aliases("latest", "vendor/model")))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from router.contract.model import Contract, MaxTokens, Models, Output, Sampling
+from router.contract.model import Contract
+from router.contract.sections import MaxTokens, Models, Output, Sampling, plain_aliases
 from router.engines.standin import Answer, StandIn
 from router.settings import SettingError, load
 from tests.router.process import worker_of
@@ -21,7 +22,7 @@ from tests.router.serving import RunningRouter, artifact_file, running_router, w
 from tests.router.wire.chat import CHAT, chat
 
 CONTRACT = Contract(
-    models=Models(aliases=("latest",)),
+    models=Models(aliases=plain_aliases("latest")),
     sampling=Sampling(params={"top_p": 0.95}),
     output=Output(max_tokens=MaxTokens(cap=100, default=50)),
 )
@@ -207,6 +208,32 @@ def test_a_collector_that_is_gone_holds_nothing_up(engine: StandIn, tmp_path: Pa
         assert [client.post(CHAT, chat()).status for _ in range(5)] == [200] * 5
         router.signal(signal.SIGHUP)
         wait_until(lambda: not Path(f"/proc/{worker_of(router)}").exists(), router.log)
+
+
+WRONG = {
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4096",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "-5",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "-1",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "bogus",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere",
+    "OTEL_RESOURCE_ATTRIBUTES": "a=%zz,,=",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_no_variable_of_opentelemetry_keeps_requests_from_being_served(
+    engine: StandIn, collector: Collector, tmp_path: Path, name: str
+) -> None:
+    """Where OpenTelemetry cannot begin requests are served all the same, and one line says what is missing and why."""
+    with _traced(tmp_path, [engine.url], collector, {name: WRONG[name]}) as router, RawClient(router.port) as client:
+        assert [client.post(CHAT, chat()).status for _ in range(3)] == [200] * 3
+        assert client.get("/healthz").status == 200
+        said = [line for line in router.log().splitlines() if "cannot begin" in line]
+        assert len(said) == (1 if name.startswith(("OTEL_BSP", "OTEL_SPAN")) else len(said[:1]))
+        assert all(
+            re.search("metrics or traces cannot begin, and are missing from this process: .", line) for line in said
+        )
+        assert "Traceback" not in router.log()
 
 
 def test_without_the_packages_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

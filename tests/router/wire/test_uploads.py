@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from router.contract.model import Contract, Limits
+from router.contract.model import Contract
+from router.contract.sections import Limits
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, post_head

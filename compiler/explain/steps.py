@@ -1,0 +1,177 @@
+"""What one rule says to a request: the verdict and the reason in words."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from router.contract import images
+from router.contract.conditions import Path, path_of, value_at
+from router.contract.decision import Forward, Refusal
+from router.contract.draft import Draft
+from router.contract.editing import Edit, to_json
+from router.contract.field_rules import FieldJudge
+from router.contract.fields import BUDGET_FIELDS, spellings_of
+from router.contract.model import Sections
+from router.contract.numbers import show
+from router.contract.parsing import Request
+from router.contract.rules import Band, Budget, CheckRule, FieldRule, ImageLimit, Pin, Rule, UnknownFieldsRule
+from router.contract.sampling import expectation
+
+Verdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
+
+MAX_SHOWN: Final = 80
+"""Longest value, in characters, that is shown whole."""
+
+FIRST_ONLY: Final = "the client is told of the first only"
+
+
+class Step(NamedTuple):
+    """One rule and what it said: the verdict, the reason in words, the part that is violated, the rule's evidence."""
+
+    rule: str
+    verdict: Verdict
+    reason: str
+    part: str | None = None
+    evidence: str | None = None
+
+
+class Seen(NamedTuple):
+    """A request as the rules saw it, and what was decided."""
+
+    request: Request
+    decision: Forward | Refusal
+
+    def edits_of(self, rule: str) -> tuple[Edit, ...]:
+        """Return the edits that a rule asked for, but for those that drop repetitions."""
+        edits = self.decision.edits if isinstance(self.decision, Forward) else ()
+        return tuple(edit for edit in edits if edit.rule == rule and edit.kind != "remove")
+
+
+def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
+    """Return where a rule comes from, as its profile states it."""
+    if isinstance(rule, FieldRule):
+        return rule.field.source
+    if isinstance(rule, CheckRule):
+        return rule.check.source
+    if isinstance(rule, UnknownFieldsRule):
+        return rule.unknown_fields.source
+    if isinstance(rule, Pin | Band):
+        return sections.sampling.source
+    if isinstance(rule, ImageLimit):
+        return sections.limits.source
+    budget = sections.output.max_tokens
+    return budget.source if isinstance(rule, Budget) and budget is not None else None
+
+
+def step_of(rule: Rule, seen: Seen) -> Step:
+    """Return the step of a rule that did not refuse first."""
+    match rule:
+        case Pin() | Band():
+            return _sampling_step(rule, seen)
+        case FieldRule():
+            return _field_step(rule, seen)
+        case UnknownFieldsRule():
+            return _unknown_fields_step(rule, seen)
+        case ImageLimit():
+            found = images.count_images(seen.request.value("messages"))
+            return Step(rule.rule, "kept", f"{found} images, at most {rule.max_images}")
+        case Budget():
+            return _budget_step(rule, seen)
+        case _:
+            edits = seen.edits_of(rule.rule)
+            words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
+            return Step(rule.rule, "edited" if edits else "kept", words)
+
+
+def _sampling_step(rule: Pin | Band, seen: Seen) -> Step:
+    request, decision = seen
+    sent = [name for name in (rule.field, *spellings_of(rule.field)) if request.value(name) is not None]
+    written = ", ".join(f"{name} is {_shown(request, (name,))}" for name in sent) or "not sent"
+    if rule.field in decision.violations:
+        return Step(rule.rule, *_violated(rule, written))
+    if rule.field in sent:
+        return Step(rule.rule, "kept", f"{written}, {_kept(rule)}")
+    if isinstance(decision, Refusal):
+        return Step(rule.rule, "no effect", written)
+    edits = [edit for edit in seen.edits_of(rule.rule) if edit.field == rule.field]
+    if not edits:
+        return Step(rule.rule, "no effect", f"{written}: a band injects nothing")
+    return Step(rule.rule, "edited", f"{written}: {rule.field} {edits[-1].value.decode()} is injected")
+
+
+def _kept(rule: Pin | Band) -> str:
+    return "as pinned" if isinstance(rule, Pin) else f"within {show(rule.min)} to {show(rule.max)}"
+
+
+def _violated(rule: Pin | Band, written: str) -> tuple[Verdict, str]:
+    if isinstance(rule, Pin) and rule.conflict == "allow":
+        return "passed", f"{written}, not {show(rule.value)}: forwarded as it is under `conflict: allow`"
+    return "also violated", f"{written}: expected {expectation(rule)}; {FIRST_ONLY}"
+
+
+def _field_step(rule: FieldRule, seen: Seen) -> Step:
+    request = seen.request
+    # Judged once more and alone: of what is not told to the client, the decision keeps the names only.
+    alone = Draft(request, [])
+    FieldJudge(rule)(alone)
+    if alone.error is not None:
+        return Step(rule.rule, "also violated", f"{alone.error.message}; {FIRST_ONLY}", alone.error.part)
+    paths = (path_of(rule.path), *((other,) for other in spellings_of(rule.path)), *map(path_of, rule.field.sources))
+    sent = [path for path in paths if value_at(request.fields, path) is not None]
+    written = ", ".join(f"{'.'.join(path)} is {_shown(request, path)}" for path in sent) or "not sent"
+    edits = seen.edits_of(rule.rule)
+    if edits:
+        return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
+    return Step(rule.rule, "kept" if sent else "no effect", f"{written}, as it may be" if sent else written)
+
+
+def _unknown_fields_step(rule: UnknownFieldsRule, seen: Seen) -> Step:
+    unknown = [name for name in seen.request.members if name not in rule.known]
+    if not unknown:
+        return Step(rule.rule, "kept", "every field is known")
+    names = ", ".join(map(_cut, unknown))
+    if rule.unknown_fields.policy == "refuse":
+        return Step(rule.rule, "also violated", f"not known: {names}; {FIRST_ONLY}")
+    if isinstance(seen.decision, Refusal):
+        return Step(rule.rule, "no effect", f"not known: {names}")
+    return Step(rule.rule, "edited", f"not known: the engine does not get {names}")
+
+
+def _under_another_name(decision: Forward | Refusal) -> str:
+    tokens = decision.tokens if isinstance(decision, Forward) else None
+    return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens asked"
+
+
+def _budget_step(rule: Budget, seen: Seen) -> Step:
+    request = seen.request
+    sent = [name for name in (*BUDGET_FIELDS, *spellings_of("max_tokens")) if request.value(name) is not None]
+    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or _under_another_name(seen.decision)
+    edits = seen.edits_of(rule.rule)
+    if not edits:
+        return Step(rule.rule, "kept", f"{written}: at most {rule.cap}")
+    return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
+
+
+def _changes(edits: Iterable[Edit]) -> str:
+    """Say what the engine gets and does not get, by the last edit of each field."""
+    last = {edit.path: edit for edit in edits}
+    gets = [f"{edit.field} {_cut(edit.value.decode())}" for edit in last.values() if edit.kind != "drop"]
+    not_gets = [edit.field for edit in last.values() if edit.kind == "drop"]
+    return " and ".join(_said(gets, not_gets))
+
+
+def _said(gets: list[str], not_gets: list[str]) -> Iterator[str]:
+    if gets:
+        yield f"gets {', '.join(gets)}"
+    if not_gets:
+        yield f"does not get {', '.join(not_gets)}"
+
+
+def _shown(request: Request, path: Path) -> str:
+    """Return a field's value for people: as the client wrote it where the client did."""
+    if len(path) == 1 and path[0] in request.members:
+        return request.shown(path[0])
+    return _cut(to_json(value_at(request.fields, path)).decode())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,0 +1,1 @@
+"""The parts of the profile language that `compiler.schema` puts together."""

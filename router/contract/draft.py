@@ -1,0 +1,74 @@
+"""A request while the rules are run: the first refusal, all violations, the edits due."""
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from router.contract.conditions import Path, value_at
+from router.contract.editing import Edit
+from router.contract.errors import ApiError
+from router.contract.parsing import Request
+
+if TYPE_CHECKING:
+    from router.contract.budget import Tokens
+
+
+class Draft:
+    """What the rules have said of a request so far."""
+
+    __slots__ = ("edits", "error", "refused_by", "request", "tokens", "values", "violations")
+
+    def __init__(self, request: Request, edits: list[Edit]) -> None:
+        self.request = request
+        self.edits = edits
+        self.error: ApiError | None = None
+        self.refused_by: str | None = None
+        self.violations: list[str] = []
+        self.values: dict[Path, Any] = {}
+        """The values that were edited, by path."""
+        self.tokens: Tokens | None = None
+
+    def refuse(self, rule: str, error: ApiError) -> None:
+        """Take the error of a rule; the first one is what the client is told."""
+        if self.error is None:
+            self.error, self.refused_by = error, rule
+
+    def value_at(self, path: Path) -> Any:  # noqa: ANN401 - a JSON value may be anything
+        """Return the value that an engine would get at a path as things stand; None when absent or null."""
+        values = self.values
+        if path in values:
+            return values[path]
+        if values and len(path) > 1:
+            for length in range(len(path) - 1, 0, -1):
+                if path[:length] in values:
+                    holder = values[path[:length]]
+                    return value_at(holder, path[length:]) if isinstance(holder, dict) else None
+        return value_at(self.request.fields, path)
+
+    def stands(self, path: Path) -> bool:
+        """Tell whether a field is sent, be it as null."""
+        holder = value_at(self.request.fields, path[:-1]) if len(path) > 1 else self.request.fields
+        return isinstance(holder, dict) and path[-1] in holder
+
+    def put(self, rule: str, path: Path, value: Any, written: bytes) -> None:  # noqa: ANN401 - any JSON value
+        """Let the engine get a value at a path, written in JSON like this."""
+        kind: Literal["inject", "set"] = "inject" if self.value_at(path) is None else "set"
+        self.edits.append(Edit(rule, kind, path, written))
+        self._remember(path, value)
+
+    def drop(self, rule: str, path: Path) -> None:
+        """Keep a field from the engine."""
+        self.edits.append(Edit(rule, "drop", path))
+        self._remember(path, None)
+
+    def note(self, edits: list[Edit]) -> None:
+        """Take edits that a step has made by itself."""
+        self.edits += edits
+        for edit in edits:
+            if edit.kind != "remove":
+                self._remember(edit.path, json.loads(edit.value) if edit.value else None)
+
+    def _remember(self, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+        # What is known of parts is of no use once the whole is another.
+        for other in [other for other in self.values if len(other) > len(path) and other[: len(path)] == path]:
+            del self.values[other]
+        self.values[path] = value

@@ -1,0 +1,155 @@
+"""Server-sent events in the bytes of a stream: where each ends, and where its data stands."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
+"""Longest event in bytes that is held until it is complete; a longer one passes in fragments."""
+
+_END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
+_LONGEST_END: Final = len(b"\r\n\r\n")
+_BLANK_LINES: Final = (b"\n\n", b"\n\r\n")
+_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
+_DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
+
+
+class Part(NamedTuple):
+    """A part of a stream: one whole event, comments and blank lines before one, or a fragment of one that is too long.
+
+    The bytes of all parts together are those of the stream.
+    """
+
+    kind: Literal["event", "comments", "fragment"]
+    data: bytes
+
+
+class EventSplitter:
+    """Cuts a byte stream that arrives in pieces of any size into its events.
+
+    An event leaves when it is complete, comments and blank lines before it at once. Line ends may be CR, LF or CRLF.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._is_passing = False
+
+    def is_at_start(self) -> bool:
+        """Tell whether the next byte begins an event or a comment."""
+        # While a long event passes, the last bytes of it that came are held.
+        return not self._held
+
+    def feed(self, piece: bytes) -> list[Part]:
+        """Take the next bytes of the stream; return the parts that are complete, none of them empty."""
+        search_from = max(0, len(self._held) - _LONGEST_END + 1)
+        self._held += piece
+        parts = []
+        if length := self._length_of_comments():
+            parts.append(Part("comments", self._take(length)))
+            search_from = 0
+        while length := self._length_of_event(search_from):
+            parts.append(self._whole(self._take(length)))
+            self._is_passing = False
+            if length := self._length_of_comments():
+                parts.append(Part("comments", self._take(length)))
+            search_from = 0
+        if len(self._held) > MAX_EVENT_BYTES:
+            self._is_passing = True
+        if self._is_passing and (length := len(self._held) - _LONGEST_END + 1) > 0:
+            parts.append(Part("fragment", self._take(length)))
+        return parts
+
+    def flush(self) -> Part | None:
+        """Return what is left at the end of the stream: an event without its blank line, or the rest of a long one."""
+        return self._whole(self._take(len(self._held))) if self._held else None
+
+    def _length_of_comments(self) -> int:
+        comments = None if self._is_passing else _COMMENTS.match(self._held)
+        return comments.end() if comments else 0
+
+    def _length_of_event(self, search_from: int) -> int:
+        end = _END_OF_EVENT.search(self._held, search_from)
+        if end is None or (end.end() == len(self._held) and self._held.endswith(b"\r")):
+            # Not complete; or a line feed may come that belongs to its last line end.
+            return 0
+        return end.end()
+
+    def _take(self, length: int) -> bytes:
+        taken = bytes(self._held[:length])
+        del self._held[:length]
+        return taken
+
+    def _whole(self, event: bytes) -> Part:
+        # While passing, this is only the rest of an event whose beginning was too long to hold.
+        is_fragment = self._is_passing or len(event) > MAX_EVENT_BYTES
+        return Part("fragment" if is_fragment else "event", event)
+
+
+class WholeEvents:
+    """Lets a stream pass event by event, so that one which breaks off never ends within an event."""
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take the next bytes of the stream; return those that can leave: whole events are the same object."""
+        if piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start():
+            return piece
+        # Nearly all events end so; of many in one piece only what stands behind them is looked at.
+        end = max((at + len(blank) for blank in _BLANK_LINES if (at := piece.rfind(blank)) >= 0), default=0)
+        whole = b""
+        if end:
+            whole = self.flush() + piece[:end]
+            self._splitter = EventSplitter()
+        return whole + b"".join([part.data for part in self._splitter.feed(piece[end:])])
+
+    def release(self) -> bytes:
+        """Return what is whole and was held: nothing ever is."""
+        return b""
+
+    def flush(self) -> bytes:
+        """Return what is left at the end of the stream: a last event without its blank line."""
+        left = self._splitter.flush()
+        return b"" if left is None else left.data
+
+
+class Splice(NamedTuple):
+    """A change to an event's data: `value` in place of the bytes from `start` to `end`."""
+
+    start: int
+    end: int
+    value: bytes
+
+
+class EventData:
+    """The data of one event: what its `data:` lines say, joined as clients join them."""
+
+    def __init__(self, event: bytes) -> None:
+        self.event = event
+        self._lines = [line.span(1) for line in _DATA.finditer(event)]
+        self.payload = b"\n".join(event[start:end] for start, end in self._lines)
+
+    def spliced(self, splices: Iterable[Splice]) -> bytes:
+        """Return the event with changes to its payload, given in order; every byte that is not data stays.
+
+        The values must not contain line ends.
+        """
+        pieces = []
+        at = 0
+        for splice in splices:
+            value = splice.value
+            for start, end in self._places(splice.start, splice.end):
+                pieces += [self.event[at:start], value]
+                value = b""
+                at = end
+        pieces.append(self.event[at:])
+        return b"".join(pieces)
+
+    def _places(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield where in the event a part of the payload stands, on each of its lines."""
+        line_at = 0
+        for line_start, line_end in self._lines:
+            behind = line_at + line_end - line_start
+            if line_at <= end and start <= behind:
+                yield line_start + max(0, start - line_at), line_start + min(end, behind) - line_at
+            line_at = behind + 1

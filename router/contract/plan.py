@@ -1,0 +1,159 @@
+"""The rules of a contract, or of one of its cases, made ready to be run on requests."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from router.contract import budget, images, sampling
+from router.contract.checks import PARAM_OF, CheckJudge
+from router.contract.conditions import path_of
+from router.contract.draft import Draft
+from router.contract.editing import Edit, to_json
+from router.contract.errors import ApiError, laid_over
+from router.contract.field_rules import FieldJudge
+from router.contract.fields import spellings_of
+from router.contract.rules import (
+    Band,
+    BodyLimit,
+    Budget,
+    CheckRule,
+    FieldRule,
+    ImageLimit,
+    Pin,
+    Rule,
+    UnknownFieldsRule,
+)
+from router.contract.templates import bare, shown
+from router.contract.tool_checks import transforms_of as of_tools
+from router.contract.transforms import transforms_of
+
+Judge = Callable[[Draft], None]
+
+
+class Plan:
+    """Rules made ready: first all of them judge, then what a valid request still needs is done."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
+        names_of_budget = tuple(budget.other_names(judged))
+        self._judges = tuple((_fields_judged(rule), _judge_of(rule, names_of_budget)) for rule in judged)
+        self._transforms = (
+            *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
+            *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
+        )
+
+    def run(self, draft: Draft) -> None:
+        """Judge a request; where nothing refuses it, note the edits that it needs."""
+        fields = draft.request.fields
+        for names, judge in self._judges:
+            if names is None or not names.isdisjoint(fields):
+                judge(draft)
+        if draft.error is not None:
+            return
+        for names, transform in self._transforms:
+            if names is None or not names.isdisjoint(fields):
+                transform(draft)
+
+
+def _fields_judged(rule: Rule) -> frozenset[str] | None:
+    """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
+    if isinstance(rule, FieldRule):
+        paths = (rule.path, *rule.field.sources, *spellings_of(rule.path))
+        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
+    if isinstance(rule, CheckRule):
+        param = PARAM_OF.get(rule.rule.removeprefix("checks."))
+        return None if param is None else frozenset((param,))
+    return None
+
+
+def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
+    if isinstance(rule, FieldRule):
+        return FieldJudge(rule)
+    if isinstance(rule, CheckRule):
+        return CheckJudge(rule)
+    if isinstance(rule, Budget):
+        return _budget(rule, names_of_budget)
+    return _JUDGED_BY[type(rule)](rule)
+
+
+def _sampling(rule: Pin | Band) -> Judge:
+    names = frozenset((rule.field, *spellings_of(rule.field)))
+    due_without = [Edit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Pin) else []
+
+    def judge(draft: Draft) -> None:
+        if names.isdisjoint(draft.request.fields):
+            # Nearly all requests leave nearly all sampling fields alone.
+            draft.edits += due_without
+            return
+        verdict = sampling.judge(draft.request, rule)
+        draft.edits += verdict.edits
+        if verdict.violated:
+            draft.violations.append(rule.field)
+        if verdict.error is not None:
+            draft.refuse(rule.rule, verdict.error)
+
+    return judge
+
+
+def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        try:
+            held = budget.judge(draft.request, rule, others)
+        except ApiError as error:
+            _refuse(draft, rule.rule, error)
+            return
+        draft.note(held.edits)
+        draft.tokens = held.tokens
+
+    return judge
+
+
+def _images(rule: ImageLimit) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        try:
+            images.judge(draft.request, rule)
+        except ApiError as error:
+            _refuse(draft, rule.rule, error)
+
+    return judge
+
+
+def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
+    known = frozenset(rule.known)
+    section = rule.unknown_fields
+
+    def judge(draft: Draft) -> None:
+        unknown = [name for name in draft.request.members if name not in known]
+        if not unknown:
+            return
+        if section.policy == "drop":
+            draft.edits += [Edit(rule.rule, "drop", (name,)) for name in unknown]
+            return
+        draft.violations.append(_UNKNOWN_FIELD)
+        name = shown(unknown[0])
+        words = laid_over(section.error)
+        details = {"value": bare(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
+        draft.refuse(rule.rule, error)
+
+    return judge
+
+
+def _refuse(draft: Draft, rule: str, error: ApiError) -> None:
+    if error.param is not None:
+        draft.violations.append(error.param)
+    draft.refuse(rule, error)
+
+
+_UNKNOWN_FIELD: Final = "unknown_fields"
+"""What violations by unknown fields are counted as: clients must not choose the names of metrics."""
+
+_JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
+    Pin: _sampling,
+    Band: _sampling,
+    ImageLimit: _images,
+    UnknownFieldsRule: _unknown_fields,
+}

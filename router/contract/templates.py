@@ -1,0 +1,97 @@
+"""Templates of error texts and bodies: text with placeholders in braces, filled from what is known of an error."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+PLACEHOLDERS: Final = frozenset(
+    {
+        "message",
+        "type",
+        "code",
+        "param",
+        "status",
+        "request_id",
+        "value",
+        "allowed",
+        "min",
+        "max",
+        "count",
+        "model",
+        "models",
+        "expected",
+        "index",
+        "null",
+    }
+)
+"""The names that may stand in braces; `{null}` alone is a null in a body."""
+
+MAX_SHOWN: Final = 200
+"""Longest value in characters that is put into a text whole."""
+
+_TOKEN: Final = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+_ALONE: Final = re.compile(r"\{([a-z_]+)\}")
+
+
+def problem_of(template: str) -> str | None:
+    """Return what stands in braces and is no placeholder, or a brace that stands alone; None where all is well."""
+    unknown = [found[1] for found in _TOKEN.finditer(template) if found[1] and found[1] not in PLACEHOLDERS]
+    if unknown:
+        return unknown[0]
+    return next(iter(re.findall(r"[{}]", _TOKEN.sub("", template))), None)
+
+
+def filled(template: str, details: Mapping[str, Any]) -> str:
+    """Return a text with its placeholders replaced; those of which nothing is known become nothing."""
+
+    def fill(found: re.Match[str]) -> str:
+        value = details.get(found[1])
+        if not found[1]:
+            return found[0][0]
+        return "" if value is None else _text(value)
+
+    return _TOKEN.sub(fill, template)
+
+
+def filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool = False) -> Any:  # noqa: ANN401 - JSON
+    """Return a JSON template with all its texts filled; a text that is one placeholder becomes the bare value.
+
+    `omit_null` leaves out members that become null.
+    """
+    if isinstance(template, str):
+        alone = _ALONE.fullmatch(template)
+        return details.get(alone[1]) if alone else filled(template, details)
+    if isinstance(template, list | tuple):
+        return [filled_body(item, details, omit_null=omit_null) for item in template]
+    if not isinstance(template, dict):
+        return template
+    members = {key: filled_body(value, details, omit_null=omit_null) for key, value in template.items()}
+    return {key: value for key, value in members.items() if not (omit_null and value is None)}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def shown(value: object) -> str:
+    """Return a value for a text, strings without quotes, cut to a bearable length."""
+    text = value if isinstance(value, str) else _beginning(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def bare(value: object) -> object:
+    """Return a value for a body: as it is, unless it is long, and then as a cut text."""
+    text = shown(value)
+    return text if isinstance(value, str) or text.endswith("…") else value
+
+
+def _beginning(value: object) -> str:
+    """Return a value as JSON, of a long one only more than is shown."""
+    text = ""
+    for piece in _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > MAX_SHOWN:
+            break
+    return text

@@ -1,0 +1,41 @@
+"""What every part of a contract is made of: immutable values, scalars, conditions, and the words of refusals."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Scalar = bool | int | float | str
+Condition = dict[str, tuple[Scalar, ...]]
+"""Dotted paths of request fields, each with the values it may have; an empty tuple: any value but null."""
+
+
+class Frozen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An immutable value that refuses unknown keys when it is read from JSON."""
+
+
+class Stated(Frozen, frozen=True, omit_defaults=True):
+    """A value in whose JSON stands only what a profile states: what is absent says nothing."""
+
+
+class Words(Stated, frozen=True):
+    """How an error is told: each member replaces the one that the error would have; None leaves it.
+
+    `message` and the texts in `body` are templates; `body` replaces the envelope of `Errors.body`.
+    """
+
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
+    type: str | None = None
+    code: int | str | None = None
+    param: str | None = None
+    message: str | None = None
+    body: dict[str, Any] | None = None
+
+
+class Governed(Stated, frozen=True, kw_only=True):
+    """What every rule of its own may carry: the words of its refusals, those of single parts, and its evidence."""
+
+    error: Words | None = None
+    parts: dict[str, Words] = {}
+    source: str | None = None
