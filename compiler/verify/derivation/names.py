@@ -1,0 +1,117 @@
+"""Which names a contract's cases, modes and aliases are tried with, and what tells one case from another."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+from compiler.verify.check import Ask, Check, written
+from compiler.verify.derivation.probe import Probe
+from compiler.verify.derivation.situation import Situation, example_names, situations
+from compiler.verify.meaning.engine import is_same
+from compiler.verify.meaning.outcome import Answered, Meaning, Refused
+from router.contract.model import Case, Contract
+
+PLAIN_MODEL: Final = "served-model"
+"""A model of no vendor, which the engine of `--through-engine` serves first."""
+
+_MOST_DISTINGUISHING: Final = 6
+
+
+class Deployment(NamedTuple):
+    """The models that stand behind an endpoint: those that are served, the first being what aliases are routed as.
+
+    asked: the names that requests may ask for; is_whole: whether no other is served.
+    """
+
+    served: tuple[str, ...]
+    asked: tuple[str, ...]
+    is_whole: bool = False
+
+    @classmethod
+    def of(cls, models: tuple[str, ...]) -> Self:
+        """Return an endpoint of which only some models are known."""
+        return cls(models, models)
+
+    @classmethod
+    def for_contract(cls, contract: Contract, models: tuple[str, ...] = ()) -> Self:
+        """Return an engine that serves, besides these, a model for every name that the contract speaks of."""
+        globs = [glob for case in contract.cases for glob in case.when.model]
+        globs += [glob for reading in contract.mode.read for glob in reading.model]
+        routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
+        names = (*(models or (PLAIN_MODEL,)), *routed, *example_names(globs))
+        served = tuple(dict.fromkeys(name for name in names if name not in contract.models.aliases))
+        return cls(served, served, is_whole=True)
+
+    def reason_for(self, case: Case) -> str:
+        """Say why a case is not tried."""
+        if not case.when.model or self.is_whole:
+            return "no request was found that it is for"
+        return f"none of the models named by --model is one of {', '.join(case.when.model)}"
+
+
+def distinguishing(situation: Situation, others: list[Situation], checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+    """Yield requests of a situation that would fare otherwise in the other cases, with what they show.
+
+    `checks` are those of its case, from which the changes to its request are taken.
+    """
+    of_case = [check for check in checks if check.case == situation.name and check.ask.text is None]
+    left = [other for other in others if other.name != situation.name]
+    count = 0
+    for check in of_case:
+        if not left or count >= _MOST_DISTINGUISHING:
+            return
+        ask = _moved(check.ask, situation)
+        outcome = situation.outcome(ask)
+        if outcome.place != situation.place or ask.size() or ask.engine is not None:
+            continue
+        told_apart = [other for other in left if not _is_alike(outcome, situation.meaning.outcome(ask, other.place))]
+        if told_apart:
+            count += 1
+            left = [other for other in left if other not in told_apart]
+            mode = f"mode {situation.place.mode}" if situation.place.mode else "case"
+            yield f"{mode} from {_conditions(situation)}: {check.shows}", ask
+
+
+def _moved(ask: Ask, situation: Situation) -> Ask:
+    """Return a request with what tells the case of a situation in the place of what told its own."""
+    names = [name for name, _ in ask.members]
+    own = {name: written(value) for name, value in situation.fields.items()}
+    keep = [(name, value) for name, value in ask.members if name not in own or name in _SHARED]
+    return ask._replace(
+        members=(*keep, *((name, own[name]) for name in own if name not in _SHARED or name not in names))
+    )
+
+
+_SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
+
+
+def _conditions(situation: Situation) -> str:
+    told = {name: value for name, value in situation.fields.items() if name not in (*_SHARED, "model")}
+    return f"{situation.fields['model']}{', ' if told else ''}{written(told)[1:-1]}"
+
+
+def _is_alike(one: Refused | Answered, other: Refused | Answered) -> bool:
+    if isinstance(one, Answered) and isinstance(other, Answered):
+        return is_same(one.engine, other.engine)
+    if isinstance(one, Refused) and isinstance(other, Refused):
+        return one.rule == other.rule and one.fault == other.fault and one.sections.errors == other.sections.errors
+    return False
+
+
+def alias_probes(meaning: Meaning, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
+    """Yield requests for each alias: plain, streamed, and where its case is another than that of most."""
+    for name in meaning.contract.models.aliases:
+        of_alias = list(situations(meaning, (name,)))
+        if not of_alias:
+            continue
+        first = of_alias[0]
+        yield first, Probe(f"the alias {name}", first.ask())
+        yield first, Probe(f"the alias {name}, streamed", first.ask({"stream": True}))
+        implied = meaning.contract.models.aliases[name].implies
+        for path, value in implied.items():
+            other = (not value) if isinstance(value, bool) else {"enabled": "disabled", "disabled": "enabled"}.get(
+                str(value), value
+            )
+            yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
+        if implied:
+            cases = [Situation(meaning, each.place, each.fields, each.rules, each.text) for each in of_alias]
+            yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, cases, checks))
