@@ -58,7 +58,9 @@ def judge(check: Check, answer: Answer) -> Verdict:
 
 def _judge_refusal(expected: Refusal, answer: Answer) -> Verdict:
     if answer.status != expected.status:
-        return _unwell(answer) or _fail(f"answered {answer.status}, and {expected.rule} refuses it with {expected.status}")
+        return _unwell(answer) or _fail(
+            f"answered {answer.status}, and {expected.rule} refuses it with {expected.status}"
+        )
     difference = _difference(_json(answer.body), expected.body, "the body", exact=expected.exact)
     if difference is not None:
         return _fail(difference)
@@ -86,7 +88,9 @@ def _judge_acceptance(check: Check, expected: Acceptance, answer: Answer) -> Ver
         problem = _wrong_request(check, expected, answer)
         return PASS if problem is None else _fail(problem)
     if check.wants_engine:
-        return Verdict("not observable", "the answer is as it should be; what the engine got cannot be seen from outside")
+        return Verdict(
+            "not observable", "the answer is as it should be; what the engine got cannot be seen from outside"
+        )
     return PASS
 
 
@@ -181,7 +185,10 @@ def _difference(value: Any, wanted: Any, at: str, *, exact: bool) -> str | None:
     if isinstance(wanted, dict) and isinstance(value, dict):
         return next(_differences(value, wanted, at, exact=exact), None)
     if isinstance(wanted, list) and isinstance(value, list) and len(wanted) == len(value):
-        found = (_difference(*pair, f"{at}[{index}]", exact=exact) for index, pair in enumerate(zip(value, wanted, strict=True)))
+        found = (
+            _difference(*pair, f"{at}[{index}]", exact=exact)
+            for index, pair in enumerate(zip(value, wanted, strict=True))
+        )
         return next((each for each in found if each is not None), None)
     return None if is_same(value, wanted) else f"{at} is {_cut(written(value))} and not {_cut(shown_wanted(wanted))}"
 

@@ -101,8 +101,7 @@ def _string_content(check: named.StringContent, situation: Situation) -> Iterato
     for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
         for content in (parts, None):
             messages = [
-                {**each, "content": content} if each["role"] == role else each
-                for each in turn_of(role, situation.text)
+                {**each, "content": content} if each["role"] == role else each for each in turn_of(role, situation.text)
             ]
             yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
 

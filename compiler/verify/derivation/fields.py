@@ -148,4 +148,3 @@ def _spelled(
     yield Probe(f"{path} and {other}", situation.ask({**companions, **both}), is_edge=False)
     if bad is not None:
         yield Probe(f"{path} as {other}: {bad.shows}", situation.ask({**companions, other: bad.value}), False)
-

@@ -108,8 +108,10 @@ def alias_probes(meaning: Meaning, checks: list[Check]) -> Iterator[tuple[Situat
         yield first, Probe(f"the alias {name}, streamed", first.ask({"stream": True}))
         implied = meaning.contract.models.aliases[name].implies
         for path, value in implied.items():
-            other = (not value) if isinstance(value, bool) else {"enabled": "disabled", "disabled": "enabled"}.get(
-                str(value), value
+            other = (
+                (not value)
+                if isinstance(value, bool)
+                else {"enabled": "disabled", "disabled": "enabled"}.get(str(value), value)
             )
             yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
         if implied:

@@ -164,4 +164,11 @@ def _of_types(*, is_edge: bool) -> Iterator[Point]:
         yield Point(f"{shown(value)}, {_KIND[type(value)]}", value, is_edge)
 
 
-_KIND: Final = {str: "a string", int: "a whole number", float: "a fraction", bool: "a boolean", list: "an array", dict: "an object"}
+_KIND: Final = {
+    str: "a string",
+    int: "a whole number",
+    float: "a fraction",
+    bool: "a boolean",
+    list: "an array",
+    dict: "an object",
+}
