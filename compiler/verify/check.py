@@ -57,6 +57,10 @@ class Ask(NamedTuple):
         said = json.dumps(self, ensure_ascii=False)
         return hashlib.sha256(said.encode()).hexdigest()[:32]
 
+    def request_id(self) -> str:
+        """Return the id under which the request is sent."""
+        return f"verify-{self.key()}"
+
     def replaced(self, name: str, *values: str) -> Self:
         """Return the request with a member given these values in JSON, each an occurrence of its own; none: without."""
         there = [member for member in self.members if member[0] != name]
@@ -95,6 +99,11 @@ class Text(NamedTuple):
 
     pieces: tuple[str, ...]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any text is meant."""
+        return not any(self.pieces)
+
     def holds(self, text: object) -> bool:
         """Tell whether a value is such a text."""
         if not isinstance(text, str) or not text.startswith(self.pieces[0]):
@@ -111,6 +120,10 @@ class Text(NamedTuple):
 
     def __str__(self) -> str:
         return "…".join(self.pieces)
+
+
+ANY_TEXT: Final = Text(("", ""))
+"""Stands in what is expected for any text at all."""
 
 
 class Refusal(NamedTuple):

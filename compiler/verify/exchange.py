@@ -124,7 +124,7 @@ class Exchange:
 
     def _answer(self, ask: Ask, status: int) -> Answer:
         """Return the answer to a request, asked again while the endpoint is busy or the connection breaks."""
-        body, request_id = ask.body(), f"verify-{ask.key()}"
+        body, request_id = ask.body(), ask.request_id()
         for attempt in range(1, ATTEMPTS + 1):
             self._take_turn()
             answer, pause = self._once(body, request_id)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,7 @@ from compiler.verify.derivation.names import Deployment, alias_probes, distingui
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.requests import (
     ENGINE_ANSWERS,
+    ENGINE_SAYS,
     UNTOLD,
     probes_of_bytes,
     probes_of_engine_errors,
@@ -26,7 +28,7 @@ from compiler.verify.derivation.situation import Situation, situations
 from compiler.verify.meaning.fields import Fault
 from compiler.verify.meaning.outcome import MODELS, REQUEST, Answered, Meaning, Refused
 from compiler.verify.meaning.words import Refusing
-from router.contract.model import Contract, Sections
+from router.contract.model import Contract
 from router.contract.rules import (
     Band,
     BodyLimit,
@@ -38,6 +40,7 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
+from router.contract.sections import Errors
 
 STREAM: Final = "stream.usage"
 ERRORS: Final = "errors"
@@ -160,6 +163,7 @@ class _Derivation:
 
     def _of_mode(self, situation: Situation, cases: list[Situation]) -> None:
         """Show which mode is read from a request: by what holds in it and not elsewhere."""
+        self._add("cases", situation, Probe("nothing but what is needed", situation.ask()))
         for shows, ask in distinguishing(situation, cases, list(self._checks.values())):
             self._add(MODE if self._meaning.contract.mode.read else "cases", situation, Probe(shows, ask))
 
@@ -200,12 +204,12 @@ class _Derivation:
         )
 
     def _expected(self, probe: Probe, outcome: Refused | Answered) -> Refusal | Acceptance | Told:
-        is_own = self._options.is_own
+        own_id = probe.ask.request_id() if self._options.is_own else None
         if isinstance(outcome, Refused):
-            status, body, exact = Refusing(outcome.sections.errors, is_own=is_own).told(outcome.fault)
+            status, body, exact = Refusing(outcome.sections.errors, own_id).told(outcome.fault)
             return Refusal(outcome.rule, status, body, exact)
         if probe.ask.engine is not None:
-            return _told(probe.ask.engine, outcome.sections, is_own=is_own)
+            return _told(probe.ask.engine, Refusing(outcome.sections.errors, own_id), outcome.sections.errors)
         return Acceptance(
             outcome.engine,
             outcome.untouched,
@@ -228,27 +232,22 @@ class _Derivation:
         self._untried.append(Untried(rule, case, shows, reason))
 
 
-def _told(name: str, sections: Sections, *, is_own: bool) -> Told:
+def _told(name: str, refusing: Refusing, errors: Errors) -> Told:
     """Return how an engine's 400 is told."""
-    errors = sections.errors
+    layers = [each for each in (errors.engine_400, errors.answers.get("bad_request")) if each is not None]
     if name == UNTOLD:
-        layers = [each for each in (errors.engine_400, errors.answers.get("bad_request")) if each is not None]
-        status, body, exact = Refusing(errors, is_own=is_own).in_words(layers, Fault("bad_request", None, "engine", {}))
+        status, body, exact = refusing.in_words(layers, Fault("bad_request", None, "engine", {}))
         return Told(status, body, exact and errors.engine_400 is not None, if_refused=True)
     said = ENGINE_ANSWERS[name]
     if errors.engine_400 is not None:
         param = said["error"]["param"] if name == "nested" else None
-        fault = Fault("bad_request", param, "engine", {})
-        words = errors.engine_400
-        layers = [each for each in (words, errors.answers.get("bad_request")) if each is not None]
-        status, body, exact = Refusing(errors, is_own=is_own).in_words(layers, fault, "The engine says no.")
-        return Told(status, body, exact)
+        return Told(*refusing.in_words(layers, Fault("bad_request", param, "engine", {}), ENGINE_SAYS))
     body = said
     if errors.bad_request_type is not None and name == "nested":
         body = {"error": {**said["error"], "type": errors.bad_request_type}}
     if errors.bad_request_type is not None and name == "flat":
         body = {**said, "type": errors.bad_request_type}
-    return Told(400, body, exact=True)
+    return Told(HTTPStatus.BAD_REQUEST, body, exact=True)
 
 
 _PROBES_OF: Final[dict[type, Callable[[Situation, Any], Iterator[Probe]]]] = {

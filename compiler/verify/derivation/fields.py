@@ -15,16 +15,17 @@ from router.contract.rules import Band, FieldRule, Pin
 def probes_of_field(situation: Situation, rule: FieldRule) -> Iterator[Probe]:
     """Yield requests that try the rule of a field."""
     path, companions = rule.path, _companions(situation, rule)
-    yield Probe(f"{path} omitted", _without(situation, path))
-    yield Probe(f"{path} null", situation.ask({path: None}))
+    if path != "messages":
+        yield Probe(f"{path} omitted", _without(situation, path))
+        yield Probe(f"{path} null", situation.ask({path: None}))
     points = list(points_of(rule))
     for point in points:
         yield Probe(f"{path}: {point.shows}", situation.ask({**companions, path: point.value}), point.is_edge)
     good = _first(situation, rule, points, companions, is_good=True)
     bad = _first(situation, rule, points, companions, is_good=False)
+    yield from _sources(situation, rule, good or Point("1", 1), companions)
     if good is None:
         return
-    yield from _sources(situation, rule, good, companions)
     yield from _company(situation, rule, good, companions)
     if "." not in path:
         yield from _repeated(situation.ask({**companions, path: good.value}), path, good, bad)

@@ -34,8 +34,8 @@ def points_of(rule: FieldRule) -> Iterator[Point]:
     if field.pattern is not None:
         yield from (Point(f"the text {_cut(text)}", text) for text in texts_for(field.pattern))
     yield from _mapped(field)
-    if field.type or _numbers(field) or field.refuse or not _has_values(field):
-        yield from _of_types(is_edge=bool(field.type) or field.refuse)
+    if rule.path != "messages" and (field.type or _numbers(field) or field.refuse or not _has_values(field)):
+        yield from _of_types(is_edge=bool(field.type) or field.refuse or field.drop)
 
 
 def values_for(rule: FieldRule) -> Iterator[Any]:

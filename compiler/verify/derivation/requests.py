@@ -11,10 +11,12 @@ from compiler.verify.derivation.situation import Situation
 
 UNKNOWN_MODEL: Final = "verify-unknown-model"
 
+ENGINE_SAYS: Final = "The engine says no."
+
 ENGINE_ANSWERS: Final[dict[str, Any]] = {
-    "nested": {"error": {"message": "The engine says no.", "type": "BadRequestError", "param": None, "code": 400}},
-    "flat": {"object": "error", "message": "The engine says no.", "type": "BadRequestError", "code": 400},
-    "detail": {"detail": "The engine says no."},
+    "nested": {"error": {"message": ENGINE_SAYS, "type": "BadRequestError", "param": None, "code": 400}},
+    "flat": {"object": "error", "message": ENGINE_SAYS, "type": "BadRequestError", "code": 400},
+    "detail": {"detail": ENGINE_SAYS},
 }
 """What the engine is told to say in a 400, by name."""
 
@@ -22,7 +24,7 @@ UNTOLD: Final = "untold"
 """The name for an engine that nobody told anything."""
 
 MARK: Final = "verify-engine-answers:"
-"""Stands before such a name in a field of a request, where the engine that is told so finds it."""
+"""Stands before such a name in the messages of a request, where the engine that is told so finds it."""
 
 
 def probes_of_reading(situation: Situation, *, is_own: bool) -> Iterator[Probe]:
@@ -84,7 +86,8 @@ def probes_of_streams(situation: Situation) -> Iterator[Probe]:
 def probes_of_engine_errors(situation: Situation) -> Iterator[Probe]:
     """Yield requests that the engine is told to refuse."""
     for name in ENGINE_ANSWERS:
-        ask = situation.ask({"user": f"{MARK}{name}"})._replace(engine=name)
+        told = [{**message, "content": f"{situation.text} {MARK}{name}"} for message in situation.fields["messages"]]
+        ask = situation.ask({"messages": told})._replace(engine=name)
         if situation.accepts(ask):
             yield Probe(f"the engine answers 400, {name}", ask)
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.check import Ask, Fields
@@ -60,20 +60,14 @@ class Situation(NamedTuple):
 
 
 def situations(meaning: Meaning, asked: Iterable[str]) -> Iterator[Situation]:
-    """Yield one situation for each case, mode and name asked for that differ from those before, those of a case first.
+    """Yield the situations of a contract: one for each name asked for and each way to bring about a mode or a case.
 
-    `asked` are the names that requests may ask for.
+    `asked` are the names that requests may ask for. Only with the first are several conditions brought together.
     """
-    contract = meaning.contract
-    seen: set[tuple[str, str | None, str]] = set()
-    for name in asked:
-        for conditions in _conditions(contract):
+    for place, name in enumerate(asked):
+        for conditions in _conditions(meaning.contract, are_joined=place == 0):
             found = _situation(meaning, name, conditions)
-            if found is None:
-                continue
-            key = ("" if found.name is None else found.name, found.place.mode, name)
-            if key not in seen:
-                seen.add(key)
+            if found is not None:
                 yield found
 
 
@@ -90,11 +84,37 @@ def first_values(condition: Condition) -> Fields:
     return {path: wanted[0] if wanted else ANY_VALUE for path, wanted in condition.items()}
 
 
-def _conditions(contract: Contract) -> list[Fields]:
-    """Return fields that bring a request into a case or a mode, nothing at all first."""
-    of_modes = [{}, *(first_values(reading.when) for reading in contract.mode.read)]
-    of_cases = [{}, *(first_values(case.when.fields) for case in contract.cases if case.when.fields)]
-    return [{**mode, **case} for mode, case in product(of_modes, of_cases)]
+def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
+    """Return fields that bring a request into a mode or a case, and some that just fail to, nothing at all first."""
+    of_modes = [first_values(reading.when) for reading in contract.mode.read if reading.when]
+    of_cases = [first_values(case.when.fields) for case in contract.cases if case.when.fields]
+    single = [{}, *of_modes, *of_cases]
+    missed = [missing for each in single[1:] for missing in _missed(each)]
+    if not are_joined:
+        return _distinct([*single, *missed])
+    both = [{**other, **one} for one, other in combinations([*of_modes, *of_cases, *missed], 2)]
+    return _distinct([*single, *missed, *both])
+
+
+def _missed(conditions: Fields) -> Iterator[Fields]:
+    """Yield conditions of which one value is another than it should be."""
+    for path, value in conditions.items():
+        for other in _OTHERS.get(value, ()) if isinstance(value, str) else _next_to(value):
+            yield {**conditions, path: other}
+
+
+def _next_to(value: object) -> tuple[Any, ...]:
+    if isinstance(value, bool):
+        return (not value,)
+    return (value + 0.5,) if isinstance(value, int | float) else ()
+
+
+_OTHERS: Final = {"disabled": ("enabled",), "enabled": ("disabled",), "none": ("high", "low")}
+"""Words that vendors use in the place of others."""
+
+
+def _distinct(found: list[Fields]) -> list[Fields]:
+    return [each for place, each in enumerate(found) if each not in found[:place]]
 
 
 def _situation(meaning: Meaning, name: str, conditions: Fields) -> Situation | None:

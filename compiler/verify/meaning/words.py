@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compiler.verify.check import GAP, Gap, Text
+from compiler.verify.check import ANY_TEXT, GAP, Gap, Text
 from compiler.verify.meaning.fields import Fault
 from compiler.verify.meaning.values import told
 from router.contract.errors import STATUS_OF
@@ -22,12 +22,14 @@ _USUAL_ENVELOPE: Final = {"error": {"message": "{message}"}}
 class Refusing:
     """How refusals are told under a contract's `errors`.
 
-    `is_own`: the endpoint is this project's router, so what the contract leaves open is told in the router's own way.
+    own_id: the id of the request, where the endpoint is this project's router: what the contract leaves open is told
+        in the router's own way then. None: it is not known who answers.
     """
 
-    def __init__(self, errors: Errors, *, is_own: bool) -> None:
+    def __init__(self, errors: Errors, own_id: str | None) -> None:
         self._errors = errors
-        self._is_own = is_own
+        self._id = own_id
+        self._is_own = own_id is not None
 
     def told(self, fault: Fault) -> tuple[int, Any, bool]:
         """Return the status, the body, with gaps where it is not fixed, and whether it has no other members."""
@@ -43,12 +45,14 @@ class Refusing:
         """
         status = _first(layers, "status") or STATUS_OF[fault.code]
         details = {**fault.details, "status": status, "null": None}
+        if self._id is not None:
+            details["request_id"] = self._id
         details |= {"code": _first(layers, "code"), "type": _first(layers, "type"), "param": fault.param}
         self._fill_in(details, fault, status)
         if _first(layers, "param") is not None:
             details["param"] = _filled(_first(layers, "param"), details)
         message = _first(layers, "message")
-        details["message"] = GAP if said is None else said
+        details["message"] = ANY_TEXT if said is None else said
         if message is not None:
             details["message"] = _filled(message, details)
         stated = _first(layers, "body") or self._errors.body
@@ -87,7 +91,7 @@ def _filled(template: str, details: Mapping[str, Any]) -> Text | str | Gap:
             _add(pieces, details.get(token[1:-1], GAP))
     if len(pieces) == 1:
         return pieces[0]
-    return Text(tuple(pieces)) if any(pieces) else GAP
+    return Text(tuple(pieces)) if any(pieces) else ANY_TEXT
 
 
 def _add(pieces: list[str], value: object) -> None:

@@ -13,7 +13,6 @@ from router.contract.errors import answer
 from router.contract.model import Contract
 from router.contract.streams import StreamEditor
 
-REQUEST_ID = "of-this-request"
 _JSON = "application/json"
 _USAGE = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
 
@@ -28,17 +27,17 @@ class Endpoint:
         """Return what comes back to a request, and what the engine got."""
         decision = self._decide(ask.body())
         if isinstance(decision, Refusal):
-            told = answer(decision.error, decision.errors, REQUEST_ID)
+            told = answer(decision.error, decision.errors, ask.request_id())
             return Answer(told.status, _JSON, told.body, None, is_captured=True)
         if ask.engine is not None:
-            return _refused_by_engine(ask.engine, decision)
+            return _refused_by_engine(ask, decision)
         kind, body = _streamed(decision) if decision.stream else _whole(decision)
         return Answer(200, kind, body, decision.body, is_captured=True)
 
 
-def _refused_by_engine(name: str, decision: Forward) -> Answer:
-    body = json.dumps(ENGINE_ANSWERS[name]).encode()
-    told = retold(body, decision.errors, REQUEST_ID) if decision.errors.engine_400 is not None else None
+def _refused_by_engine(ask: Ask, decision: Forward) -> Answer:
+    body = json.dumps(ENGINE_ANSWERS[ask.engine or ""]).encode()
+    told = retold(body, decision.errors, ask.request_id()) if decision.errors.engine_400 is not None else None
     if told is not None:
         return Answer(told.status, _JSON, told.body, decision.body, is_captured=True)
     if decision.errors.bad_request_type is not None:
