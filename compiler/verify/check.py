@@ -148,6 +148,7 @@ class Acceptance(NamedTuple):
     usage: where a stream reports its usage: `end_frame`, `tail_frame`, `both`, `nowhere`; None: not fixed.
     changed: the members of the request that the engine gets otherwise than they were sent.
     once: those that were sent more than once and must reach the engine only once.
+    doubt: why an engine may refuse the request by itself, which is no breach then.
     """
 
     engine: Fields
@@ -157,6 +158,7 @@ class Acceptance(NamedTuple):
     usage: str | None = None
     changed: tuple[str, ...] = ()
     once: tuple[str, ...] = ()
+    doubt: str | None = None
 
 
 class Told(NamedTuple):

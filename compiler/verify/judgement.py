@@ -80,6 +80,8 @@ def _judge_told(expected: Told, answer: Answer) -> Verdict:
 
 def _judge_acceptance(check: Check, expected: Acceptance, answer: Answer) -> Verdict:
     if answer.status != HTTPStatus.OK:
+        if expected.doubt is not None and answer.status >= HTTPStatus.BAD_REQUEST:
+            return Verdict("not observable", expected.doubt)
         return _unwell(answer) or _fail(f"answered {answer.status}, and the contract lets it pass{_error_in(answer)}")
     problem = _wrong_stream(expected, answer) if expected.streamed else _wrong_answer(expected, answer)
     if problem is not None:

@@ -25,8 +25,9 @@ from compiler.verify.derivation.requests import (
     together,
 )
 from compiler.verify.derivation.situation import Situation, situations
-from compiler.verify.meaning.fields import Fault
+from compiler.verify.meaning.fields import BUDGETS, Fault, names_of
 from compiler.verify.meaning.outcome import MODELS, REQUEST, Answered, Meaning, Refused
+from compiler.verify.meaning.usual import doubt_of
 from compiler.verify.meaning.words import Refusing
 from router.contract.model import Contract
 from router.contract.rules import (
@@ -195,13 +196,20 @@ class _Derivation:
             rule = outcome.rule
         place = outcome.place or situation.place
         case = None if place.case is None else place.case.name
-        wants_engine = isinstance(expected, Acceptance) and bool(set(expected.changed) - {"model"})
+        wants_engine = isinstance(expected, Acceptance) and self._is_about_engine(rule, situation, expected)
         model = str(probe.ask.fields().get("model", "")) if probe.ask.text is None else ""
         check_id = self._named(f"{case or 'base'}: {rule}: {probe.shows}")
         is_told = isinstance(expected, Told)
         self._checks[key] = Check(
             check_id, rule, case, model, probe.shows, probe.ask, expected, wants_engine or is_told
         )
+
+    def _is_about_engine(self, rule: str, situation: Situation, expected: Acceptance) -> bool:
+        """Tell whether what a check is about can be seen only in what the engine gets."""
+        changed = set(expected.changed) - {"model"}
+        if rule in {MODE, "cases", "unknown_fields"}:
+            return bool(changed)
+        return bool(changed & {name for each in situation.rules if each.rule == rule for name in _changed_by(each)})
 
     def _expected(self, probe: Probe, outcome: Refused | Answered) -> Refusal | Acceptance | Told:
         own_id = probe.ask.request_id() if self._options.is_own else None
@@ -218,6 +226,7 @@ class _Derivation:
             outcome.usage,
             outcome.changed,
             outcome.once,
+            None if self._options.is_own else doubt_of(probe.ask, self._meaning.sections_of(outcome.place)[1]),
         )
 
     def _named(self, check_id: str) -> str:
@@ -230,6 +239,19 @@ class _Derivation:
 
     def _leave_out(self, rule: str, case: str | None, shows: str, reason: str) -> None:
         self._untried.append(Untried(rule, case, shows, reason))
+
+
+def _changed_by(rule: Rule) -> Iterator[str]:
+    """Yield the top-level members of a request that a rule may change."""
+    if isinstance(rule, FieldRule):
+        paths = (*names_of(rule.path), *rule.field.sources)
+        yield from (path.partition(".")[0] for path in paths)
+    elif isinstance(rule, Pin | Band):
+        yield from names_of(rule.field)
+    elif isinstance(rule, Budget):
+        yield from (*BUDGETS, "min_tokens")
+    elif isinstance(rule, CheckRule):
+        yield from ("tool_choice",) if rule.rule == "checks.tool_choice" else ()
 
 
 def _told(name: str, refusing: Refusing, errors: Errors) -> Told:
