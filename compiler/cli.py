@@ -162,8 +162,12 @@ def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the typ
         action="store_true",
         help="start the router and an engine that shows what it gets, and verify these: nothing is unobservable then",
     )
-    verify.add_argument("--only", nargs="+", action="extend", metavar="RULE", help="make the checks of these rules only")
-    verify.add_argument("--seed", type=int, metavar="N", help="make the checks in another order, the same for each seed")
+    verify.add_argument(
+        "--only", nargs="+", action="extend", metavar="RULE", help="make the checks of these rules only"
+    )
+    verify.add_argument(
+        "--seed", type=int, metavar="N", help="make the checks in another order, the same for each seed"
+    )
     _add_cost_options(verify)
     verify.add_argument("--record", metavar="FILE", help="write every exchange down, and resume a run that broke off")
     verify.add_argument("--replay", metavar="FILE", help="ask nobody: take the answers of a record")

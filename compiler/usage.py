@@ -59,7 +59,8 @@ examples:
 examples:
   profilec verify --through-engine moonshot-kimi our own router, and what its engine gets
   profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model  any endpoint that speaks OpenAI's API
-  profilec verify https://api.example.com/v1 ./profile.yaml --model m --api-key-env EXAMPLE_KEY --rps 2 --format html -o report.html
+  profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model --format html -o report.html  as a page
+  profilec verify https://api.example.com/v1 ./profile.yaml --model m --api-key-env EXAMPLE_KEY --rps 2  a live API
 """,
     "presets": """\
 examples:

@@ -4,17 +4,17 @@ import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from compiler.commands import loaded_by
-from compiler.diagnostics import CommandError, visible
+from compiler.diagnostics import visible
 from compiler.explain.origin import Origin
 from compiler.output import write
 from compiler.selection import UsageError
-from compiler.verify.check import Ask, Check, Derived, Untried
+from compiler.verify.check import Check, Derived, Untried
 from compiler.verify.derivation import Options, derive, shuffled
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.exchange import Exchange, Target, api_key, chat_url
@@ -91,7 +91,7 @@ def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deploym
         unknown = set(arguments.only) - {check.rule for check in derived.checks} - {u.rule for u in derived.untried}
         if unknown:
             known = ", ".join(dict.fromkeys(check.rule for check in derived.checks))
-            raise UsageError(f"--only {sorted(unknown)[0]}: the contract has no such rule; there are {known}")
+            raise UsageError(f"--only {min(unknown)}: the contract has no such rule; there are {known}")
         derived = derived.only(arguments.only)
     if arguments.seed is not None:
         derived = shuffled(derived, arguments.seed)
@@ -177,7 +177,9 @@ def _asks(derived: Derived) -> int:
 
 def _judged(check: Check, answers: dict[str, Answer], sayings: Sayings) -> Judged:
     answer = answers.get(check.ask.key(), _NOT_RECORDED)
-    return Judged(check, answer, judge(check, answer), sayings.says(check), sayings.declared(check), sayings.source(check))
+    return Judged(
+        check, answer, judge(check, answer), sayings.says(check), sayings.declared(check), sayings.source(check)
+    )
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests sent and answers read: as fast as one is allowed to, some at a time, and again where the endpoint is busy."""
+"""Requests sent and answers read: as fast as is allowed, some at a time, and again where the endpoint is busy."""
 
 import os
 import threading

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -16,6 +15,8 @@ EVENT_STREAM: Final = "text/event-stream"
 UNWELL: Final = frozenset({429, 502, 503, 504})
 """Statuses that tell of the endpoint's state and not of the request."""
 
+_OK: Final = 200
+_BAD_REQUEST: Final = 400
 _MOST_TOLD: Final = 160
 _raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -79,8 +80,8 @@ def _judge_told(expected: Told, answer: Answer) -> Verdict:
 
 
 def _judge_acceptance(check: Check, expected: Acceptance, answer: Answer) -> Verdict:
-    if answer.status != HTTPStatus.OK:
-        if expected.doubt is not None and answer.status >= HTTPStatus.BAD_REQUEST:
+    if answer.status != _OK:
+        if expected.doubt is not None and answer.status >= _BAD_REQUEST:
             return Verdict("not observable", expected.doubt)
         return _unwell(answer) or _fail(f"answered {answer.status}, and the contract lets it pass{_error_in(answer)}")
     problem = _wrong_stream(expected, answer) if expected.streamed else _wrong_answer(expected, answer)

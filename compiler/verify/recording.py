@@ -1,4 +1,4 @@
-"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to judge it anew. Keys never stand there.
+"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to judge it anew. No keys in them.
 
 The first line says what the file is; each other line is one exchange, by the key of its request.
 """
@@ -63,7 +63,9 @@ def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:
         except ValueError as error:
             if number == len(lines):
                 return  # The run was broken off within it.
-            raise RecordError(f"{named_path(path)}:{number}: is no JSON: this is no record of profilec verify") from error
+            raise RecordError(
+                f"{named_path(path)}:{number}: is no JSON: this is no record of profilec verify"
+            ) from error
         if "key" in value and value.get("failure") is None:
             yield value["key"], _answer(value)
 

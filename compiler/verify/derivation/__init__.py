@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterator
-from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +28,7 @@ from compiler.verify.meaning.fields import BUDGETS, Fault, names_of
 from compiler.verify.meaning.outcome import MODELS, REQUEST, Answered, Meaning, Refused
 from compiler.verify.meaning.usual import doubt_of
 from compiler.verify.meaning.words import Refusing
+from router.contract.errors import STATUS_OF
 from router.contract.model import Contract
 from router.contract.rules import (
     Band,
@@ -269,7 +269,7 @@ def _told(name: str, refusing: Refusing, errors: Errors) -> Told:
         body = {"error": {**said["error"], "type": errors.bad_request_type}}
     if errors.bad_request_type is not None and name == "flat":
         body = {**said, "type": errors.bad_request_type}
-    return Told(HTTPStatus.BAD_REQUEST, body, exact=True)
+    return Told(STATUS_OF["bad_request"], body, exact=True)
 
 
 _PROBES_OF: Final[dict[type, Callable[[Situation, Any], Iterator[Probe]]]] = {

@@ -72,11 +72,13 @@ def _tool_choice(check: named.ToolChoice, situation: Situation) -> Iterator[Turn
     chosen = {"type": "function", "function": {"name": "look"}}
     unknown = {"type": "function", "function": {"name": "find"}}
     words = dict.fromkeys(("auto", "none", "required", "any", *check.allowed, "AUTO", FOREIGN))
-    for choice in [*(word for word in words if word != "named"), chosen]:
+    choices: list[Any] = [*(word for word in words if word != "named"), chosen]
+    for choice in choices:
         yield f"tool_choice {shown(choice)} with tools", {"tools": tools, "tool_choice": choice}
         yield f"tool_choice {shown(choice)} without tools", {"tool_choice": choice}
-    for choice in (unknown, {"type": "function"}, 1, True, ["auto"], {}):
-        yield f"tool_choice {shown(choice)}", {"tools": tools, "tool_choice": choice}
+    odd: tuple[Any, ...] = (unknown, {"type": "function"}, 1, True, ["auto"], {})
+    for other in odd:
+        yield f"tool_choice {shown(other)}", {"tools": tools, "tool_choice": other}
     holder = [{"role": "system", "tools": tools}, {"role": "user", "content": situation.text}]
     for choice in ("required", chosen):
         yield f"tool_choice {shown(choice)} with tools in a message", {"messages": holder, "tool_choice": choice}

@@ -148,7 +148,7 @@ def _reasoning_passed_back(_: named.ReasoningPassedBack, situation: Situation) -
     yield "no calls and no reasoning_content", {"messages": [user(situation.text), plain, user(situation.text)]}
 
 
-def _prompt_contains(check: named.PromptContains, situation: Situation) -> Iterator[Turn]:
+def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn]:
     when, lacking = first_values(check.when), "Say OK."
     told: dict[str, list[Fields]] = {
         "the word": [user(f"Say OK in {check.word}.")],

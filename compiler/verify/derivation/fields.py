@@ -1,7 +1,7 @@
 """Requests that try the rule of a field, a pin or a band."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from compiler.verify.check import Ask, Fields, written
 from compiler.verify.derivation.points import FOREIGN, Point, numbers_around, points_of, shown, spelled_numbers
@@ -33,13 +33,16 @@ def probes_of_field(situation: Situation, rule: FieldRule) -> Iterator[Probe]:
         yield from _spelled(situation, other, (path, companions), good, bad)
 
 
+_ODD: Final[tuple[Any, ...]] = ("hot", [1], True, {}, "")
+
+
 def probes_of_sampling(situation: Situation, rule: Pin | Band) -> Iterator[Probe]:
     """Yield requests that try a pin or a band."""
     name = rule.field
     edges = [rule.value] if isinstance(rule, Pin) else [rule.min, rule.max]
     points = [point for edge in edges for point in numbers_around(name, edge)]
     points += [point for edge in edges for point in spelled_numbers(edge)]
-    points += [Point(shown(value), value, is_edge=False) for value in ("hot", [1], True, {}, "")]
+    points += [Point(shown(value), value, is_edge=False) for value in _ODD]
     yield Probe(f"{name} omitted", _without(situation, name))
     yield Probe(f"{name} null", situation.ask({name: None}))
     yield from (Probe(f"{name}: {point.shows}", situation.ask({name: point.value}), point.is_edge) for point in points)

@@ -14,7 +14,10 @@ from router.contract.rules import BodyLimit, Budget, ImageLimit, UnknownFieldsRu
 UNKNOWN: Final = "verify_unknown"
 """A field that no contract knows."""
 
-PIXEL: Final = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL: Final = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+    "rkJggg=="
+)
 """An image of one pixel."""
 
 

@@ -1,10 +1,13 @@
 """Texts that match a regular expression, as short and as long as it lets them be, and texts next to those."""
 
 import re
-import re._constants as constants  # type: ignore[import-untyped]
-import re._parser as parser  # type: ignore[import-untyped]
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final
+
+# The standard library's own reading of patterns, which has no public name.
+constants: Final[Any] = import_module("re._constants")
+parser: Final[Any] = import_module("re._parser")
 
 _MOST_REPEATED: Final = 300
 _UNBOUNDED: Final = 3
@@ -35,7 +38,9 @@ def _piece(op: Any, argument: Any, *, longest: bool) -> str:  # noqa: ANN401
         return "a"
     if op in {constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT}:
         least, most, inner = argument
-        times = least if not longest else min(most, max(least, _MOST_REPEATED if most < _MOST_REPEATED else _UNBOUNDED))
+        times: int = (
+            least if not longest else min(most, max(least, _MOST_REPEATED if most < _MOST_REPEATED else _UNBOUNDED))
+        )
         return _text(inner, longest=longest) * times
     if op is constants.SUBPATTERN:
         return _text(argument[-1], longest=longest)
@@ -47,8 +52,7 @@ def _piece(op: Any, argument: Any, *, longest: bool) -> str:  # noqa: ANN401
 def _of_class(items: Any) -> str:  # noqa: ANN401
     letters = "".join(re.escape(chr(code)) if op is constants.LITERAL else "" for op, code in items)
     for op, argument in items:
-        if op is constants.LITERAL:
-            return chr(argument)
-        if op is constants.RANGE:
-            return chr(argument[0])
+        if op in {constants.LITERAL, constants.RANGE}:
+            first: int = argument if op is constants.LITERAL else argument[0]
+            return chr(first)
     return next((letter for letter in "a1 _-" if letter not in letters), "a")

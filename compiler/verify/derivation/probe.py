@@ -6,7 +6,7 @@ from compiler.verify.check import Ask
 
 
 class Probe(NamedTuple):
-    """A request and what it shows; `is_edge` says that it tells a rule from one a step away, so that it is never spared."""
+    """A request and what it shows; `is_edge` says that it tells a rule from one a step away, and so is never spared."""
 
     shows: str
     ask: Ask

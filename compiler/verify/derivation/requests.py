@@ -1,4 +1,4 @@
-"""Requests that try what holds for every request: how it is read, which names are answered, streams, an engine's 400."""
+"""Requests that try what holds for every request: how it is read, which names are answered, streams, 400s."""
 
 import json
 from collections.abc import Iterator

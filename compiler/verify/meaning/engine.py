@@ -17,27 +17,37 @@ from router.contract.sections import Stream
 def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
     """Return the fields that an engine gets where these are sent and nothing is wrong with them."""
     got = copy.deepcopy(fields)
-    field_rules = [rule for rule in rules if isinstance(rule, FieldRule)]
     for rule in rules:
-        if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
-            got = {name: value for name, value in got.items() if name in rule.known}
-        elif isinstance(rule, Pin | Band):
-            _supply_sampling(got, rule)
-        elif isinstance(rule, Budget):
-            _hold_budget(got, rule)
-    for rule in field_rules:
-        _move(got, rule, fields)
-    for rule in field_rules:
-        _change(got, rule)
-    for rule in field_rules:
-        _supply_spelled(got, rule)
-    for rule in field_rules:
-        if rule.field.default is not None and at(got, rule.path) is None:
-            put(got, rule.path, rule.field.default)
+        _act_at_once(got, rule)
+    _act_on_fields(got, fields, [rule for rule in rules if isinstance(rule, FieldRule)])
     for rule in rules:
         if isinstance(rule, CheckRule) and isinstance(rule.check, ToolChoice) and rule.check.drop_without_tools:
             _drop_idle_choice(got, fields)
     return got
+
+
+def _act_at_once(got: Fields, rule: Rule) -> None:
+    """Do what a rule does while it judges: drop what is not known, supply sampling, hold the budget."""
+    if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
+        for name in [name for name in got if name not in rule.known]:
+            del got[name]
+    elif isinstance(rule, Pin | Band):
+        _supply_sampling(got, rule)
+    elif isinstance(rule, Budget):
+        _hold_budget(got, rule)
+
+
+def _act_on_fields(got: Fields, sent: Fields, rules: list[FieldRule]) -> None:
+    """Do what rules of fields do once all is valid: all move, then change, then set what is absent."""
+    for rule in rules:
+        _move(got, rule, sent)
+    for rule in rules:
+        _change(got, rule)
+    for rule in rules:
+        _supply_spelled(got, rule)
+    for rule in rules:
+        if rule.field.default is not None and at(got, rule.path) is None:
+            put(got, rule.path, rule.field.default)
 
 
 def _supply_sampling(got: Fields, rule: Pin | Band) -> None:

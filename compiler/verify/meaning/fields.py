@@ -99,18 +99,16 @@ def _either(closed: float | None, is_open: float | None) -> float | None:
     return is_open if closed is None else closed
 
 
-def _ill_measured(field: Field, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+def _ill_measured(field: Field, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
     items = len(value) if isinstance(value, list) else 1
     if items < (field.min_items or 0) or (field.max_items is not None and items > field.max_items):
         yield "items", {"count": items, "min": field.min_items or 0, "max": field.max_items}
     if field.max_bytes is not None:
-        sizes = [len(each.encode()) for each in (value if isinstance(value, list) else [value]) if _is_text(each)]
+        sizes = [
+            len(each.encode()) for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+        ]
         if any(size > field.max_bytes for size in sizes):
             yield "bytes", {"count": max(sizes), "max": field.max_bytes}
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def fault_of_sampling(rule: Pin | Band, fields: Fields) -> Fault | None:

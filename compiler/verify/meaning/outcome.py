@@ -76,7 +76,7 @@ class Meaning:
         """Return what must come of a request; `place`, if given, is where it is judged whatever it says."""
         size = len(ask.text or "") if ask.length is None else ask.length
         if size > self.contract.limits.max_body_bytes:
-            details = {"max": self.contract.limits.max_body_bytes}
+            details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
             return Refused(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
         fault = _fault_of_reading(ask)
         if fault is not None:

@@ -69,14 +69,21 @@ def _fault(
         name = name_of(tool)
         if name is None:
             return "shape", {"index": index}
-        if check.name_pattern is not None and not re.fullmatch(check.name_pattern, name):
-            return "name", {"value": told(name), "expected": check.name_pattern}
-        if name in forbidden:
-            return "forbidden", {"value": name}
-        if check.unique and name in names:
-            return "unique", {"value": name}
+        found = _fault_of_name(check, name, names, forbidden)
+        if found is not None:
+            return found
         names.append(name)
     return None
+
+
+def _fault_of_name(
+    check: named.Tools | named.MessageTools, name: str, names: list[str], forbidden: tuple[str, ...]
+) -> Found:
+    if check.name_pattern is not None and not re.fullmatch(check.name_pattern, name):
+        return "name", {"value": told(name), "expected": check.name_pattern}
+    if name in forbidden:
+        return "forbidden", {"value": name}
+    return ("unique", {"value": name}) if check.unique and name in names else None
 
 
 def fault_of_choice(check: named.ToolChoice, fields: Fields) -> Found:

@@ -91,8 +91,10 @@ def _are_answers(talks: list[Fields]) -> bool:
 
 
 def _are_tools(value: object, _: Fields) -> bool:
-    return isinstance(value, list) and bool(value) and all(
-        isinstance(tool, dict) and tool.get("type") == "function" and _is_name(name_of(tool)) for tool in value
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(tool, dict) and tool.get("type") == "function" and _is_name(name_of(tool)) for tool in value)
     )
 
 

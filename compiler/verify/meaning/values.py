@@ -1,4 +1,4 @@
-"""Values of requests as the language of contracts reads them: paths, equality, numbers, types, and how they are told."""
+"""Values of requests as the language of contracts reads them: paths, equality, numbers, types, and their wording."""
 
 import json
 import math

@@ -12,7 +12,7 @@ from compiler.verify.run import Judged, OfRule, Run
 SHOWN_OPEN: Final = 3
 """Failures of a rule that stand open; the others unfold."""
 
-_MARKS: Final = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "not observable": ("unseen", "–")}
+_MARKS: Final = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "not observable": ("unseen", "·")}
 
 
 def page_of(run: Run) -> bytes:
@@ -77,7 +77,8 @@ def _failures(run: Run) -> Iterator[str]:
     yield "<h2>What is not kept</h2>"
     for each in broken:
         failed = [judged for judged in each.judged if judged.verdict.result == "fail"]
-        yield f"<section class='rule-failures'><h3>{_text(each.rule)} <small>{counted(len(failed), 'check')} failed</small></h3>"
+        told = f"{counted(len(failed), 'check')} failed"
+        yield f"<section class='rule-failures'><h3>{_text(each.rule)} <small>{told}</small></h3>"
         for judged in failed[:SHOWN_OPEN]:
             yield from _failure(judged)
         if len(failed) > SHOWN_OPEN:
@@ -117,9 +118,13 @@ def _rules(run: Run) -> Iterator[str]:
 
 def _rule(number: int, each: OfRule) -> Iterator[str]:
     failed = each.count("fail")
-    told = f"{counted(failed, 'failure')} in {counted(len(each.judged), 'check')}" if failed else counted(len(each.judged), "check")
+    told = (
+        f"{counted(failed, 'failure')} in {counted(len(each.judged), 'check')}"
+        if failed
+        else counted(len(each.judged), "check")
+    )
     kind = "fail" if failed else "pass" if each.count("pass") else "unseen"
-    mark = {"fail": "✗", "pass": "✓", "unseen": "–"}[kind]
+    mark = {"fail": "✗", "pass": "✓", "unseen": "·"}[kind]
     yield f"<details class='rule' id='rule-{number}'><summary><span class='{kind}'>{mark}</span> "
     yield f"<strong>{_text(each.rule)}</strong> <small>{told}</small></summary>"
     first = next(iter(each.judged), None)
@@ -145,7 +150,7 @@ def _due(judged: Judged) -> str:
 def _untried_row(untried: Untried) -> str:
     reason = f"<br><small>not tried: {_text(untried.reason)}</small>"
     return (
-        f"<tr><td class='unseen'>–</td><td>{_text(untried.shows)}{reason}</td>"
+        f"<tr><td class='unseen'>·</td><td>{_text(untried.shows)}{reason}</td>"
         f"<td>{_text(untried.case or '')}</td><td></td></tr>"
     )
 
@@ -173,8 +178,9 @@ def _foot(run: Run) -> Iterator[str]:
     yield _fact("endpoint", run.target)
     yield _fact("models", models)
     yield _fact("sent", f"{counted(run.requests, 'request')} in {run.seconds:.1f} s")
-    yield "</dl><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes and"
-    yield "cases. What is expected of an answer is what the contract fixes, and nothing else. Made by profilec verify.</p>"
+    yield "</dl><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes"
+    yield "and cases. What is expected of an answer is what the contract fixes, and nothing else."
+    yield "Made by profilec verify.</p>"
     yield "</footer>"
 
 

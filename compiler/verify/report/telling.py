@@ -65,7 +65,9 @@ def verdict_of(run: Run) -> str:
     unseen, untried = run.count("not observable"), len(run.untried)
     if failed:
         broken = sum(not each.is_kept for each in run.by_rule())
-        head = f"The contract is not kept: {failed:,} of {len(run.judged):,} checks failed, over {counted(broken, 'rule')}"
+        head = (
+            f"The contract is not kept: {failed:,} of {len(run.judged):,} checks failed, over {counted(broken, 'rule')}"
+        )
     elif passed:
         head = f"The contract is kept as far as it was tried: {counted(passed, 'check')} passed, none failed"
     else:
