@@ -9,7 +9,7 @@ from compiler.verify.check import Acceptance, Check, Derived, Refusal, Told, Unt
 from compiler.verify.derivation.checks import probes_of_check
 from compiler.verify.derivation.fields import probes_of_field, probes_of_sampling
 from compiler.verify.derivation.limits import probes_of_budget, probes_of_images, probes_of_size, probes_of_unknown
-from compiler.verify.derivation.names import Deployment, alias_probes, distinguishing
+from compiler.verify.derivation.names import Deployment, Homes, alias_probes, distinguishing
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.requests import (
     ENGINE_ANSWERS,
@@ -89,15 +89,15 @@ class _Derivation:
     def derived(self) -> Derived:
         """Return the checks and what is left out."""
         found = list(situations(self._meaning, self._deployment.asked))
-        by_case: dict[str | None, Situation] = {}
+        by_case: Homes = {}
         for situation in found:
             by_case.setdefault(situation.name, situation)
         self._of_every_request(found)
         for situation in by_case.values():
             self._of_case(situation, is_first=situation is found[0])
-        for situation in found:
-            if situation is not by_case[situation.name]:
-                self._of_mode(situation, list(by_case.values()))
+        if len(by_case) > 1:
+            for situation in found:
+                self._of_mode(situation, by_case)
         self._of_aliases(by_case)
         for case in self._meaning.contract.cases:
             if case.name not in by_case:
@@ -162,20 +162,19 @@ class _Derivation:
                 shows = f"{one.rule} and {other.rule} broken at once ({broken.shows}; {broken_too.shows})"
                 self._add(ORDER, situation, Probe(shows, ask))
 
-    def _of_mode(self, situation: Situation, cases: list[Situation]) -> None:
+    def _of_mode(self, situation: Situation, homes: Homes) -> None:
         """Show which mode is read from a request: by what holds in it and not elsewhere."""
         self._add("cases", situation, Probe("nothing but what is needed", situation.ask()))
-        for shows, ask in distinguishing(situation, cases, list(self._checks.values())):
+        for shows, ask in distinguishing(situation, homes, list(self._checks.values())):
             self._add(MODE if self._meaning.contract.mode.read else "cases", situation, Probe(shows, ask))
 
-    def _of_aliases(self, by_case: dict[str | None, Situation]) -> None:
+    def _of_aliases(self, by_case: Homes) -> None:
         for name, alias in self._meaning.contract.models.aliases.items():
             if self._meaning.served_for(name) is None:
                 reason = f"{alias.model}, which it is routed as, is not among the served models that were named"
                 self._leave_out(MODELS, None, f"the alias {name}", reason)
-        for situation, probe in alias_probes(self._meaning, list(self._checks.values())):
+        for situation, probe in alias_probes(self._meaning, by_case, list(self._checks.values())):
             self._add(MODELS, situation, probe)
-        del by_case
 
     def _probes(self, situation: Situation, rule: Rule) -> Iterator[Probe]:
         for probe in _PROBES_OF[type(rule)](situation, rule):

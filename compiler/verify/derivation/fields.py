@@ -10,6 +10,7 @@ from compiler.verify.derivation.situation import ANY_VALUE, Situation
 from compiler.verify.meaning.fields import names_of
 from compiler.verify.meaning.values import take_away
 from router.contract.rules import Band, FieldRule, Pin
+from router.contract.sections import Field
 
 
 def probes_of_field(situation: Situation, rule: FieldRule) -> Iterator[Probe]:
@@ -18,7 +19,7 @@ def probes_of_field(situation: Situation, rule: FieldRule) -> Iterator[Probe]:
     if path != "messages":
         yield Probe(f"{path} omitted", _without(situation, path))
         yield Probe(f"{path} null", situation.ask({path: None}))
-    points = list(points_of(rule))
+    points = list(points_of(rule, _elsewhere(situation, rule)))
     for point in points:
         yield Probe(f"{path}: {point.shows}", situation.ask({**companions, path: point.value}), point.is_edge)
     good = _first(situation, rule, points, companions, is_good=True)
@@ -50,6 +51,15 @@ def probes_of_sampling(situation: Situation, rule: Pin | Band) -> Iterator[Probe
     yield from _repeated(situation.ask({name: good.value}), name, good, bad)
     for other in names_of(name)[1:]:
         yield from _spelled(situation, other, (name, {}), good, bad)
+
+
+def _elsewhere(situation: Situation, rule: FieldRule) -> Iterator[Field]:
+    """Yield what the contract says of a field in other cases."""
+    contract = situation.meaning.contract
+    for sections in (contract, *(case.sections for case in contract.cases)):
+        field = sections.fields.get(rule.path)
+        if field is not None and field != rule.field:
+            yield field
 
 
 def _without(situation: Situation, path: str) -> Ask:

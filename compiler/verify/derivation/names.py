@@ -13,7 +13,8 @@ from router.contract.model import Case, Contract
 PLAIN_MODEL: Final = "served-model"
 """A model of no vendor, which the engine of `--through-engine` serves first."""
 
-_MOST_DISTINGUISHING: Final = 6
+Homes = dict[str | None, Situation]
+"""The situation in which the rules of each case are tried, by the name of the case."""
 
 
 class Deployment(NamedTuple):
@@ -48,37 +49,47 @@ class Deployment(NamedTuple):
         return f"none of the models named by --model is one of {', '.join(case.when.model)}"
 
 
-def distinguishing(situation: Situation, others: list[Situation], checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+def distinguishing(situation: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
     """Yield requests of a situation that would fare otherwise in the other cases, with what they show.
 
-    `checks` are those of its case, from which the changes to its request are taken.
+    `homes` are the situations in which the rules of each case were tried, `checks` those that were derived there.
     """
-    of_case = [check for check in checks if check.case == situation.name and check.ask.text is None]
-    left = [other for other in others if other.name != situation.name]
-    count = 0
-    for check in of_case:
-        if not left or count >= _MOST_DISTINGUISHING:
-            return
-        ask = _moved(check.ask, situation)
+    left = [home for name, home in homes.items() if name != situation.name]
+    while left:
+        found = next(_telling(situation, left[0], homes, checks), None)
+        if found is None:
+            left = left[1:]
+            continue
+        shows, ask = found
+        outcome = situation.outcome(ask)
+        left = [other for other in left if _is_alike(outcome, situation.meaning.outcome(ask, other.place))]
+        mode = f"mode {situation.place.mode}" if situation.place.mode else "case"
+        yield f"{mode} from {_conditions(situation)}: {shows}", ask
+
+
+def _telling(situation: Situation, other: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+    """Yield requests of a situation that would fare otherwise in another case."""
+    ours, theirs = situation.rules, other.rules
+    differing = {rule.rule for rule in (*ours, *theirs) if rule not in ours or rule not in theirs}
+    for check in checks:
+        if check.rule not in differing or check.ask.text is not None or check.case not in homes:
+            continue
+        ask = _moved(check.ask, homes[check.case], situation)
         outcome = situation.outcome(ask)
         if outcome.place != situation.place or ask.size() or ask.engine is not None:
             continue
-        told_apart = [other for other in left if not _is_alike(outcome, situation.meaning.outcome(ask, other.place))]
-        if told_apart:
-            count += 1
-            left = [other for other in left if other not in told_apart]
-            mode = f"mode {situation.place.mode}" if situation.place.mode else "case"
-            yield f"{mode} from {_conditions(situation)}: {check.shows}", ask
+        if not _is_alike(outcome, situation.meaning.outcome(ask, other.place)):
+            yield check.shows, ask
 
 
-def _moved(ask: Ask, situation: Situation) -> Ask:
-    """Return a request with what tells the case of a situation in the place of what told its own."""
+def _moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
+    """Return a request of one situation with what tells its case replaced by what tells that of another."""
     names = [name for name, _ in ask.members]
     own = {name: written(value) for name, value in situation.fields.items()}
-    keep = [(name, value) for name, value in ask.members if name not in own or name in _SHARED]
-    return ask._replace(
-        members=(*keep, *((name, own[name]) for name in own if name not in _SHARED or name not in names))
-    )
+    replaced = {*home.fields, *own} - {*_SHARED}
+    keep = [(name, value) for name, value in ask.members if name not in replaced]
+    added = [(name, value) for name, value in own.items() if name not in _SHARED or name not in names]
+    return ask._replace(members=(*keep, *added))
 
 
 _SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
@@ -97,7 +108,7 @@ def _is_alike(one: Refused | Answered, other: Refused | Answered) -> bool:
     return False
 
 
-def alias_probes(meaning: Meaning, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
+def alias_probes(meaning: Meaning, homes: Homes, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
     """Yield requests for each alias: plain, streamed, and where its case is another than that of most."""
     for name in meaning.contract.models.aliases:
         of_alias = list(situations(meaning, (name,)))
@@ -115,5 +126,4 @@ def alias_probes(meaning: Meaning, checks: list[Check]) -> Iterator[tuple[Situat
             )
             yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
         if implied:
-            cases = [Situation(meaning, each.place, each.fields, each.rules, each.text) for each in of_alias]
-            yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, cases, checks))
+            yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, homes, checks))

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.derivation.patterns import texts_for
@@ -14,6 +14,7 @@ FOREIGN: Final = "verify-unknown"
 """A word that no contract knows."""
 
 _STEP: Final = 0.01
+_MOST_EDGES: Final = 8
 _MOST_SMALL: Final = 2
 
 
@@ -25,14 +26,16 @@ class Point(NamedTuple):
     is_edge: bool = True
 
 
-def points_of(rule: FieldRule) -> Iterator[Point]:
-    """Yield the values to try in the field of a rule."""
+def points_of(rule: FieldRule, elsewhere: Iterable[Field] = ()) -> Iterator[Point]:
+    """Yield the values to try in the field of a rule; `elsewhere` is what other cases say of the field."""
     field = rule.field
+    yield from _of_others(field, elsewhere)
     yield from _edges(rule.path, field)
     yield from _words(field)
     yield from _measures(rule.path, field)
     if field.pattern is not None:
-        yield from (Point(f"the text {_cut(text)}", text) for text in texts_for(field.pattern))
+        for place, text in enumerate(texts_for(field.pattern)):
+            yield Point(f"the text {_cut(text)}", text, is_edge=place < _MOST_EDGES)
     yield from _mapped(field)
     if rule.path != "messages" and (field.type or _numbers(field) or field.refuse or not _has_values(field)):
         yield from _of_types(is_edge=bool(field.type) or field.refuse or field.drop)
@@ -97,6 +100,18 @@ _LONGEST: Final = 48
 
 def _moved(number: float, step: float) -> float:
     return number + step if isinstance(step, int) else round(number + step, 6)
+
+
+def _of_others(field: Field, elsewhere: Iterable[Field]) -> Iterator[Point]:
+    """Yield values that other cases know of the same field, and this one does not."""
+    own = {*(field.allowed or ()), *field.map}
+    known = dict.fromkeys(
+        value
+        for other in elsewhere
+        for value in (*(other.allowed or ()), *other.map, other.min, other.above, other.max, other.below, other.force)
+        if value is not None
+    )
+    yield from (Point(f"{shown(value)}, which another case knows", value) for value in known if value not in own)
 
 
 def _edges(path: str, field: Field) -> Iterator[Point]:
