@@ -5,7 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
     derived, deployment = _derived(arguments, artifact)
     begun = time.monotonic()
     with _asker(arguments, artifact, deployment) as asker:
-        _say(f"{len(derived.checks)} checks of {artifact.name}, {_asks(derived)} requests, {asker.target}")
+        _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.target}")
         answers = _ask_all(derived, asker)
     sayings = Sayings(artifact.contract, Origin.of(loaded))
     judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
@@ -126,15 +126,20 @@ def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> 
     if arguments.replay is not None:
         yield _Asker(f"the record {arguments.replay}", read_record(arguments.replay), None, None)
         return
-    record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
     pace = (arguments.rps, arguments.concurrency, arguments.timeout)
-    if not arguments.through_engine:
-        url = chat_url(arguments.url)
-        yield _Asker(url, known, Exchange(Target(url, api_key(arguments.api_key_env), *pace)), record)
-        return
-    with _ended_by_signals(), staged(artifact, deployment.served) as stage:
-        exchange = Exchange(Target(chat_url(stage.url), None, *pace), stage.engine.taken)
-        yield _Asker("the router, in front of its capturing engine", known, exchange, record)
+    with ExitStack() as open_things:
+        if arguments.through_engine:
+            open_things.enter_context(_ended_by_signals())
+            stage = open_things.enter_context(staged(artifact, deployment.served))
+            exchange = Exchange(Target(chat_url(stage.url), None, *pace), stage.engine.taken)
+            target = "the router, in front of its capturing engine"
+        else:
+            target = chat_url(arguments.url)
+            exchange = Exchange(Target(target, api_key(arguments.api_key_env), *pace))
+        record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
+        if record is not None:
+            open_things.callback(record.close)
+        yield _Asker(target, known, exchange, record)
 
 
 @contextmanager
@@ -169,10 +174,6 @@ def _ask_all(derived: Derived, asker: _Asker) -> dict[str, Answer]:
 
 def _status(check: Check) -> int:
     return getattr(check.expected, "status", 200)
-
-
-def _asks(derived: Derived) -> int:
-    return len({check.ask.key() for check in derived.checks})
 
 
 def _judged(check: Check, answers: dict[str, Answer], sayings: Sayings) -> Judged:

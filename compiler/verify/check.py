@@ -48,9 +48,13 @@ class Ask(NamedTuple):
         return {name: json.loads(value) for name, value in self.members}
 
     def size(self) -> int:
-        """Return how many bytes are sent, at least: letters are counted, not bytes."""
-        runs = sum(size_of(value) for _, value in self.members if FILL in value)
-        return max(self.length or 0, runs)
+        """Return how many bytes are sent."""
+        if self.length is not None:
+            return self.length
+        if self.text is not None:
+            return len(self.text.encode())
+        members = sum(len(written(name).encode()) + 2 + size_of(value) for name, value in self.members)
+        return 2 + members + 2 * max(0, len(self.members) - 1)
 
     def key(self) -> str:
         """Return a name for the request that equal requests share: they need to be sent only once."""
@@ -78,8 +82,8 @@ def filled(text: str) -> str:
 
 
 def size_of(text: str) -> int:
-    """Return how many characters a text has once its runs of letters are written out."""
-    return len(text) + sum(int(run[1]) - len(run[0]) for run in _RUN.finditer(text)) if FILL in text else len(text)
+    """Return how many bytes a text has once its runs of letters are written out."""
+    return len(text.encode()) + (sum(int(run[1]) - len(run[0]) for run in _RUN.finditer(text)) if FILL in text else 0)
 
 
 def written(value: object) -> str:

@@ -4,6 +4,7 @@ The first line says what the file is; each other line is one exchange, by the ke
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -34,17 +35,29 @@ class Record:
         self._file.write(f"{json.dumps(_line(ask, answer))}\n")
         self._file.flush()
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
 
 def open_record(path: str) -> tuple[Record, dict[str, Answer]]:
-    """Open a record to add to, and return what it holds already. Raises RecordError."""
+    """Open a record to add to, and return it with what it holds already. Raises RecordError."""
     known = read_record(path) if Path(path).exists() else {}
     try:
-        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+        _cut_broken_line(Path(path))
+        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
     except OSError as error:
         raise RecordError(f"{named_path(path)}: cannot be written: {error.strerror}") from error
     if not known:
         file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION})}\n")
     return Record(file), known
+
+
+def _cut_broken_line(path: Path) -> None:
+    """Take away what a run that was broken off left of its last line."""
+    data = path.read_bytes() if path.exists() else b""
+    if data and not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def read_record(path: str) -> dict[str, Answer]:

@@ -9,7 +9,7 @@ from compiler.verify.check import Acceptance, Check, Derived, Refusal, Told, Unt
 from compiler.verify.derivation.checks import probes_of_check
 from compiler.verify.derivation.fields import probes_of_field, probes_of_sampling
 from compiler.verify.derivation.limits import probes_of_budget, probes_of_images, probes_of_size, probes_of_unknown
-from compiler.verify.derivation.names import Deployment, Homes, alias_probes, distinguishing
+from compiler.verify.derivation.names import Deployment, Homes, alias_probes, distinguishing, moved
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.requests import (
     ENGINE_ANSWERS,
@@ -85,10 +85,12 @@ class _Derivation:
         self._checks: dict[str, Check] = {}
         self._untried: list[Untried] = []
         self._ids: set[str] = set()
+        self._tried: list[Rule] = []
+        self._situations: list[Situation] = []
 
     def derived(self) -> Derived:
         """Return the checks and what is left out."""
-        found = list(situations(self._meaning, self._deployment.asked))
+        found = self._situations = list(situations(self._meaning, self._deployment.asked))
         by_case: Homes = {}
         for situation in found:
             by_case.setdefault(situation.name, situation)
@@ -123,20 +125,33 @@ class _Derivation:
         for rule in situation.rules:
             if isinstance(rule, BodyLimit) and not is_first:
                 continue  # It is held before the case is known.
-            is_inherited = not is_first and rule in self._meaning.contract.rules
-            kept = [probe for probe in self._probes(situation, rule) if probe.is_edge or not is_inherited]
+            is_known = rule in self._tried
+            self._tried.append(rule)
+            kept = [probe for probe in self._probes(situation, rule) if probe.is_edge or not is_known]
             for probe in kept:
                 self._add(rule.rule, situation, probe)
+                self._add_elsewhere(rule.rule, situation, probe)
             refused = next((probe for probe in kept if situation.refuses(probe.ask, rule.rule)), None)
             accepted = next((probe for probe in kept if situation.accepts(probe.ask)), None)
             if refused is not None:
                 refusing.append((rule, refused))
-            if not is_inherited:
+            if not is_known:
                 self._stream(situation, rule, refused, accepted)
         self._of_order(situation, refusing)
         for probe in probes_of_streams(situation):
             self._add(STREAM, situation, probe)
         self._of_errors(situation)
+
+    def _add_elsewhere(self, rule: str, situation: Situation, probe: Probe) -> None:
+        """Try what leads out of a case once more in a request that is held in the case by something else."""
+        if self._meaning.outcome(probe.ask).place in (None, situation.place) or probe.ask.text is not None:
+            return
+        for other in self._situations:
+            if other.place == situation.place and other is not situation:
+                ask = moved(probe.ask, situation, other)
+                if self._meaning.outcome(ask).place == situation.place:
+                    self._add(rule, other, probe._replace(ask=ask))
+                    return
 
     def _of_errors(self, situation: Situation) -> None:
         """Let the engine refuse: by telling it to, or else by what engines refuse by themselves."""

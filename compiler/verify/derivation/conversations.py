@@ -159,7 +159,7 @@ def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn
     }
     yield from ((shows, {**when, "messages": messages}) for shows, messages in told.items())
     for path, wanted in check.when.items():
-        for value in wanted[1:]:
+        for value in (*wanted[1:], "text", FOREIGN):
             yield f"no such word with {path} {value}", {**when, path: value, "messages": [user(lacking)]}
     yield "no such word where none is asked for", {"messages": [user(lacking)]}
 

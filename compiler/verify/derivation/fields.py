@@ -137,6 +137,9 @@ def _company(situation: Situation, rule: FieldRule, good: Point, companions: Fie
         for value in wanted or (1, ANY_VALUE):
             ask = situation.ask({**companions, rule.path: good.value, path: value})
             yield Probe(f"{rule.path} with {path} {shown(value)}", ask)
+        if wanted:
+            other = situation.ask({**companions, rule.path: good.value, path: FOREIGN})
+            yield Probe(f"{rule.path} with {path} {shown(FOREIGN)}", other)
         yield Probe(
             f"{rule.path} with {path} null", situation.ask({**companions, rule.path: good.value, path: None}), False
         )

@@ -1,17 +1,21 @@
 """Which names a contract's cases, modes and aliases are tried with, and what tells one case from another."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from compiler.verify.check import Ask, Check, written
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.situation import Situation, example_names, situations
 from compiler.verify.meaning.engine import is_same
 from compiler.verify.meaning.outcome import Answered, Meaning, Refused
+from compiler.verify.meaning.words import Refusing, may_be_alike
 from router.contract.model import Case, Contract
 
 PLAIN_MODEL: Final = "served-model"
 """A model of no vendor, which the engine of `--through-engine` serves first."""
+
+_LARGE: Final = 1024 * 1024
+"""Size of a body in bytes above which it is sent only where it has to be."""
 
 Homes = dict[str | None, Situation]
 """The situation in which the rules of each case are tried, by the name of the case."""
@@ -74,15 +78,15 @@ def _telling(situation: Situation, other: Situation, homes: Homes, checks: list[
     for check in checks:
         if check.rule not in differing or check.ask.text is not None or check.case not in homes:
             continue
-        ask = _moved(check.ask, homes[check.case], situation)
+        ask = moved(check.ask, homes[check.case], situation)
         outcome = situation.outcome(ask)
-        if outcome.place != situation.place or ask.size() or ask.engine is not None:
+        if outcome.place != situation.place or ask.length is not None or ask.size() > _LARGE or ask.engine is not None:
             continue
         if not _is_alike(outcome, situation.meaning.outcome(ask, other.place)):
             yield check.shows, ask
 
 
-def _moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
+def moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
     """Return a request of one situation with what tells its case replaced by what tells that of another."""
     names = [name for name, _ in ask.members]
     own = {name: written(value) for name, value in situation.fields.items()}
@@ -104,8 +108,13 @@ def _is_alike(one: Refused | Answered, other: Refused | Answered) -> bool:
     if isinstance(one, Answered) and isinstance(other, Answered):
         return is_same(one.engine, other.engine)
     if isinstance(one, Refused) and isinstance(other, Refused):
-        return one.rule == other.rule and one.fault == other.fault and one.sections.errors == other.sections.errors
+        (status, body, _), (other_status, other_body, _) = _told(one), _told(other)
+        return status == other_status and may_be_alike(body, other_body)
     return False
+
+
+def _told(refused: Refused) -> tuple[int, Any, bool]:
+    return Refusing(refused.sections.errors, None).told(refused.fault)
 
 
 def alias_probes(meaning: Meaning, homes: Homes, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
@@ -126,4 +135,5 @@ def alias_probes(meaning: Meaning, homes: Homes, checks: list[Check]) -> Iterato
             )
             yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
         if implied:
+            yield from ((each, Probe(f"the alias {name} with {_conditions(each)}", each.ask())) for each in of_alias)
             yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, homes, checks))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ FOREIGN: Final = "verify-unknown"
 """A word that no contract knows."""
 
 _STEP: Final = 0.01
-_MOST_EDGES: Final = 8
+_MOST_EDGES: Final = 3
 _MOST_SMALL: Final = 2
 
 
@@ -34,8 +35,7 @@ def points_of(rule: FieldRule, elsewhere: Iterable[Field] = ()) -> Iterator[Poin
     yield from _words(field)
     yield from _measures(rule.path, field)
     if field.pattern is not None:
-        for place, text in enumerate(texts_for(field.pattern)):
-            yield Point(f"the text {_cut(text)}", text, is_edge=place < _MOST_EDGES)
+        yield from _texts(field.pattern)
     yield from _mapped(field)
     if rule.path != "messages" and (field.type or _numbers(field) or field.refuse or not _has_values(field)):
         yield from _of_types(is_edge=bool(field.type) or field.refuse or field.drop)
@@ -100,6 +100,15 @@ _LONGEST: Final = 48
 
 def _moved(number: float, step: float) -> float:
     return number + step if isinstance(step, int) else round(number + step, 6)
+
+
+def _texts(pattern: str) -> Iterator[Point]:
+    """Yield texts around a pattern; of those that match and of those that do not, the first stand at its edge."""
+    counts = {True: 0, False: 0}
+    for text in texts_for(pattern):
+        is_match = re.fullmatch(pattern, text) is not None
+        counts[is_match] += 1
+        yield Point(f"the text {_cut(text)}", text, is_edge=counts[is_match] <= _MOST_EDGES)
 
 
 def _of_others(field: Field, elsewhere: Iterable[Field]) -> Iterator[Point]:

@@ -105,7 +105,7 @@ def _missed(conditions: Fields) -> Iterator[Fields]:
 
 def _next_to(value: object) -> tuple[Any, ...]:
     if isinstance(value, bool):
-        return (not value,)
+        return (not value, ANY_VALUE)
     return (value + 0.5,) if isinstance(value, int | float) else ()
 
 
@@ -125,7 +125,7 @@ def _situation(meaning: Meaning, name: str, conditions: Fields) -> Situation | N
     served = meaning.served_for(name)
     if served is None:
         return None
-    place = meaning.place_of(fields, served)
+    place = meaning.place_of(meaning.with_implied(fields, served), served)
     _, rules = meaning.sections_of(place)
     text = _text_for(rules)
     for messages, budget in product(_conversations(text), _BUDGETS):

@@ -1,5 +1,6 @@
 """What a contract says must come of a request: refused by a rule, or answered by an engine that gets this."""
 
+import copy
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -74,8 +75,7 @@ class Meaning:
 
     def outcome(self, ask: Ask, place: Place | None = None) -> Refused | Answered:
         """Return what must come of a request; `place`, if given, is where it is judged whatever it says."""
-        size = len(ask.text or "") if ask.length is None else ask.length
-        if size > self.contract.limits.max_body_bytes:
+        if ask.size() > self.contract.limits.max_body_bytes:
             details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
             return Refused(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
         fault = _fault_of_reading(ask)
@@ -99,6 +99,15 @@ class Meaning:
         routed = alias.model or self.served[0]
         return routed if routed in self.served else None
 
+    def with_implied(self, fields: Fields, served: str) -> Fields:
+        """Return fields together with those that their alias implies."""
+        fields = copy.deepcopy(fields)
+        alias = self.contract.models.aliases.get(fields["model"]) if fields["model"] != served else None
+        for path, value in alias.implies.items() if alias is not None else ():
+            if at(fields, path) is None:
+                put(fields, path, value)
+        return fields
+
     def place_of(self, fields: Fields, served: str) -> Place:
         """Return the mode and the case of a request."""
         names = (fields["model"], served)
@@ -120,11 +129,7 @@ class Meaning:
         return place.case.sections, self.contract.case_rules[place.case.name]
 
     def _judged(self, ask: Ask, sent: Fields, served: str, place: Place | None) -> Refused | Answered:
-        fields = ask.fields()
-        alias = self.contract.models.aliases.get(sent["model"]) if sent["model"] != served else None
-        for path, value in alias.implies.items() if alias is not None else ():
-            if at(fields, path) is None:
-                put(fields, path, value)
+        fields = self.with_implied(ask.fields(), served)
         found = place or self.place_of(fields, served)
         sections, rules = self.sections_of(found)
         for rule in rules:

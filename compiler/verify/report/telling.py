@@ -12,10 +12,13 @@ MAX_SHOWN: Final = 2000
 """Longest request or answer in characters that is shown whole."""
 
 
+_LARGE: Final = 1024 * 1024
+
+
 def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
     """Return the body of a request as it was sent, cut in the middle where it is long."""
     size = ask.size()
-    if size > most:
+    if size > _LARGE:
         plain = ask._replace(length=None).members
         text = f"{{{', '.join(f'{written(name)}: {value}' for name, value in plain)}}}"
         return f"{shortened(text, most)} … {size:,} bytes in all"
