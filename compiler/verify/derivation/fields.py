@@ -138,8 +138,8 @@ def _company(situation: Situation, rule: FieldRule, good: Point, companions: Fie
             ask = situation.ask({**companions, rule.path: good.value, path: value})
             yield Probe(f"{rule.path} with {path} {shown(value)}", ask)
         if wanted:
-            other = situation.ask({**companions, rule.path: good.value, path: FOREIGN})
-            yield Probe(f"{rule.path} with {path} {shown(FOREIGN)}", other)
+            beside = situation.ask({**companions, rule.path: good.value, path: FOREIGN})
+            yield Probe(f"{rule.path} with {path} {shown(FOREIGN)}", beside)
         yield Probe(
             f"{rule.path} with {path} null", situation.ask({**companions, rule.path: good.value, path: None}), False
         )
