@@ -34,6 +34,19 @@ def overlap(one: When, other: When) -> bool:
     )
 
 
+def covers_common(earlier: When, one: When, other: When, modes: frozenset[str] = frozenset()) -> bool:
+    """Tell whether an earlier case is for every request that two others are both for; False where in doubt."""
+    common = {*one.mode} & {*other.mode} if one.mode and other.mode else {*one.mode, *other.mode}
+    return (
+        any(_models_cover(earlier.model, each.model) for each in (one, other))
+        and _modes_cover(earlier.mode, tuple(common), modes)
+        and all(
+            any(_values_cover(wanted, each.fields.get(path)) for each in (one, other))
+            for path, wanted in earlier.fields.items()
+        )
+    )
+
+
 def _models_cover(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
     if not earlier:
         return True
@@ -76,7 +89,10 @@ def _models_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _globs_overlap(one: str, other: str) -> bool:
-    """Tell whether some text may match two globs; of brackets nothing is known."""
+    """Tell whether some name may match two globs; of brackets nothing is known.
+
+    Names are taken to be like `vendor/name`: only a star that a glob begins with reaches over a slash.
+    """
     if "[" in one + other:
         return True
 
@@ -85,9 +101,9 @@ def _globs_overlap(one: str, other: str) -> bool:
         if i == len(one) or j == len(other):
             return not (one[i:] + other[j:]).strip("*")
         if one[i] == "*":
-            return both(i + 1, j) or both(i, j + 1)
+            return both(i + 1, j) or ((i == 0 or other[j] != "/") and both(i, j + 1))
         if other[j] == "*":
-            return both(i, j + 1) or both(i + 1, j)
+            return both(i, j + 1) or ((j == 0 or one[i] != "/") and both(i + 1, j))
         return (one[i] == other[j] or "?" in (one[i], other[j])) and both(i + 1, j + 1)
 
     return both(0, 0)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Case, Contract, Sections, When
@@ -22,7 +24,7 @@ from router.contract.sections import (
     UnknownFields,
     plain_aliases,
 )
-from router.contract.terms import Condition, Scalar, Words
+from router.contract.terms import Condition, Governed, Scalar, Words
 
 Values = dict[str, Any]
 
@@ -174,7 +176,13 @@ _LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "r
 
 
 def _unknown_fields(section: Values) -> UnknownFields:
-    return UnknownFields(**{**_governed(section), "known": tuple(section.get("known", ()))})
+    return UnknownFields(**_stated(UnknownFields, {**_governed(section), "known": tuple(section.get("known", ()))}))
+
+
+def _stated(kind: type[Governed], values: Values) -> Values:
+    """Return values without those that are the defaults: msgspec leaves these out of JSON only by their identity."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key, ...))}
 
 
 def _errors(section: Values) -> Errors:
@@ -183,7 +191,16 @@ def _errors(section: Values) -> Errors:
         errors["answers"] = {code: _words(words) for code, words in errors["answers"].items()}
     if "engine_400" in errors:
         errors["engine_400"] = _words(errors["engine_400"])
+    if "body" in errors:
+        errors["body"] = _in_order(errors["body"])
     return Errors(**errors)
+
+
+def _in_order(template: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return the template of a body with its keys in the order in which an artifact has them, and answers then too."""
+    if isinstance(template, dict):
+        return {key: _in_order(template[key]) for key in sorted(template)}
+    return [_in_order(item) for item in template] if isinstance(template, list) else template
 
 
 def _governed(section: Values) -> Values:
@@ -205,6 +222,8 @@ def _words(told: str | Values) -> Words:
     for key in ("status", "code"):
         if _is_number(words.get(key)):
             words[key] = int(words[key])
+    if "body" in words:
+        words["body"] = _in_order(words["body"])
     return Words(**words)
 
 

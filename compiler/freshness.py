@@ -7,11 +7,12 @@ import msgspec
 
 from compiler.comparison.cases import compare
 from compiler.comparison.change import Change
+from compiler.comparison.values import Value
 from compiler.compilation import Compiled
 from compiler.diagnostics import Diagnostic, Location, named_path, shown, warning
 from compiler.printing import inline
 from compiler.tree import Mapping, node_at
-from router.artifact import Artifact, Source
+from router.artifact import FORMAT_VERSION, Artifact, Source
 
 _MANY: Final = 5
 """More sources than this are counted, not listed."""
@@ -24,9 +25,13 @@ def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> I
     """
     name, hint = named_path(file), f"rebuild to refresh: {rebuild}"
     if artifact.digest != today.artifact.digest:
-        for change in compare(artifact.contract, today.artifact.contract):
+        changes = _with_aliases_as_one(compare(artifact.contract, today.artifact.contract))
+        for change in changes:
             at = _set_at(today.profile, change.at)
             yield Diagnostic("stale-artifact", f"{name} is out of date: {_told(change)}", at, hint=hint)
+        if not changes:
+            message = f"{name} holds the same contract in format {artifact.format_version} of artifacts"
+            yield warning("stale-artifact", f"{message}, which is {FORMAT_VERSION} today", None, hint)
         return
     if artifact.name != today.artifact.name:
         message = f"the profile is named {shown(today.artifact.name)} today, and {shown(artifact.name)} in {name}"
@@ -35,21 +40,28 @@ def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> I
         yield warning("stale-source", message, None, hint)
 
 
-def _told(change: Change) -> str:
-    before, after = (_plain(value) for value in (change.before, change.after))
-    if change.at == _ALIASES:
-        return f"models.aliases lists {inline(after if before is None else before)} only {_where(before)}"
-    if isinstance(before, list) and isinstance(after, list):
-        return f"{change.path} {_told_lists(before, after)}"
-    old, new = ("absent" if value is None else inline(value) for value in (before, after))
-    return f"{change.path} is {old} there, and {new} today"
+def _with_aliases_as_one(changes: tuple[Change, ...]) -> list[Change]:
+    """Return changes, those of aliases that one side has and the other has not as one change of two lists."""
+    listed = [change for change in changes if change.at == _ALIASES]
+    if not listed:
+        return [*changes]
+    sides = [[each for each in side if each is not None] for side in zip(*_values(listed), strict=True)]
+    return [Change(_ALIASES, sides[0], sides[1], ""), *(change for change in changes if change.at != _ALIASES)]
+
+
+def _values(changes: list[Change]) -> list[tuple[Value, Value]]:
+    return [(change.before, change.after) for change in changes]
 
 
 _ALIASES: Final = ("models", "aliases")
 
 
-def _where(before: object) -> str:
-    return "today" if before is None else "there"
+def _told(change: Change) -> str:
+    before, after = (_plain(value) for value in (change.before, change.after))
+    if isinstance(before, list) and isinstance(after, list):
+        return f"{change.path} {_told_lists(before, after)}"
+    old, new = ("absent" if value is None else inline(value) for value in (before, after))
+    return f"{change.path} is {old} there, and {new} today"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever differs

@@ -32,13 +32,15 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
     if isinstance(node, Sequence):
         return _list_hint(node, rules)
     if not isinstance(node, Scalar):
-        return None
+        return "a field within an object is named by its path, as in a.b" if _is_of_field(rules) else None
     if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and unglued(node.value):
         return f"a colon needs a space after it: {unglued(node.value)}"
     if "byte_size" in rules and isinstance(node.value, str):
         return _size_hint(node.value)
     if rules.get("type") == "number":
         return _number_hint(node.value, rules)
+    if rules.get("type") == "boolean":
+        return _boolean_hint(node.value)
     if "allowed" in rules and isinstance(node.value, str):
         match = nearest(node.value, rules["allowed"])
         return f"did you mean {match}?" if match else None
@@ -49,8 +51,10 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
     return None
 
 
-def hint_for_key(path: Path, known: Rules) -> str | None:
+def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> str | None:
     """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
+    if holds_mapping and path[-3:-2] == ("fields",):
+        return f"a field within an object has a rule of its own, by its path: {path[-2]}.{path[-1]}"
     place = _place_elsewhere(path) or meant_key(path, known)
     if place == spelled(path[_IN_CASE:]) and path[0] == "cases":
         return f"{place} holds for all requests: set it outside of cases"
@@ -106,6 +110,18 @@ def _number_hint(value: object, rules: Rules) -> str | None:
     if isinstance(value, bool):
         return "true and false are never numbers"
     return _spelling_hint(value, rules) if isinstance(value, str) else None
+
+
+def _is_of_field(rules: Rules) -> bool:
+    """Tell whether a value is that of a request field, which may be of any kind of scalar."""
+    return isinstance(rules.get("type"), list)
+
+
+def _boolean_hint(value: object) -> str | None:
+    if isinstance(value, str) and value.lower() in _WORDS:
+        said = "true" if value.lower() in {"yes", "on", "true"} else "false"
+        return f"{value} is a string in YAML 1.2: write {said}"
+    return {1: "write true", 0: "write false"}.get(value) if isinstance(value, int) else None
 
 
 def _spelling_hint(value: str, rules: Rules) -> str | None:

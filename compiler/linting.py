@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from compiler.cases import cases_of
+from compiler.case_trees import cases_of
 from compiler.diagnostics import Diagnostic, Location, Note, nearest, shown, warning
 from compiler.inheritance import Link, merge
 from compiler.printing import inline
@@ -70,7 +70,8 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
 
 def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
     for deletion in case.deleted:
-        if deletion.replaced is None:
+        # A null of a parent may be idle only for what its child says, who could not change it.
+        if deletion.replaced is None and deletion.key_at.document.extended_at is None:
             yield _idle_null(deletion, (*path, deletion.key), (), None)
     for entry in case.entries:
         if isinstance(entry.value, Mapping):
@@ -83,6 +84,8 @@ def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: 
         return warning(
             "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
         )
+    if "body" in place[:-1]:
+        return warning("idle-null", message, entry.value.at, 'for a null in the body write "{null}"')
     match = nearest(entry.key, inherited) if len(inherited) <= _SEARCHED else None
     hint = f"did you mean {spelled((*place[:-1], match))}?" if match else "remove it"
     return warning("idle-null", message, entry.value.at, hint)

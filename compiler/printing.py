@@ -86,6 +86,14 @@ class _Dumper(yaml.SafeDumper):
         except ValueError:
             return _TAGS[float]
 
+    def check_simple_key(self) -> bool:
+        """Tell whether a key can stand on the line of its value: as long as it is one line, for us."""
+        fits: bool = super().check_simple_key()
+        return fits or (isinstance(self.event, yaml.ScalarEvent) and self._is_one_line())
+
+    def _is_one_line(self) -> bool:
+        return self.analysis is not None and not self.analysis.multiline
+
     def is_more_in_yaml_1_1(self, text: str) -> bool:
         """Tell whether readers of YAML 1.1 take a plain scalar for more than a string, as they do `yes` or `12:30`."""
         tag: str = super().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from typing import Any
 
 from cerberus import Validator, errors
 
-from compiler.cases import cases_of, laid_over_base
+from compiler.case_trees import cases_of, laid_over_base
 from compiler.diagnostics import Diagnostic, ProfileError, shown
 from compiler.freezing import laid_over
 from compiler.hints import hint_for_key, hint_for_value, meant_key
@@ -166,7 +166,8 @@ def _narrowed(rules: Rules, value: object) -> Rules:
     with the keys that stand there.
     """
     if "anyof" in rules:
-        rules = {"meta": rules["meta"], **_branch(rules["anyof"], value)}
+        common = {key: rule for key, rule in rules.items() if key != "anyof"}
+        rules = {**common, **_branch(rules["anyof"], value)}
     if isinstance(value, list | dict) and len(value) > rules.get("maxlength", len(value)):
         # That there are too many is the mistake; what stands in it does not matter then.
         return {key: rule for key, rule in rules.items() if key not in {"schema", "keysrules", "valuesrules"}}
@@ -206,15 +207,16 @@ def _kind(value: object) -> str:
 
 
 def _pruned(rules: Rules, value: object) -> Rules:
-    """Return narrowed rules without those of keys that are not there: Cerberus checks its schema at each call."""
+    """Return narrowed rules without what Cerberus need not read: it checks its schema at each call."""
+    needed = {key: rule for key, rule in rules.items() if key not in {"meta", "schema", "items"}}
     if isinstance(value, dict) and rules["type"] == "dict" and "schema" in rules:
         members = {key: rule for key, rule in rules["schema"].items() if key in value or rule.get("required")}
-        return {**rules, "schema": {key: _pruned(rule, value.get(key)) for key, rule in members.items()}}
+        return {**needed, "schema": {key: _pruned(rule, value.get(key)) for key, rule in members.items()}}
     if isinstance(value, list) and "items" in rules:
-        return {**rules, "items": [_pruned(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
-    if rules["type"] == "dict":
-        return {key: rule for key, rule in rules.items() if key != "schema"}
-    return rules
+        return {**needed, "items": [_pruned(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
+    if isinstance(value, list) and rules["type"] == "list" and "schema" in rules:
+        return {**needed, "schema": _pruned(rules["schema"], None)}
+    return needed
 
 
 def _rules_at(rules: Rules, path: Path) -> Rules:
@@ -253,7 +255,7 @@ def _unknown_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
         f"{shown(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
         key_location(tree, path),
         expected="one of " + ", ".join(known),
-        hint=hint_for_key(path, known),
+        hint=hint_for_key(path, known, holds_mapping=isinstance(node_at(tree, path), Mapping)),
     )
 
 

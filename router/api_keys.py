@@ -3,9 +3,7 @@
 import hashlib
 import hmac
 import logging
-import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -13,7 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import orjson
+
 from router.contract.errors import ApiError
+from router.files import NotRegularError, read_regular, state_of_regular
+from router.shared_record import SharedRecord
 
 SHORTEST_KEY: Final = 16
 """Characters of the shortest key: no digest of a shorter one withstands guessing."""
@@ -29,6 +31,9 @@ _HASHED: Final = "sha256:"
 _BEARER = re.compile(r"bearer +(\S.*)", re.IGNORECASE)
 _HOW: Final = "as Authorization: Bearer KEY or as X-API-Key: KEY"
 _LOG = logging.getLogger("router")
+
+# Made when the master imports this, so that its workers share it; an entry takes less than five times its line.
+_SHARED = SharedRecord(8 * MAX_FILE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class KeysFile:
     path: Path
     keys: tuple[ApiKey, ...]
     version: Version = field(compare=False)
+    read_at: int = field(compare=False, default=0)
+    """When, in nanoseconds of `time.monotonic_ns()`, which all processes have in common."""
 
 
 def parse_keys(value: str) -> tuple[ApiKey, ...]:
@@ -64,33 +71,62 @@ def parse_keys(value: str) -> tuple[ApiKey, ...]:
 
 def read_keys(path: Path) -> KeysFile:
     """Return the keys of a file, one a line. Raises ValueError as `parse_keys` does."""
-    version_of(path)
     try:
-        with path.open("rb") as file:
-            version = _version(os.fstat(file.fileno()))
-            data = file.read(MAX_FILE_BYTES + 1)
+        data, state = read_regular(path, MAX_FILE_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise ValueError(f"a readable file ({error.strerror})") from None
+        raise _unreadable(error) from None
     except UnicodeDecodeError:
         raise ValueError("a file in UTF-8") from None
     if len(data) > MAX_FILE_BYTES:
         raise ValueError(f"a file of at most {MAX_FILE_BYTES} bytes")
     lines = enumerate(map(str.strip, text.split("\n")), 1)
     keys = _keys((f"line {number}", line) for number, line in lines if line and not line.startswith("#"))
-    return KeysFile(path, keys, version)
+    return KeysFile(path, keys, Version(state.st_mtime_ns, state.st_ino, state.st_size), time.monotonic_ns())
 
 
 def version_of(path: Path) -> Version:
     """Return which version of a file is there now. Raises ValueError when it is no file that can be read."""
     try:
-        state = path.stat()
+        state = state_of_regular(path)
     except OSError as error:
-        raise ValueError(f"a readable file ({error.strerror})") from None
-    if not stat.S_ISREG(state.st_mode):
-        # Reading a pipe would wait for whoever writes it.
-        raise ValueError("a regular file")
-    return _version(state)
+        raise _unreadable(error) from None
+    return Version(state.st_mtime_ns, state.st_ino, state.st_size)
+
+
+def newest(known: KeysFile) -> KeysFile:
+    """Return a file of keys as it is now, for all processes to know. Raises ValueError where it is broken."""
+    if version_of(known.path) == known.version:
+        return known
+    found = read_keys(known.path)
+    with _SHARED.locked():
+        if _recalled(found) is found:
+            keys = [(key.name, key.digest.hex()) for key in found.keys]
+            _SHARED.write(orjson.dumps((str(found.path), tuple(found.version), found.read_at, keys)))
+    return found
+
+
+def last_good(known: KeysFile) -> KeysFile:
+    """Return the version of a file of keys that any process read last and found good, at least the one known here."""
+    with _SHARED.locked():
+        return _recalled(known)
+
+
+def _recalled(known: KeysFile) -> KeysFile:
+    data = _SHARED.read()
+    if not data:
+        return known
+    path, version, read_at, keys = orjson.loads(data)
+    if path != str(known.path) or read_at <= known.read_at:
+        return known
+    found = tuple(ApiKey(name, bytes.fromhex(digest)) for name, digest in keys)
+    return KeysFile(known.path, found, Version(*version), read_at)
+
+
+def _unreadable(error: OSError) -> ValueError:
+    if isinstance(error, NotRegularError):
+        return ValueError("a regular file")
+    return ValueError(f"a readable file ({error.strerror})")
 
 
 class ApiKeys:
@@ -141,16 +177,18 @@ class ApiKeys:
 
     def _take_newest(self, known: KeysFile) -> None:
         try:
-            if self._problem is None and version_of(known.path) == known.version:
-                return
-            newest = read_keys(known.path)
+            found = newest(known)
         except ValueError as error:
+            # Another process may have read a good version that this one missed.
+            self._file = last_good(known)
             if str(error) != self._problem:
                 _LOG.error("the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected %s", error)
             self._problem = str(error)
             return
-        self._file, self._problem = newest, None
-        _LOG.info("ROUTER_API_KEYS_FILE was read anew: %d API key(s) in force", len(newest.keys))
+        if found is known and self._problem is None:
+            return
+        self._file, self._problem = found, None
+        _LOG.info("ROUTER_API_KEYS_FILE was read anew: %d API key(s) in force", len(found.keys))
 
 
 def _keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
@@ -182,10 +220,6 @@ def _parsed(entry: str, place: str) -> ApiKey:
             f"a key of at least {SHORTEST_KEY} printable ASCII characters without spaces and commas in {place}"
         )
     return ApiKey(name, hashlib.sha256(value.encode()).digest())
-
-
-def _version(state: os.stat_result) -> Version:
-    return Version(state.st_mtime_ns, state.st_ino, state.st_size)
 
 
 def _shown(environ: Mapping[str, str]) -> str:

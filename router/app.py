@@ -1,22 +1,19 @@
 """The Flask app: routes, probes, model list, and one shape for every error."""
 
-import logging
-import re
 from typing import Any, Final
 from urllib.parse import unquote
 
 import flask
-import msgspec
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
-from router import headers, lifecycle, line, routes
+from router import lifecycle, routes
 from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.clients.presence import ClientGoneError
-from router.contract.errors import ApiError, answer
-from router.contract.sections import Errors
+from router.contract.errors import ApiError
+from router.door import Door
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.discovery import Discovery, engines_of
@@ -26,17 +23,15 @@ from router.engines.health import Breaker
 from router.engines.policies import POLICIES
 from router.engines.probing import Prober
 from router.exchange import exchange_of
+from router.inference import Inference, failure, refusal, unanswered
 from router.line import Gateway
 from router.places import Places
+from router.relay import Relayed
 from router.settings import Settings
 from router.telemetry.meter import CONTENT_TYPE, Meter, View
 from router.telemetry.spans import Tracer
 
-_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _MODEL: Final = f"{routes.MODELS}/"
-CLIENT_CLOSED_REQUEST: Final = 499
-"""The status that stands in logs for a client that hung up (nginx's); nobody gets it."""
-_LOG = logging.getLogger("router")
 
 
 class _AnyPath(BaseConverter):
@@ -81,30 +76,31 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
 
 
 def create_app(gateway: Gateway) -> flask.Flask:
-    """Return the WSGI app that serves a gateway."""
+    """Return the WSGI app that serves a gateway; its `extensions` have the inference routes as one of their own."""
+    door = Door(gateway.settings)
+    inference = Inference(gateway, door)
     app = flask.Flask("router", static_folder=None)
-    app.extensions["router"] = gateway
+    app.extensions |= {"router": gateway, "router.inference": inference}
     app.url_map.merge_slashes = False
     app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)
     open_routes = gateway.settings.routes
-    api_keys = ApiKeys(gateway.settings.api_keys, gateway.settings.api_keys_file)
-    _add_inference(app, gateway, open_routes)
+    _add_inference(app, inference, open_routes)
     if routes.MODELS in open_routes:
         _add_models(app, gateway)
-    _add_probes(app, gateway, api_keys)
+    _add_probes(app, gateway, door.api_keys)
     if gateway.meter is not None:
         _add_metrics(app, gateway.meter)
-    _add_refusals(app, gateway, api_keys)
+    _add_refusals(app, gateway, door)
     return app
 
 
-def _add_inference(app: flask.Flask, gateway: Gateway, open_routes: tuple[str, ...]) -> None:
+def _add_inference(app: flask.Flask, inference: Inference, open_routes: tuple[str, ...]) -> None:
+    """Add the inference routes, which the edge asks itself when they are asked as they should be."""
+
     def serve() -> flask.Response:
         environ = flask.request.environ
-        route = environ["PATH_INFO"]
-        step = line.chat if route == routes.CHAT else line.pass_through
-        return step(gateway, environ, route, exchange_of(environ))
+        return _response(inference.serve(environ, exchange_of(environ)))
 
     for route in open_routes:
         if route != routes.MODELS:
@@ -158,21 +154,19 @@ def _add_metrics(app: flask.Flask, meter: Meter) -> None:
     _add(app, routes.METRICS, tell, "GET")
 
 
-def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
+def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
     """Add what is refused before any route is entered, and the one shape of every error."""
+    errors = gateway.artifact.contract.errors
 
     @app.before_request
     def enter() -> None:
         gateway.discovery.start()
-        on_own_port = _refuse_other_port(gateway.settings.metrics_port)
-        if not on_own_port:
-            _admit(api_keys)
-        _refuse_bad_host()
-        _refuse_other_spelling_of_route()
+        door.enter(flask.request.environ)
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
-        return _refusal(error, gateway.artifact.contract.errors)
+        environ = flask.request.environ
+        return _response(refusal(error, errors, exchange_of(environ), environ))
 
     @app.errorhandler(HTTPException)
     def refuse_route(error: HTTPException) -> flask.Response:
@@ -186,26 +180,24 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None
 
     @app.errorhandler(ClientGoneError)
     def leave_unanswered(_: ClientGoneError) -> flask.Response:
-        exchange_of(flask.request.environ).client_gone = True
-        return flask.Response(status=CLIENT_CLOSED_REQUEST)
+        return _response(unanswered(exchange_of(flask.request.environ)))
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> flask.Response:
-        _LOG.error("request %s failed", exchange_of(flask.request.environ).request_id, exc_info=error)
-        return refuse(ApiError("internal_error", "The router failed to handle this request"))
+        environ = flask.request.environ
+        return _response(failure(error, errors, exchange_of(environ), environ))
 
 
-def _refusal(error: ApiError, errors: Errors) -> flask.Response:
-    """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
-    exchange = exchange_of(flask.request.environ)
-    errors = exchange.errors or errors
-    if flask.request.environ["PATH_INFO"] != routes.CHAT:
-        # The type of 400s is a promise of the chat route alone.
-        errors = msgspec.structs.replace(errors, bad_request_type=None)
-    status, own_headers, body = answer(error, errors, exchange.request_id)
-    if exchange.attempts > 1:
-        own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))
-    return flask.Response(body, status, own_headers)
+class _Response(flask.Response):
+    """A response that carries the Content-Type that it is given, or none."""
+
+    default_mimetype = None
+
+
+def _response(relayed: Relayed) -> flask.Response:
+    response = _Response(relayed.body, relayed.status, relayed.headers)
+    response.call_on_close(relayed.close)
+    return response
 
 
 def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa: ANN401 - Flask's views vary
@@ -226,52 +218,6 @@ def _cards(gateway: Gateway) -> list[Card]:
         if name not in cards and target in cards
     ]
     return [*cards.values(), *copies]
-
-
-def _admit(api_keys: ApiKeys) -> None:
-    """Let a request in that shows an API key, where one is asked for; behind this door nobody sees the key again."""
-    environ = flask.request.environ
-    if not api_keys.are_asked_for() or routes.path_as_sent(environ) in routes.PROBES:
-        return
-    exchange_of(environ).key_name = api_keys.name_of(environ)
-    headers.forget_credentials(environ)
-
-
-def _refuse_other_port(metrics_port: int | None) -> bool:
-    """Tell whether a request came to the metrics' own port, where there are only they and the probes.
-
-    Raises ApiError `not_found` for what belongs to the other port.
-    """
-    environ = flask.request.environ
-    on_own_port = metrics_port is not None and _port_of(environ) == metrics_port
-    path = routes.path_as_sent(environ)
-    is_out_of_place = path == routes.METRICS and metrics_port is not None and not on_own_port
-    if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
-        raise ApiError("not_found", "There is no such route here")
-    return on_own_port
-
-
-def _port_of(environ: dict[str, Any]) -> int | None:
-    """Return the port that a request came to, by its socket: for a Unix one gunicorn believes the Host header."""
-    client = environ.get("gunicorn.socket")
-    address = client.getsockname() if client is not None else None
-    return address[1] if isinstance(address, tuple) else None
-
-
-def _refuse_other_spelling_of_route() -> None:
-    # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
-    raw = routes.path_as_sent(flask.request.environ)
-    as_sent = raw == flask.request.environ["PATH_INFO"] and not raw.startswith("//")
-    if not as_sent and not raw.startswith(_MODEL):
-        raise ApiError("not_found", "There is no such route here")
-
-
-def _refuse_bad_host() -> None:
-    environ = flask.request.environ
-    host = environ.get("HTTP_HOST")
-    missing = host is None and environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
-    if missing or (host and not _HOST.fullmatch(host)):
-        raise ApiError("bad_request", "The Host header is missing or invalid")
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

@@ -17,6 +17,7 @@ from router.contract.named_checks import CHECK_TYPES
 from router.contract.rules import Rule
 from router.contract.sections import Interval
 from router.contract.terms import Frozen
+from router.files import read_regular
 
 FORMAT_VERSION: Final = 2
 """The version of the artifact format that this release writes; it reads the first one too."""
@@ -100,10 +101,10 @@ def read(path: Path) -> Artifact:
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, at most one more than an artifact may have. Raises ArtifactError if it is unreadable."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_ARTIFACT_BYTES + 1)
+        data, _ = read_regular(path, MAX_ARTIFACT_BYTES + 1)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    return data
 
 
 def shipped_folder(name: str) -> Path:
@@ -149,7 +150,7 @@ def _contradiction(contract: Contract) -> str | None:
             return contradiction
     try:
         machine_of(contract)
-    except (ValueError, LookupError, re.error) as error:
+    except (ValueError, LookupError, OverflowError, RecursionError, re.error) as error:
         return f"the contract cannot be run ({_one_line(error)})"
     return None
 

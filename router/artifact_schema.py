@@ -7,6 +7,7 @@ import msgspec
 
 from router.artifact import FORMAT_VERSION, Artifact
 from router.contract.fields import SAMPLING_FIELDS
+from router.contract.terms import Stated
 
 JsonSchema = dict[str, Any]
 
@@ -22,7 +23,7 @@ _NARROWER: Final[dict[tuple[str, str], JsonSchema]] = {
 
 
 def artifact_schema() -> JsonSchema:
-    """Return the JSON Schema of an artifact: every member is there, spelled out, and there is no other."""
+    """Return the JSON Schema of an artifact: there is no other member, and none missing, but what nobody stated."""
     derived = msgspec.json.schema(Artifact)
     structs = {name: _spelled_out(name, struct) for name, struct in derived["$defs"].items()}
     return {
@@ -43,7 +44,19 @@ def _spelled_out(name: str, struct: JsonSchema) -> JsonSchema:
         member: {**_plain(schema), **_NARROWER.get((name, member), {})}
         for member, schema in struct["properties"].items()
     }
-    return {**struct, "properties": members, "required": list(members)}
+    return {
+        **struct,
+        "properties": members,
+        "required": struct.get("required", []) if name in _STATED else list(members),
+    }
+
+
+def _names_of(kind: type) -> set[str]:
+    return {kind.__name__}.union(*map(_names_of, kind.__subclasses__()))
+
+
+_STATED: Final = frozenset(_names_of(Stated))
+"""The structs of which only those members stand in an artifact that a profile states."""
 
 
 def _plain(schema: JsonSchema) -> JsonSchema:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
+from http.client import responses
 from types import TracebackType
 from typing import Any, Final, Self
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -13,7 +14,8 @@ import flask
 
 from router import routes
 from router.clients import intake
-from router.contract.errors import OVERLOADED, ApiError, ErrorAnswer, answer, overloaded
+from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded
+from router.contract.sections import Errors
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
 from router.places import Places
@@ -40,10 +42,12 @@ class Edge:
     def __init__(self, app: flask.Flask, gateway: Gateway) -> None:
         self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
         self._app = app
+        self._inference = app.extensions["router.inference"]
         own = gateway.settings
         self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
+        self.served_in_turns = self._bounded
         self._in_flight = gateway.in_flight
         self._patient_drains = Places(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
@@ -54,12 +58,16 @@ class Edge:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         exchange = exchange_of(environ)
+        # No other protocol is spoken here; Werkzeug would refuse who asks for one (RFC 9110, section 7.8).
+        environ.pop("HTTP_UPGRADE", None)
         exchange.route = self._route_of(environ)
         if self._tracer is not None:
             self._tracer.begin(exchange, environ)
         is_bounded = exchange.method == "POST" and exchange.route in self._bounded
-        app = self._refuse if is_bounded and self._in_flight.are_taken() else self._app
-        return Crossing(exchange, start_response, partial(self._end, environ)).run(app, environ)
+        app: WSGIApplication = self._app
+        if is_bounded:
+            app = self._refuse if self._in_flight.are_taken() else self._inference
+        return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         told = answer(overloaded(), self._errors, exchange_of(environ).request_id)
@@ -113,12 +121,19 @@ class Edge:
 class Crossing:
     """One answer on its way out: learns of it what the exchange does not know, and ends the exchange exactly once."""
 
-    __slots__ = ("_close", "_end", "_exchange", "_is_ended", "_is_whole", "_next", "_start_response")
+    __slots__ = ("_close", "_end", "_errors", "_exchange", "_is_ended", "_is_whole", "_next", "_start_response")
 
-    def __init__(self, exchange: Exchange, start_response: StartResponse, end: Callable[[Exchange], None]) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        start_response: StartResponse,
+        end: Callable[[Exchange], None],
+        errors: Errors = NO_WORDS,
+    ) -> None:
         self._exchange = exchange
         self._start_response = start_response
         self._end = end
+        self._errors = errors
         self._next: Callable[[], bytes]
         self._close: Callable[[], None] | None = None
         self._is_whole = False
@@ -144,7 +159,7 @@ class Crossing:
                 raise
             _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
             failure = ApiError("internal_error", "The router failed to handle this request")
-            return _answer_with(answer(failure), self.start)
+            return _answer_with(answer(failure, self._errors, self._exchange.request_id), self.start)
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
@@ -193,5 +208,7 @@ def _answer_with(
     start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
 ) -> Iterable[bytes]:
     status, headers, body = told
-    start_response(f"{status} {HTTPStatus(status).phrase}", [*headers, ("Content-Length", str(len(body)))])
+    # A contract may answer with a status that has no phrase, as 529 is to some vendors.
+    phrase = responses.get(status, "Unknown")
+    start_response(f"{status} {phrase}", [*headers, ("Content-Length", str(len(body)))])
     return [body]

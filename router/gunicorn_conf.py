@@ -20,8 +20,9 @@ from gunicorn import sock
 
 from router import lifecycle, settings, startup
 from router.artifact import ArtifactError
+from router.clients.capacity import most_connections, most_long
 from router.clients.sockets import TlsClientSocket
-from router.clients.worker import most_connections, most_long
+from router.engines import discovery
 from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
@@ -55,6 +56,8 @@ graceful_timeout = math.ceil(_own.graceful_seconds)
 # Longer than the idle time of the usual load balancers (60 s), so that they never write to a connection closing here.
 keepalive = 75
 control_socket_disable = True
+# The other one waits for more of what this one refuses, and what is plain is read without either.
+http_parser = "python"
 # No header of a client may say where it comes from or rename a path.
 forwarded_allow_ips = ""
 forwarder_headers = ""
@@ -73,6 +76,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     server.__class__ = Master  # gunicorn's command line makes its own, and asks nobody
     startup.configure_logging()
     lifecycle.share_loads()
+    if discovery.named(_own.engines):
+        discovery.load_what_asks()
     _take_all_descriptors()
     _take_few_arenas()
     try:

@@ -1,8 +1,9 @@
 """Which headers travel: to the engine by a whitelist, to the client all but those that end here."""
 
+import os
 import re
-import uuid
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final
 
 from router.contract.errors import ApiError
@@ -57,15 +58,16 @@ OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest
 ATTEMPTS: Final = "x-router-attempts"
 """Response header that says how often a request was sent to engines, where it was more than once."""
 
-_OURS: Final = "x-router-"
-_CORS: Final = "access-control-"
+_KINDS_THAT_STAY: Final = ("access-control-", "x-router-")
+_NOTHING: Final[frozenset[str]] = frozenset()
+_CONNECTION_LENGTH: Final = len("connection")
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 _OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _VARIABLES: Final = tuple(
-    (name, "HTTP_" + name.upper().replace("-", "_")) for name in TO_ENGINE if name != "Content-Type"
+    (name, "HTTP_" + name.upper().replace("-", "_"), name.lower()) for name in TO_ENGINE if name != "Content-Type"
 )
 
 
@@ -74,11 +76,11 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
 
     Raises ApiError `bad_request` when the client sent Authorization more than once, which servers join with a comma.
     """
-    if _SECOND_CREDENTIALS.search(environ.get("HTTP_AUTHORIZATION", "")):
+    if "," in environ.get("HTTP_AUTHORIZATION", "") and _SECOND_CREDENTIALS.search(environ["HTTP_AUTHORIZATION"]):
         raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
-    named = _named_by_connection(environ.get("HTTP_CONNECTION", ""))
+    named = _named_by_connection(environ["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in environ else _NOTHING
     headers = {
-        name: environ[variable] for name, variable in _VARIABLES if variable in environ and name.lower() not in named
+        name: environ[variable] for name, variable, lower in _VARIABLES if variable in environ and lower not in named
     }
     content_type = environ.get("CONTENT_TYPE")
     if content_type:
@@ -110,24 +112,29 @@ def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list
 def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return those of an engine's headers that its client gets; malformed ones (RFC 9110, section 5.5) stay behind."""
     headers = list(headers)
-    named = _named_by_connection(",".join(value for name, value in headers if name.lower() == "connection"))
-    return [(name, value) for name, value in headers if _travels(name.lower(), named) and _is_valid(name, value)]
+    connection = [value for name, value in headers if len(name) == _CONNECTION_LENGTH and name.lower() == "connection"]
+    named = _named_by_connection(",".join(connection)) if connection else _NOTHING
+    # Servers refuse to send malformed ones, after which the whole answer would be lost.
+    return [
+        (name, value)
+        for name, value in headers
+        if _travels(name)
+        and ((value.isascii() and value.isprintable()) or _FIELD_VALUE.fullmatch(value))
+        and not (named and name.lower() in named)
+    ]
+
+
+@lru_cache(maxsize=256)
+def _travels(name: str) -> bool:
+    lower = name.lower()
+    return bool(lower not in STAY_BEHIND and not lower.startswith(_KINDS_THAT_STAY) and _TOKEN.fullmatch(name))
 
 
 def request_id(environ: Mapping[str, str]) -> str:
     """Return the client's X-Request-Id if it is a plain token, else a new one."""
     given = environ.get("HTTP_X_REQUEST_ID", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
 
 
-def _named_by_connection(value: str) -> set[str]:
-    return {token.strip().lower() for token in value.split(",")}
-
-
-def _is_valid(name: str, value: str) -> bool:
-    # Servers refuse to send others, after which the whole answer would be lost.
-    return bool(_TOKEN.fullmatch(name) and _FIELD_VALUE.fullmatch(value))
-
-
-def _travels(name: str, named_by_connection: set[str]) -> bool:
-    return name not in STAY_BEHIND and name not in named_by_connection and not name.startswith((_CORS, _OURS))
+def _named_by_connection(value: str) -> frozenset[str]:
+    return frozenset(token.strip().lower() for token in value.split(","))

@@ -4,13 +4,11 @@ import logging
 import mmap
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from router import artifact
-from router.api_keys import read_keys
+from router import api_keys, artifact
 from router.artifact import Artifact, ArtifactError
 from router.engines.loads import ROWS, Loads
 from router.settings import Settings, load
@@ -82,11 +80,19 @@ def reload_in_master(settings: Settings) -> Artifact:
 
 
 def reread_keys_in_master() -> None:
-    """Read the file of API keys anew for the workers to come; a broken one changes nothing, and they will say so."""
+    """Take note of the newest API keys for the workers to come; of a broken file, of the last good version of it.
+
+    That a file is broken the workers say.
+    """
     own = _Inherited.settings
-    if own is not None and own.api_keys_file is not None:
-        with suppress(ValueError):
-            _Inherited.settings = replace(own, api_keys_file=read_keys(own.api_keys_file.path))
+    if own is None or own.api_keys_file is None:
+        return
+    try:
+        file = api_keys.newest(own.api_keys_file)
+    except ValueError:
+        file = api_keys.last_good(own.api_keys_file)
+    if file is not own.api_keys_file:
+        _Inherited.settings = replace(own, api_keys_file=file)
 
 
 def settings_in_force(environ: Mapping[str, str]) -> Settings:

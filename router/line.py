@@ -3,8 +3,6 @@
 import time
 from typing import Any, NamedTuple
 
-import flask
-
 from router.artifact import Artifact
 from router.clients.intake import read_body
 from router.clients.presence import Client
@@ -18,7 +16,7 @@ from router.engines.fleet import Fleet
 from router.exchange import Exchange
 from router.headers import for_engine, value_of
 from router.places import Places
-from router.relay import AnswerEdits, Relay, relay
+from router.relay import AnswerEdits, Relay, Relayed, relay
 from router.settings import Settings
 from router.telemetry.meter import Meter
 from router.telemetry.spans import Tracer
@@ -39,7 +37,7 @@ class Gateway(NamedTuple):
     tracer: Tracer | None = None
 
 
-def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
+def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
     """Answer a chat completion request, which is under the whole contract.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
@@ -67,7 +65,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     return _answer(gateway, environ, exchange, request, edits)
 
 
-def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> flask.Response:
+def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
     """Answer a request on a route where only the body limit holds.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
@@ -102,7 +100,7 @@ def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
 
 def _answer(
     gateway: Gateway, environ: dict[str, Any], exchange: Exchange, request: Request, edits: AnswerEdits
-) -> flask.Response:
+) -> Relayed:
     client = Client(environ)
     answer = gateway.dispatcher.send(request, client, exchange)
     client.may_take(gateway.settings.send_seconds)

@@ -11,13 +11,14 @@ from http import HTTPStatus
 from io import BytesIO
 from typing import Final, NamedTuple
 
-import flask
 import urllib3
 
 from router.clients.presence import Client, ClientGoneError
 from router.contract.answers import rename_model, retype_bad_request
 from router.contract.engine_errors import retold
 from router.contract.errors import NO_WORDS, ApiError, body_of
+from router.contract.events import WholeEvents
+from router.contract.scanning import Balance
 from router.contract.sections import Errors
 from router.contract.stream_usage import Usage
 from router.contract.streams import StreamEditor
@@ -31,9 +32,6 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
 JSON: Final = "application/json"
-MAX_LINE_BYTES: Final = 1024 * 1024
-"""Longest line of a stream that is held until it is whole."""
-
 _DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
 _TAIL_BYTES: Final = 64
 """How much of a stream is remembered, to find in it what comes in two pieces."""
@@ -42,33 +40,6 @@ _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
-
-
-class WholeLines:
-    """Lets bytes of a stream pass line by line, so that a stream which breaks off never ends within one."""
-
-    def __init__(self) -> None:
-        self._begun = b""
-
-    def feed(self, piece: bytes) -> bytes:
-        """Return what can leave now: all up to the last end of a line."""
-        if not self._begun and piece.endswith(b"\n"):
-            return piece
-        data = self._begun + piece
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if len(data) - end > MAX_LINE_BYTES:
-            end = len(data)
-        self._begun = data[end:]
-        return data[:end]
-
-    def release(self) -> bytes:
-        """Return what is whole and was held: nothing ever is."""
-        return b""
-
-    def flush(self) -> bytes:
-        """Return what is left at the end of the stream."""
-        begun, self._begun = self._begun, b""
-        return begun
 
 
 class AnswerEdits(NamedTuple):
@@ -96,17 +67,24 @@ class AnswerEdits(NamedTuple):
     def _tells_400s(self) -> bool:
         return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
 
-    def of_stream(self) -> WholeLines | StreamEditor:
+    def of_stream(self) -> WholeEvents | StreamEditor:
         """Return what a stream passes through on its way."""
         if self.model is None and self.usage is None:
-            return WholeLines()
+            return WholeEvents()
         return StreamEditor(self.model, self.usage)
 
 
-class RelayedResponse(flask.Response):
-    """A response that carries the engine's Content-Type or none."""
+def _nothing() -> None:
+    return
 
-    default_mimetype = None
+
+class Relayed(NamedTuple):
+    """An answer for the client: whole, or in pieces, of which `close` has to be called at the end."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes | Iterator[bytes]
+    close: Callable[[], None] = _nothing
 
 
 class AbortedAnswerError(ConnectionResetError):
@@ -129,21 +107,21 @@ class Relay(NamedTuple):
     comment_seconds: float | None = None
 
 
-def relay(relay: Relay) -> flask.Response:
-    """Return the response that brings an engine's answer to the client.
+def relay(relay: Relay) -> Relayed:
+    """Return the answer that brings an engine's answer to the client.
 
     Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
     """
     try:
         _refuse_useless(relay.answer)
-        response = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
+        relayed = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
     except BaseException:
         relay.answer.close()
         raise
     relay.client.is_answered = True
     if relay.exchange.attempts > 1:
-        response.headers[ATTEMPTS] = str(relay.exchange.attempts)
-    return response
+        relayed.headers.append((ATTEMPTS, str(relay.exchange.attempts)))
+    return relayed
 
 
 def _refuse_useless(answer: Answer) -> None:
@@ -160,7 +138,7 @@ def _media_type(answer: Answer) -> str:
     return answer.header("Content-Type").partition(";")[0].strip().lower()
 
 
-def _buffered(relay: Relay) -> flask.Response:
+def _buffered(relay: Relay) -> Relayed:
     answer = relay.answer
     pieces = []
     length = 0
@@ -181,21 +159,21 @@ def _buffered(relay: Relay) -> flask.Response:
     if edited is not body:
         stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
-    return RelayedResponse(edited, answer.status, headers)
+    return Relayed(answer.status, headers, edited)
 
 
-def _told_anew(body: bytes, relay: Relay) -> flask.Response | None:
+def _told_anew(body: bytes, relay: Relay) -> Relayed | None:
     """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
     errors = relay.edits.errors
     if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None:
         return None
     plain = _decoded(body, relay.answer)
-    told = None if plain is None else retold(plain, errors, relay.exchange.request_id)
+    told = None if plain is None else retold(plain, errors, relay.exchange.request_id, relay.exchange.model_asked)
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
     headers = [(name, value) for name, value in for_client(relay.answer.headers) if name.lower() not in stale]
-    return RelayedResponse(told.body, told.status, [*headers, ("Content-Type", JSON)])
+    return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
 def _refuse_cut(body: bytes, answer: Answer) -> None:
@@ -215,14 +193,22 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
+def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
     answer = relay.answer
+    balance = Balance() if _must_tell_its_end(answer) else None
 
-    def everything() -> Iterator[bytes]:
+    def taken() -> Iterator[bytes]:
         while pieces:
             yield pieces.pop(0)
+        yield from _pieces(answer)
+
+    def everything() -> Iterator[bytes]:
         try:
-            yield from _pieces(answer)
+            for piece in taken():
+                if balance is not None:
+                    balance.feed(piece)
+                yield piece
+            _refuse_unbalanced(balance)
         except EngineError as error:
             relay.exchange.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
@@ -235,9 +221,18 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> flask.Response:
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
-    response = RelayedResponse(everything(), answer.status, headers)
-    response.call_on_close(answer.close)
-    return response
+    return Relayed(answer.status, headers, everything(), answer.close)
+
+
+def _refuse_unbalanced(balance: Balance | None) -> None:
+    if balance is not None and not balance.is_kept():
+        raise EngineError(Outcome.BROKEN)
+
+
+def _must_tell_its_end(answer: Answer) -> bool:
+    """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
+    is_plain = answer.header("Content-Encoding").strip().lower() in _UNENCODED
+    return not answer.is_framed and answer.status == HTTPStatus.OK and _media_type(answer) == JSON and is_plain
 
 
 def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]:
@@ -265,7 +260,7 @@ def _decoded(body: bytes, answer: Answer) -> bytes | None:
     return plain if len(plain) <= MAX_BUFFERED_BYTES else None
 
 
-def _streamed(relay: Relay) -> flask.Response:
+def _streamed(relay: Relay) -> Relayed:
     answer = relay.answer
     # What fails before the first byte of a stream still gets its own status.
     first = answer.read_piece(relay.comment_seconds)
@@ -276,9 +271,7 @@ def _streamed(relay: Relay) -> flask.Response:
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    response = RelayedResponse(_events(relay, first), answer.status, headers)
-    response.call_on_close(answer.close)
-    return response
+    return Relayed(answer.status, headers, _events(relay, first), answer.close)
 
 
 def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
@@ -313,7 +306,7 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        # Behind [DONE] nothing is missing any more; else what is left is half a line, of which nothing can be made.
+        # Behind [DONE] nothing is missing any more; else what is left is half an event, of which nothing can be made.
         yield (
             lines.flush()
             if is_done

@@ -111,7 +111,12 @@ def _gunicorn() -> Any:  # noqa: ANN401 - gunicorn's worker or arbiter, or None
     frame = inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if hasattr(owner, "cfg") and type(owner).__module__.startswith("gunicorn.") and hasattr(owner, "log"):
+        if hasattr(owner, "cfg") and hasattr(owner, "log") and _is_gunicorns(type(owner)):
             return owner
         frame = frame.f_back
     return None
+
+
+def _is_gunicorns(kind: type) -> bool:
+    """Tell whether a class is gunicorn's own or, as those of our conf, made of one."""
+    return any(base.__module__.startswith("gunicorn.") for base in kind.__mro__)

@@ -87,8 +87,8 @@ def test_every_other_command_says_what_the_readme_says(tmp_path: Path) -> None:
     """The README's commands, run one after the other in an empty folder, print what stands below them."""
     if shutil.which("curl") is None:
         pytest.skip("the README's examples use curl, which is not installed here")
-    (profile,) = re.findall(r"Save this as `profile.yaml`:\n\n```yaml\n(.*?)```", README, re.DOTALL)
-    (tmp_path / "profile.yaml").write_text(profile)
+    for name, text in re.findall(r"Save this as\s`(\S+?)`:\n\n```yaml\n(.*?)```", README, re.DOTALL):
+        (tmp_path / name).write_text(text)
     ports = {port: _free_port() for port in PORTS_IN_README}
     with _Shell(tmp_path, ports) as shell:
         for example in _examples():

@@ -31,7 +31,7 @@ _WHOLE: Final = {
 
 _SETTINGS: Final = {
     "roles": {"allowed": _Setting("accepted", "requests with a message of role {}")},
-    "system_messages": {"max": _Setting("at most", "requests with {} messages of role system")},
+    "system_messages": {"max": _Setting("at most", "requests whose messages of role system number {}")},
     "first_role": {"allowed": _Setting("accepted", "requests whose first message is of role {}")},
     "last_role": {"allowed": _Setting("accepted", "requests whose last message is of role {}")},
     "required_role": {"any_of": _Setting("some", "message of role {}")},
@@ -54,6 +54,7 @@ _SETTINGS: Final = {
         "allowed": _Setting("accepted", "requests with tool_choice {}"),
         "requires_tools": _Setting("applied", "requests with tool_choice {} and no tools"),
         "known": _Setting("flag", "requests whose tool_choice names a function that is not among the tools"),
+        "drop_without_tools": _Setting("edit", "tool_choice of a request without tools"),
     },
     "response_format": {
         "types": _Setting("accepted", "requests with response_format.type {}"),
@@ -64,7 +65,7 @@ _SETTINGS: Final = {
         "file_prefix": _Setting("prefix", "requests with an image file"),
         "max_bytes": _Setting("at most", "requests with an image of {} bytes"),
         "max_url_bytes": _Setting("at most", "requests with an image URL of {} bytes"),
-        "max_data_urls": _Setting("at most", "requests with {} images as data URLs"),
+        "max_data_urls": _Setting("at most", "requests whose images as data URLs number {}"),
     },
     "prompt_contains": {
         "word": _Setting("word", "requests whose messages do not contain {}"),
@@ -72,7 +73,7 @@ _SETTINGS: Final = {
     },
 }
 
-_NOTHING_REFUSED: Final[Mapping[str, Any]] = {"applied": (), "flag": False, "condition": {}}
+_NOTHING_REFUSED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
 """What a setting of a check that is not made would be."""
 
 
@@ -126,7 +127,7 @@ def _compared(setting: _Setting, old: Any, new: Any) -> Verdict:  # noqa: ANN401
 
 def _phrase(which: str) -> Callable[[str], str]:
     """Return the phrase of requests with certain values, `of any role but user` where it is all but some."""
-    return lambda values: re.sub(r"\b(role|type) anything but\b", r"any \1 but", which.format(values))
+    return lambda values: re.sub(r"\bof (role|type) anything but\b", r"of any \1 but", which.format(values))
 
 
 def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) -> Verdict:
@@ -138,6 +139,11 @@ def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) 
         return f"requests with a {which.format(values)} and none of the other roles asked for"
 
     return constraints.accepted(old, new, alone)
+
+
+def _edit(_: bool | None, new: bool | None, which: str) -> Verdict:
+    """Compare a switch that, on, keeps something from the engine."""
+    return Verdict(f"{which} will {'not ' if new else ''}reach the engine")
 
 
 def _prefix(old: str | None, new: str | None, which: str) -> Verdict:
@@ -172,6 +178,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], Verdict]]] = {
     "some": _some,
     "applied": lambda old, new, which: constraints.applied(old, new, which.format),
     "at most": lambda old, new, which: constraints.at_most(old, new, which.format),
+    "edit": _edit,
     "flag": constraints.flag,
     "pattern": constraints.pattern,
     "prefix": _prefix,

@@ -10,7 +10,7 @@ from router.contract.terms import Condition, Scalar
 Values = Sequence[Scalar] | None
 """Values that are accepted; None: any."""
 
-CANNOT_TELL: Final = "which requests that refuses, newly or no longer, cannot be told"
+CANNOT_TELL: Final = "which of them that refuses, newly or no longer, cannot be told"
 
 
 def flag(old: bool, new: bool, which: str) -> Verdict:
@@ -18,14 +18,16 @@ def flag(old: bool, new: bool, which: str) -> Verdict:
     return refusing(which, tightens=new) if old != new else Verdict(UNSEEN)
 
 
-def accepted(old: Values, new: Values, which: Callable[[str], str]) -> Verdict:
-    """Compare sets of accepted values; `which` says in words which requests have certain values."""
+def accepted(
+    old: Values, new: Values, which: Callable[[str], str], words: Callable[[Iterable[Scalar]], str] = listed
+) -> Verdict:
+    """Compare sets of accepted values; `which` says which requests have certain values, `words` names the values."""
     if old is None or new is None:
         limit = new if old is None else old
-        others = f"anything but {listed(limit)}" if limit else "anything"
+        others = f"anything but {words(limit)}" if limit else "anything"
         return Verdict(UNSEEN) if limit is None else refusing(which(others), tightens=old is None)
     gone, gained = _only_in(old, new), _only_in(new, old)
-    return either(which(listed(gone)) if gone else "", which(listed(gained)) if gained else "")
+    return either(which(words(gone)) if gone else "", which(words(gained)) if gained else "")
 
 
 def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str], str]) -> Verdict:
@@ -58,7 +60,7 @@ def pattern(old: str | None, new: str | None, which: str) -> Verdict:
         return Verdict(UNSEEN)
     if old is None or new is None:
         return refusing(f"{which} that does not match {new if old is None else old}", tightens=old is None)
-    return Verdict(f"{which} must match another pattern: {CANNOT_TELL}", None, None)
+    return Verdict(f"{which} will be held to another pattern: {CANNOT_TELL}", None, None)
 
 
 def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:

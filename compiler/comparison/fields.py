@@ -1,6 +1,6 @@
 """Rules of request fields compared, constraint by constraint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from compiler.comparison import constraints
@@ -11,6 +11,7 @@ from compiler.unfreezing import error_of, field_of
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.numbers import show
 from router.contract.sections import Field
+from router.contract.terms import Scalar
 
 OTHER_WORDS: Final = "refusals by it will be told in other words"
 _NOTHING: Final = Field()
@@ -59,7 +60,7 @@ def _written(field: Field | None) -> Value:
 
 def _constraints(pair: _Pair) -> Iterator[Change]:
     yield from _demands(pair)
-    for one in (_bound(pair, ("min", "above")), _bound(pair, ("max", "below"))):
+    for one in (_bound(pair, end) for end in _ENDS):
         if one is not None:
             yield one
     for key in ("min_items", "max_items", "max_bytes"):
@@ -111,7 +112,11 @@ def _demands(pair: _Pair) -> Iterator[Change]:
 
 def _types(pair: _Pair) -> Verdict:
     old, new = (_kinds(field) for field in (pair.old, pair.new))
-    return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}")
+    return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}", _or)
+
+
+def _or(kinds: Iterable[Scalar]) -> str:
+    return " or ".join(map(str, kinds)).replace(" or ".join(_KINDS["number"]), "a number")
 
 
 def _kinds(field: Field) -> tuple[str, ...] | None:
@@ -135,8 +140,22 @@ def _bound(pair: _Pair, keys: tuple[str, str]) -> Change | None:
     shown = [bound and (bound.value if same_key else {bound.key: bound.value}) for bound in (old, new)]
     upper = keys[0] == "max"
     gone, gained = _outside(pair.path, new, old, upper=upper), _outside(pair.path, old, new, upper=upper)
+    if _begins(pair.old, pair.new, keys):
+        gone += _NO_NUMBER
+    if _begins(pair.new, pair.old, keys):
+        gained += _NO_NUMBER
     verdict = either(gone and f"requests sending {gone}", gained and f"requests sending {gained}")
     return change(("fields", pair.path, key), shown[0], shown[1], verdict)
+
+
+_NO_NUMBER: Final = ", or what is no number,"
+_ENDS: Final = (("min", "above"), ("max", "below"))
+
+
+def _begins(without: Field, ranged: Field, keys: tuple[str, str]) -> bool:
+    """Tell whether a rule has a range, another has none, and this is the first end of it."""
+    ends = [end for end in _ENDS if _read_bound(ranged, end) is not None]
+    return not any(_read_bound(without, end) for end in _ENDS) and ends[:1] == [keys]
 
 
 def _read_bound(field: Field, keys: tuple[str, str]) -> _Bound | None:
@@ -165,9 +184,9 @@ def _outside(path: str, bound: _Bound | None, other: _Bound | None, *, upper: bo
 def _count(pair: _Pair, key: str) -> Verdict:
     old, new = getattr(pair.old, key), getattr(pair.new, key)
     if key == "min_items":
-        return constraints.at_least(old, new, lambda counts: f"requests sending {counts} items in {pair.path}")
+        return constraints.at_least(old, new, lambda counts: f"requests whose items in {pair.path} number {counts}")
     if key == "max_items":
-        return constraints.at_most(old, new, lambda counts: f"requests sending {counts} items in {pair.path}")
+        return constraints.at_most(old, new, lambda counts: f"requests whose items in {pair.path} number {counts}")
     return constraints.at_most(old, new, lambda counts: f"requests sending a text of {counts} bytes in {pair.path}")
 
 
@@ -197,7 +216,9 @@ def _translated(pair: _Pair, key: str) -> Verdict:
     if not new.sources:
         return Verdict(f"{path} no longer takes its value from {listed(pair.old.sources)}", None, None)
     return Verdict(
-        f"where {path} is not sent it takes the value of {listed(new.sources)}: {constraints.CANNOT_TELL}", None, None
+        f"requests without {path} will have the value of {listed(new.sources)} there: {constraints.CANNOT_TELL}",
+        None,
+        None,
     )
 
 

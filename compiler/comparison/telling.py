@@ -15,8 +15,8 @@ from router.contract.terms import Words
 _POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "refuse": "be refused"}
 _USAGE: Final = {
     "as_asked": "report their usage as the engine does, when a client asks",
-    "end_frame": "carry their usage in the frame that ends the answer, asked or not",
-    "tail_frame": "carry their usage in a frame of its own, asked or not",
+    "end_frame": "carry their usage in the frame that ends the answer, unless a client asks for none",
+    "tail_frame": "carry their usage in a frame of its own, unless a client asks for none",
 }
 _SHORT: Final = ("status", "type", "code", "param")
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from compiler.commands import selected_by
 from compiler.compilation import compile_profile
 from compiler.demo.report import Report
+from compiler.demo.rules import rule_scenes
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
 from compiler.demo.stage import Stage
 from compiler.printing import yaml_of
@@ -52,11 +53,12 @@ def _play(selected: Selected, engine_url: str | None, folder: Path, *, keep: boo
             [artifact, rejecting.compile_in(folder), clamping.compile_in(folder)], folder
         )
         report.introduce(artifact, stage.engine)
-        rows = [scene.play(stage.engine, plain) for scene in profile_scenes(artifact.contract)]
+        shown = (*profile_scenes(artifact.contract), *rule_scenes(artifact.contract, stage.engine.model))
+        rows = [scene.play(stage.engine, plain) for scene in shown]
         report.show(rows)
         report.introduce_overlay(rejecting)
-        clamped = clamp_scene().play(stage.engine, clamp)
-        overlaid = [scene.play(stage.engine, reject) for scene in overlay_scenes()]
+        clamped = clamp_scene(artifact.contract).play(stage.engine, clamp)
+        overlaid = [scene.play(stage.engine, reject) for scene in overlay_scenes(artifact.contract)]
         report.show([overlaid[0], clamped, *overlaid[1:]])
         as_expected = all(row.as_expected for row in (*rows, clamped, *overlaid))
         report.conclude(as_expected=as_expected)

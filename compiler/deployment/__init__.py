@@ -54,11 +54,12 @@ def _words(folder: Path, preset: str) -> dict[str, str]:
     """Return what is filled into the templates."""
     name = _name(folder)
     version = release()
+    parent = compile_profile(Selected("preset", preset, "--preset"))
     return {
         "@NAME@": yaml_of({"name": name}).decode().rstrip("\n"),
         "@TITLE@": name,
         "@PRESET@": preset,
-        "@EXAMPLES@": commented_examples(),
+        "@EXAMPLES@": commented_examples(parent.artifact.contract),
         "@REQUIREMENT@": "profilec" if version is None else f"profilec=={version}",
     }
 

@@ -1,18 +1,36 @@
-"""What can be added to a profile, as YAML in comments: each key with an example and its meaning, from the schema."""
+"""What can be added to a profile, as YAML in comments: keys with an example and their meaning, from the schema."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from compiler.schema import SCHEMA, Rules
+from router.contract.fields import SAMPLING_FIELDS
+from router.contract.model import Contract
+
+_SHOWN: Final = ("models", "limits", "output", "sampling", "errors")
+"""The sections that a deployment sets, rather than a vendor's contract."""
+
+_LEFT_OUT: Final = ("source", "body", "omit_null", "answers", "engine_400")
+_POINTER: Final = "Any request field, checks of messages and tools, modes, cases, words of errors: profiles/README.md."
 
 
-def commented_examples() -> str:
-    """Return a commented line for every key but the name and the parent; all together they are a valid profile."""
-    sections = {key: rules for key, rules in SCHEMA.items() if rules.get("type") == "dict"}
-    return "\n".join(f"# {line}" for line in _lines(sections, ""))
+def commented_examples(contract: Contract) -> str:
+    """Return a commented line for each key that a deployment may want to set beside a parent's contract.
+
+    All together they are valid on top of it: without sampling parameters where it has rules for them under `fields`.
+    """
+    governed = {
+        path for sections in (contract, *(case.sections for case in contract.cases)) for path in sections.fields
+    }
+    shown = [key for key in _SHOWN if key != "sampling" or governed.isdisjoint(SAMPLING_FIELDS)]
+    lines = [*_lines({key: SCHEMA[key] for key in shown}, ""), "", f"# {_POINTER}"]
+    return "\n".join(f"# {line}".rstrip() for line in lines)
 
 
 def _lines(schema: Rules, indent: str) -> Iterator[str]:
     for key, rules in schema.items():
+        if key in _LEFT_OUT:
+            continue
         if rules.get("type") == "dict":
             yield _line(f"{indent}{key}:", rules["meta"]["meaning"])
             yield from _lines(rules["schema"], f"{indent}  ")

@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 from compiler.explain.steps import Seen, Step, evidence_of, step_of
 from router.contract.cases import Found
 from router.contract.conditions import path_of, value_at
-from router.contract.decision import MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
+from router.contract.decision import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
 from router.contract.errors import ApiError
 from router.contract.field_rules import listed
 from router.contract.model import Contract, Sections
 from router.contract.parsing import Request, parse
 from router.contract.rules import Band, BodyLimit, FieldRule, Pin, Rule, UnknownFieldsRule
-from router.contract.sections import Alias, Reading
+from router.contract.sections import DEFAULT_MAX_BODY_BYTES, Alias, Reading
 from router.contract.stream_usage import RULE as STREAM_USAGE
 from router.contract.terms import Condition
 
@@ -22,7 +22,7 @@ MODE: Final = "mode"
 CASES: Final = "cases"
 """The step that finds the case."""
 
-_BEFORE_PARSED: Final = ("limits.max_body_bytes", READING)
+_BEFORE_PARSED: Final = (BODY_SIZE, READING)
 _COUNTED_TO_THE_END: Final = (Pin, Band, FieldRule, UnknownFieldsRule)
 """Rules that are judged behind a refusal all the same, so that every violation is counted."""
 
@@ -114,7 +114,10 @@ def _evidence(held: _Held, name: str, rule: Rule | None = None) -> str | None:
         return held.contract.mode.source
     if name == STREAM_USAGE:
         return held.sections.stream.source
-    return held.sections.limits.source if name == "limits.max_body_bytes" else evidence_of(rule, held.sections)
+    if name == BODY_SIZE:
+        limits = held.contract.limits
+        return limits.source if limits.max_body_bytes != DEFAULT_MAX_BODY_BYTES else None
+    return evidence_of(rule, held.sections)
 
 
 def _early_step(held: _Held, name: str, size: Rule) -> Step:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from compiler.diagnostics import visible
 from compiler.explain.explanation import CASES, Explanation
 from compiler.explain.origin import Origin
-from compiler.explain.steps import Step
+from compiler.explain.steps import FIRST_ONLY, Step
 from compiler.explain.traffic import Summary, Tally
 from router.contract.decision import Forward, Refusal
 from router.contract.editing import Edit
@@ -97,7 +97,10 @@ def summary_json(summary: Summary) -> str:
 
 
 def _reason(step: Step) -> str:
-    return f"{step.reason} [{step.part}]" if step.part is not None else step.reason
+    if step.part is None:
+        return step.reason
+    reason, separator, note = step.reason.partition(f"; {FIRST_ONLY}")
+    return f"{reason} [{step.part}]{separator}{note}"
 
 
 def _place(step: Step, decision: Forward | Refusal, origin: Origin) -> str:

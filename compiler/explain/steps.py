@@ -77,7 +77,9 @@ def step_of(rule: Rule, seen: Seen) -> Step:
         case Budget():
             return _budget_step(rule, seen)
         case _:
-            return Step(rule.rule, "kept", "the request passes")
+            edits = seen.edits_of(rule.rule)
+            words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
+            return Step(rule.rule, "edited" if edits else "kept", words)
 
 
 def _sampling_step(rule: Pin | Band, seen: Seen) -> Step:
@@ -134,10 +136,15 @@ def _unknown_fields_step(rule: UnknownFieldsRule, seen: Seen) -> Step:
     return Step(rule.rule, "edited", f"not known: the engine does not get {names}")
 
 
+def _under_another_name(decision: Forward | Refusal) -> str:
+    tokens = decision.tokens if isinstance(decision, Forward) else None
+    return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens asked"
+
+
 def _budget_step(rule: Budget, seen: Seen) -> Step:
     request = seen.request
     sent = [name for name in (*BUDGET_FIELDS, *spellings_of("max_tokens")) if request.value(name) is not None]
-    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or "no budget sent"
+    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or _under_another_name(seen.decision)
     edits = seen.edits_of(rule.rule)
     if not edits:
         return Step(rule.rule, "kept", f"{written}: at most {rule.cap}")

@@ -4,6 +4,7 @@ from typing import Final
 
 from compiler.language.values import (
     BODY_BYTES,
+    VALUE,
     Rules,
     condition,
     error,
@@ -70,7 +71,7 @@ FIELD: Final[Rules] = {
     ),
     "allowed": one_or_many(
         scalar(),
-        "a value",
+        VALUE,
         meaning="The values that are accepted: numbers by value, strings and booleans exactly.",
         absent="any",
         example="[0, 0.6, 1]",
@@ -108,7 +109,7 @@ FIELD: Final[Rules] = {
     ),
     "from": one_or_many(
         field_path(),
-        "a path",
+        "a dotted path of a request field",
         meaning="Fields whose value this one takes where it is not sent; the engine never gets them.",
         absent="none",
         example="[max_completion_tokens]",

@@ -96,6 +96,9 @@ def choice(*allowed: str, **meta: Any) -> Rules:  # noqa: ANN401
     }
 
 
+VALUE: Final = "a number, true, false or a string"
+
+
 def scalar(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of a value of a request field that is no object and no array."""
     return {
@@ -136,8 +139,8 @@ def one_or_many(item: Rules, expected: str, **meta: Any) -> Rules:  # noqa: ANN4
     """Return the rules of a value that may stand for a list of one."""
     return {
         "anyof": [
-            {"type": "list", "minlength": 1, "maxlength": MAX_VALUES, "schema": item},
             {key: rule for key, rule in item.items() if key != "meta"},
+            {"type": "list", "minlength": 1, "maxlength": MAX_VALUES, "schema": item},
         ],
         "meta": {"expected": f"{expected}, or a list of them", **meta},
     }
@@ -151,7 +154,7 @@ def field_path() -> Rules:
 
 def condition(**meta: Any) -> Rules:  # noqa: ANN401
     """Return the rules of fields, each with the values that it may have."""
-    return free(field_path(), one_or_many(scalar(), "a value"), "a mapping of request fields to values", **meta)
+    return free(field_path(), one_or_many(scalar(), VALUE), "a mapping of request fields to values", **meta)
 
 
 def words(**meta: Any) -> Rules:  # noqa: ANN401

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.cases import cases_of
-from compiler.coverage import covers, overlap
+from compiler.case_trees import cases_of
+from compiler.coverage import covers, covers_common, overlap
 from compiler.diagnostics import Diagnostic, Note, nearest, shown, warning
 from compiler.freezing import laid_over, when_of
 from compiler.relations.judged import Judged, Related, text_at, texts_at
@@ -32,19 +32,31 @@ def relations_of_cases(judged: Judged) -> Iterator[Related]:
 
 
 def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield a warning for each two cases of a valid profile of which neither covers the other, and that overlap."""
+    """Yield a warning for each case of a valid profile that shares requests with earlier ones by halves.
+
+    That is so where neither is for all requests of the other, and no case before both is for what they share.
+    """
     judged = Judged(profile, (), profile)
     modes = frozenset(_modes(judged))
     cases = list(_whens(judged))
     for index, (later, when) in enumerate(cases):
-        for earlier, other in cases[:index]:
-            if overlap(other, when) and not covers(other, when, modes) and not covers(when, other, modes):
-                place, first = (judged.named(("cases", entry.key)) for entry in (later, earlier))
-                message = f"{place} may be for requests that {first} is for, too: there {first} applies"
-                hint = f"let {first} be for these alone, or give their common part a case of its own before both"
-                yield warning(
-                    "overlapping-cases", message, later.key_at, hint, Note(earlier.key_at, "the first of them")
-                )
+        earlier = [
+            entry
+            for number, (entry, other) in enumerate(cases[:index])
+            if overlap(other, when)
+            and not covers(other, when, modes)
+            and not covers(when, other, modes)
+            and not any(covers_common(third, other, when, modes) for _, third in cases[:number])
+        ]
+        if earlier:
+            names = " and ".join(judged.named(("cases", entry.key)) for entry in earlier)
+            place = judged.named(("cases", later.key))
+            message = f"{place} is for some requests that {names} {'is' if len(earlier) == 1 else 'are'} for, too"
+            hint = (
+                "the first that matches applies: see that it is the one that you mean, or let one be for fewer requests"
+            )
+            notes = (Note(entry.key_at, "an earlier case") for entry in earlier)
+            yield warning("overlapping-cases", message, later.key_at, hint, *notes)
 
 
 def _modes(judged: Judged) -> list[str]:

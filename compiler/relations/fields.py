@@ -20,7 +20,7 @@ _NEVER: Final = {
 }
 """Fields that no rule can govern, and what to do instead."""
 
-_OF_MESSAGES: Final = frozenset({"min_items", "max_items", "error", "source"})
+_OF_MESSAGES: Final = frozenset({"required", "min_items", "max_items", "error", "source"})
 _CONSTRAINTS: Final = frozenset(
     {"type", "allowed", "min", "above", "max", "below", "min_items", "max_items", "max_bytes", "pattern"}
 )
@@ -42,7 +42,7 @@ def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
     contradictions = [
         _not_together(judged, ("fields", name), keys, *said)
         for keys, said in _NOT_TOGETHER.items()
-        if all(_says_something(rule, key) for key in keys)
+        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(judged, ("fields", name), keys)
     ]
     if not contradictions:
         contradictions = [found for low, high in _RANGES for found in _empty_range(judged, name, low, high)]
@@ -51,6 +51,7 @@ def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
         yield from _unfit(judged, name, rule, key)
 
 
+_BOUNDS: Final = ("min", "above", "max", "below")
 _STANDS_FOR: Final = "`fixed` stands for `allowed` and `default`"
 _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     ("min", "above"): ("two-bounds", "`min` and `above` are both given"),
@@ -58,6 +59,10 @@ _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     **{
         ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot stand beside it")
         for other in ("allowed", "default", "force", "drop")
+    },
+    **{
+        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` does nothing beside it")
+        for bound in _BOUNDS
     },
     ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
     ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
@@ -78,6 +83,17 @@ def _not_together(judged: Judged, above: Path, keys: tuple[str, str], code: Code
     at, beside = later(*(key_location(judged.tree, place) for place in places))
     notes = (Note(beside, "the other is set here"),)
     return places, Diagnostic(code, f"{judged.named(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
+
+
+def _is_narrowed(judged: Judged, above: Path, keys: tuple[str, str]) -> bool:
+    """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
+    if keys[0] != "fixed" or keys[1] not in _BOUNDS:
+        return False
+    if judged.is_case:
+        fixed_here, bound_here = (node_at(judged.profile, (*judged.above, *above, key)) is not None for key in keys)
+        return fixed_here or not bound_here
+    fixed, bound = (key_location(judged.tree, (*above, key)) for key in keys)
+    return later(fixed, bound)[0] == fixed
 
 
 def _says_something(rule: Mapping, key: str) -> bool:
@@ -146,7 +162,7 @@ def _ungovernable(judged: Judged, entry: Entry) -> Iterator[Related]:
             if member.key in FIELD.keys() - _OF_MESSAGES:
                 place = judged.named((*path, member.key))
                 message = f"{place}: of messages only their number can be ruled"
-                expected = "one of min_items, max_items, error, source"
+                expected = "one of required, min_items, max_items, error, source"
                 hint = "see `checks` for what messages may be"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 

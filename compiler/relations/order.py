@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from compiler.cases import cases_of, laid_over_base
+from compiler.case_trees import cases_of, laid_over_base
 from compiler.diagnostics import Diagnostic, Note, nearest, shown
 from compiler.relations.judged import Judged, Related, text_at
 from compiler.tree import Mapping, Node, Scalar, Sequence, node_at
 
+_ALWAYS_FIRST = "limits.max_body_bytes"
 _SHOWN = 20
 """Most ids that are listed in a message."""
 
@@ -14,7 +15,8 @@ _SHOWN = 20
 def relations_of_order(judged: Judged) -> Iterator[Related]:
     """Yield the ids in `order` that are of no rule, or stand there twice."""
     order = node_at(judged.tree, ("order",))
-    if not isinstance(order, Sequence):
+    is_inherited = judged.is_case and order is node_at(judged.profile, ("order",))
+    if not isinstance(order, Sequence) or is_inherited:
         return
     known = _ids(judged)
     first: dict[str, Node] = {}
@@ -26,9 +28,9 @@ def relations_of_order(judged: Judged) -> Iterator[Related]:
             message = f"{judged.named(path)} repeats {shown(item.value)}"
             notes = (Note(first[item.value].at, "first listed here"),)
             yield (path,), Diagnostic("repeated-item", message, item.at, hint="remove it", notes=notes)
-        elif item.value not in known:
+        elif item.value not in {*known, _ALWAYS_FIRST}:
             message = f"{judged.named(path)} is {shown(item.value)}, and there is no such rule"
-            expected = f"one of {', '.join(known)}" if 0 < len(known) <= _SHOWN else "the id of a rule of this profile"
+            expected = f"one of {', '.join(known)}" if 0 < len(known) <= _SHOWN else "the id of a rule that there is"
             match = nearest(item.value, known)
             hint = f"did you mean {match}?" if match else "remove it"
             yield (path,), Diagnostic("unknown-rule", message, item.at, expected, hint)
@@ -47,7 +49,6 @@ def _ids(judged: Judged) -> list[str]:
 
 
 def _ids_of(tree: Mapping) -> Iterator[str]:
-    yield "limits.max_body_bytes"
     if text_at(tree, ("unknown_fields", "policy")) in {"drop", "refuse"}:
         yield "unknown_fields"
     for path in (("sampling", "params"), ("fields",), ("checks",)):

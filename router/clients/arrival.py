@@ -6,7 +6,7 @@ is not plain is left to the parser, which refuses what is malformed, and waits f
 
 import re
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 HELD_BYTES: Final = 64 * 1024
 """How much of a request is held until it is here; longer ones are read by a thread."""
@@ -16,6 +16,7 @@ _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"(?:\r\n)?[^\n]* HTTP/[0-9]\.[0-9]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n")
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n")
+_WORDS_BEFORE_TARGET: Final = 1
 _LINE_END: Final = b"\r\n"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)(?:[ \t]*;.*)?", re.DOTALL)
 _SIZE_LINE_BYTES: Final = 8190
@@ -32,6 +33,15 @@ class Stage(Enum):
     """Too much to be held, or not plain: a thread may have to wait for the rest."""
     HERE = auto()
     """All of it, or enough to refuse it: no thread will wait."""
+
+
+class Parts(NamedTuple):
+    """What has come of a request: its head, its body or the beginning of one of that length, and what is behind it."""
+
+    head: bytes
+    body: bytes
+    length: int
+    left: bytes
 
 
 class _Framing(Enum):
@@ -64,6 +74,18 @@ class Arrival:
         if is_odd:
             return Stage.HERE
         return Stage.LONG if len(self.data) > HELD_BYTES else Stage.HEAD
+
+    def parts(self) -> Parts | None:
+        """Return what has come of a request whose head is here; None unless the length of its body is plain."""
+        if not self._body_start or not isinstance(self._framing, int):
+            return None
+        start, end = self._body_start, self._body_start + self._framing
+        return Parts(bytes(self.data[:start]), bytes(self.data[start:end]), self._framing, bytes(self.data[end:]))
+
+    def target(self) -> str | None:
+        """Return the path that the request seems to be for, None where that is not here yet."""
+        words = bytes(self.data[:HELD_BYTES]).split(b" ", 2)
+        return words[1].partition(b"?")[0].decode("latin-1") if len(words) > _WORDS_BEFORE_TARGET else None
 
     def _find_body(self) -> bool:
         end = self.data.find(_HEAD_END, max(0, self._looked_at - len(_HEAD_END) + 1))

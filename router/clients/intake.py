@@ -9,14 +9,17 @@ from typing import Any, Final
 
 from gunicorn.http.errors import ParseException
 
+from router import turns
 from router.clients.sockets import BoundedSocket
 from router.contract.errors import ApiError, request_too_large
 
-PIECE_BYTES: Final = 1024 * 1024
+PIECE_BYTES: Final = 4 * 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a refused body is read, so that the client gets to read its answer before the connection closes."""
 DRAIN_SECONDS: Final = 5.0
 
+HELD: Final = "router.body"
+"""Where the environ of a request has its whole body that was read with it."""
 _SPENT: Final = "router.body_spent"
 """Set in the environ when nothing is left of the body to be read."""
 _UNREADABLE: Final = "router.body_unreadable"
@@ -32,6 +35,9 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
     longer than `seconds`.
     """
     _refuse_compressed(environ)
+    held: bytes | None = environ.get(HELD)
+    if held is not None and len(held) <= limit:
+        return held
     promised = _content_length(environ)
     if promised is not None and promised > limit:
         raise request_too_large(limit)
@@ -50,7 +56,7 @@ def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:
     Called when the answer is written: a client that is still sending must get to read it, and closing at once would
     reset the connection. gunicorn goes by the socket alone, so behind the bound the socket is shut for receiving.
     """
-    if environ.get(_SPENT) or not _has_body(environ):
+    if HELD in environ or environ.get(_SPENT) or not _has_body(environ):
         return
     if not environ.get(_UNREADABLE):
         with contextlib.suppress(ApiError):
@@ -86,7 +92,7 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
         environ[_UNREADABLE] = True
         raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
     finally:
-        if client is not None:
+        if client is not None and not turns.is_turn():
             with contextlib.suppress(OSError):
                 client.settimeout(None)
 

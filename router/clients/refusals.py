@@ -5,13 +5,13 @@ from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
 
+import msgspec
 from gunicorn import util
 from gunicorn.http import errors as parsing
 
-from router.contract.errors import ApiError, answer
-
-SAID_CHARACTERS: Final = 200
-"""How much of what a client sent goes into one line of the log."""
+from router.contract.errors import NO_WORDS, ApiError, answer
+from router.contract.sections import Errors
+from router.routes import CHAT
 
 _NOT_UNDERSTOOD: Final = ("bad_request", "The request could not be understood")
 _BAD_CHUNKS: Final = ("bad_request", "The chunked body is malformed")
@@ -57,19 +57,33 @@ def refusal(error: Exception) -> ApiError | None:
     return None
 
 
-def said(error: Exception) -> str:
-    """Return an error for the log: a part of it, with nothing in it that could forge a line or move a cursor."""
-    return ascii(str(error)[:SAID_CHARACTERS])[1:-1]
+def told_of(error: Exception) -> str:
+    """Return an error for the log: its kind, and no byte that a client sent, among which may be keys and prompts."""
+    if isinstance(error, ApiError | LateHeadError):
+        return str(error)
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or type(error).__name__})"
+    _, message = _REFUSALS.get(type(error), _NOT_UNDERSTOOD)
+    return f"{message} ({type(error).__name__})"
 
 
-def wire_bytes(error: ApiError) -> bytes:
+def errors_on(target: str | None, errors: Errors) -> Errors:
+    """Return how the contract tells errors of a request for a target; None where nobody knows which.
+
+    The type of 400s is a promise of the chat route alone.
+    """
+    return errors if target == CHAT else msgspec.structs.replace(errors, bad_request_type=None)
+
+
+def wire_bytes(error: ApiError, errors: Errors = NO_WORDS) -> bytes:
     """Return a whole answer for a client whose request never became one: its connection ends with it."""
-    status, headers, body = answer(error)
+    request_id = uuid4().hex
+    status, headers, body = answer(error, errors, request_id)
     fields = [
         ("Date", util.http_date()),
         ("Connection", "close"),
         *headers,
-        ("x-request-id", uuid4().hex),
+        ("x-request-id", request_id),
         ("Content-Length", str(len(body))),
     ]
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in fields), "", ""]

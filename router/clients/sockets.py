@@ -1,19 +1,20 @@
 """The socket of a client: a read ends by its deadline, and a client that stops reading counts as gone."""
 
 import errno
+import math
+import select
 import socket
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
+
+from router import turns
 
 SEND_PIECE_BYTES: Final = 64 * 1024
 """How much of an answer is sent within one `send_seconds`: a slow client may read on, one that stopped may not."""
 
 OWN_SEND_SECONDS: Final = 2.0
 """The same for answers of the router's own: whoever reads at all has room for them."""
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""Longest wait for a TLS handshake."""
 
 # Two socket classes get it mixed in; to the type checker it is a socket like both of them.
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class BoundedSocket(_Socket):
     """When receiving ends, in the time of `time.monotonic()`: from then on it raises TimeoutError. None: never."""
     is_late: bool = False
     """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
-    send_seconds: float = HANDSHAKE_SECONDS
+    send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
@@ -46,15 +47,54 @@ class BoundedSocket(_Socket):
             self.settimeout(left)
         return super().recv(buflen, flags)
 
+    def receive_into(self, view: memoryview) -> int:
+        """Receive in a turn, until the deadline, into a buffer; return how many bytes, 0 at the end."""
+        while True:
+            seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
+            if self.is_late or seconds <= 0:
+                raise TimeoutError
+            try:
+                return super().recv_into(view)
+            except BlockingIOError:
+                turns.wait_for({self.fileno(): select.POLLIN}, seconds)
+
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""
+        is_turn = turns.is_turn()
+        if is_turn and len(data) <= SEND_PIECE_BYTES:
+            # Nearly always there is room for all of it.
+            try:
+                sent = super().send(data, flags)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
         view = memoryview(data).cast("B")
         for start in range(0, len(view), SEND_PIECE_BYTES):
-            self.settimeout(self.send_seconds)
+            piece = view[start : start + SEND_PIECE_BYTES]
             try:
-                super().sendall(view[start : start + SEND_PIECE_BYTES], flags)
+                if is_turn:
+                    self._send_in_turns(piece, flags)
+                else:
+                    self.settimeout(self.send_seconds)
+                    super().sendall(piece, flags)
             except TimeoutError:
                 raise BrokenPipeError(errno.EPIPE, "the client stopped reading") from None
+
+    def _send_in_turns(self, piece: memoryview, flags: int) -> None:
+        """Send what there is room for, on a socket that never blocks, and let others go on until there is more."""
+        end: float | None = None
+        while piece:
+            try:
+                piece = piece[super().send(piece, flags) :]
+            except BlockingIOError:
+                end = end or time.monotonic() + self.send_seconds
+                self._wait_for_room(end - time.monotonic())
+
+    def _wait_for_room(self, seconds: float) -> None:
+        if seconds <= 0 or not turns.wait_for({self.fileno(): select.POLLOUT}, seconds):
+            raise TimeoutError
 
 
 class ClientSocket(BoundedSocket, socket.socket):
@@ -64,15 +104,10 @@ class ClientSocket(BoundedSocket, socket.socket):
 class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
     """A client's connection under TLS."""
 
-    def do_handshake(self, block: bool = False) -> None:  # noqa: ARG002 - as ssl has it
-        """Shake hands, within a time of its own: there is no request yet whose deadline could hold."""
-        self.settimeout(HANDSHAKE_SECONDS)
-        super().do_handshake()
-
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError where no handshake was completed."""
         if self.version() is None:
-            # Sending would go on with the handshake that has had its time.
+            # Sending would go on with the handshake.
             raise BrokenPipeError(errno.EPIPE, "there was no handshake")
         super().sendall(data, flags)
 

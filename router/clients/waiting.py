@@ -3,14 +3,16 @@
 import socket
 import struct
 import time
+from contextlib import suppress
 from typing import Any, Final
 
-from gunicorn.http.message import Request
+from gunicorn.http import get_parser
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn
 
-from router.clients import sockets
-from router.clients.arrival import Arrival, Stage
+from router.clients import sockets, tls
+from router.clients.arrival import HELD_BYTES, Arrival, Stage
+from router.clients.parsed import Request
 from router.clients.refusals import LateHeadError, late_head
 from router.clients.sockets import ClientSocket
 from router.settings import Settings
@@ -31,26 +33,52 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.arrival = Arrival(most_body)
         self.stage = Stage.SILENCE
         self.waits_in: Waiting | None = None
+        self.awaits_handshake = self._is_tls = bool(cfg.is_ssl)
         self.is_long = False
         self.is_cut = False
         """Did an answer break off whose client is told so by a reset alone?"""
         self.drained = 0
+        self.common: dict[str, Any] | None = None
+        """What the environs of its plain requests have in common, once there was one."""
         self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
         self._own = own
         self._most_body = most_body
 
+    def shake_hands(self) -> bool:
+        """Go on with the TLS handshake; tell whether it is done. Raises OSError."""
+        with suppress(*tls.NOT_YET):
+            self.sock.do_handshake()
+            self.awaits_handshake = False
+        return not self.awaits_handshake
+
+    def receive(self) -> bytes:
+        """Return what has come, b"" at the end. Raises OSError, also where nothing has."""
+        piece = bytes(self.sock.recv(HELD_BYTES))
+        # No poller tells of what waits inside the TLS layer.
+        while piece and self.has_decrypted():
+            piece += self.sock.recv(HELD_BYTES)
+        return piece
+
     def init(self) -> None:
         """Let gunicorn begin to read, in a thread: what has come already first, and all of the head in time."""
-        try:
+        if self.cfg.is_ssl and not self.initialized:
+            self._begin_under_tls()
+        else:
             super().init()
-        except TimeoutError:
-            raise LateHeadError(late_head(sockets.HANDSHAKE_SECONDS)) from None
         self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
         self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
         if isinstance(self.parser, RequestParser):
             self.parser.mesg_class = self._parse
             self.parser.unreader.unread(bytes(self.arrival.data))
         self.arrival.data.clear()
+
+    def _begin_under_tls(self) -> None:
+        """Do what gunicorn does behind the handshake."""
+        self.initialized = True
+        self.is_http2 = tls.is_http2(self.sock)
+        self.parser = get_parser(self.cfg, self.sock, self.client, http2_connection=self.is_http2)
+        if self.is_http2:
+            self.parser.initiate_connection()
 
     def _parse(self, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
         try:
@@ -63,9 +91,16 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         left = b""
         if isinstance(self.parser, RequestParser):
             left = self.parser.unreader.take_buffered()
+        self.expect(left)
+        self.stop_blocking()
+        if not self.is_http2 and self.has_decrypted():
+            self.arrival.data += self.receive()
+
+    def expect(self, left: bytes) -> None:
+        """Wait for another request, of which so much has come."""
         self.arrival = Arrival(self._most_body, left)
         self.stage = Stage.SILENCE
-        self.stop_blocking()
+        self.sock.deadline = None
 
     def stop_blocking(self) -> None:
         """Make the socket one that the main loop can read. Raises OSError when it is closed."""
@@ -78,7 +113,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
 
     def has_decrypted(self) -> bool:
         """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
-        return self.cfg.is_ssl and self.initialized and bool(self.sock.pending())
+        return self._is_tls and bool(self.sock.pending())
 
 
 class Waiting:
@@ -88,9 +123,10 @@ class Waiting:
         self._seconds = seconds
         self._deadlines: dict[Connection, float] = {}
 
-    def add(self, connection: Connection) -> None:
-        """Let a connection wait, from now on."""
-        self._deadlines[connection] = time.monotonic() + self._seconds
+    def add(self, connection: Connection) -> float:
+        """Let a connection wait, from now on; return until when."""
+        deadline = self._deadlines[connection] = time.monotonic() + self._seconds
+        return deadline
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection that waits here."""

@@ -1,30 +1,33 @@
 """The worker process: gunicorn's threaded worker, in which no client holds a thread before its request is here.
 
-One loop holds every connection that waits: for a request, for the rest of one, or for its end. A thread is taken for
-a request that has come, or whose rest only gunicorn's parser can judge. Nothing in the loop ever waits for one client.
+One loop holds every connection that waits: for a request, for the rest of one, or for its end. A plain request that has
+come is served in turns of the loop; a thread is taken for any other, and for one whose rest only gunicorn's parser can
+judge. Nothing in the loop ever waits for one client.
 """
 
 import errno
-import logging
 import os
-import resource
-import signal
+import select
 import socket
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from selectors import EVENT_READ
-from types import FrameType
 from typing import Any, Final
 
-from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER
 
 from router import lifecycle
-from router.clients import refusals, sockets
+from router.clients import refusals, sockets, tls
 from router.clients.arrival import HELD_BYTES, Stage
+from router.clients.capacity import most_long
+from router.clients.plain import PlainReader
+from router.clients.process import Process
+from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
+from router.contract.model import Contract
+from router.turns import Loop
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -32,79 +35,32 @@ PAUSE_SECONDS: Final = 0.1
 """How long no connection is accepted when the system has no room for one, and none can be given up for it."""
 FINISH_BYTES: Final = 64 * 1024 * 1024
 """How much is read, and dropped, from a connection that is being closed."""
-RESERVED_DESCRIPTORS: Final = 64
-"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
-FEWEST_CONNECTIONS: Final = 16
-"""How many clients are connected to a worker at least, however few descriptors it has."""
 
-_LOG = logging.getLogger("router")
 _OUT_OF_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOBODY_THERE: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
 
 
-def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be held, beside those in flight."""
-    return max(1, max_in_flight // 2)
-
-
-def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
-    wanted = max(1000, 4 * max_in_flight)
-    if descriptors == resource.RLIM_INFINITY:
-        return wanted
-    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
-
-
-class _Threads(ThreadPoolExecutor):
-    """A pool of threads that goes on with those it has when the system gives no more."""
-
-    is_short = False
-
-    def _adjust_thread_count(self) -> None:
-        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError as error:
-            if not self.is_short:
-                self.is_short = True
-                _LOG.warning("requests wait for the threads that there are: %s", error)
-
-
-class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+class Worker(Process):
     """A threaded worker whose threads are for requests alone, and which closes its port when it stops.
 
     gunicorn's own keeps its listening socket open until it exits: connections made meanwhile would be taken by the
     kernel and answered by nobody, for as long as the longest stream runs.
     """
 
-    @classmethod
-    def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
-        """Say nothing of too few connections for the threads: here connections that wait need none."""
-
-    def init_signals(self) -> None:
-        """Leave Ctrl-C, which a terminal sends to the workers too, to the master: it tells them to stop.
-
-        Two signals at once would meet in gunicorn's handler, which locks itself out then.
-        """
-        super().init_signals()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def get_thread_pool(self) -> ThreadPoolExecutor:
-        """Return the threads for requests, of which one starts now: later the system may have none to give."""
-        pool = _Threads(self.cfg.threads, "request")
-        pool.submit(int)
-        return pool
-
-    def handle_quit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as gunicorn calls it
-        """Stop at once, whatever runs: gunicorn's own waits for a lock that the code it interrupts may hold."""
-        self.alive = False
-        self.cfg.worker_int(self)
-        os._exit(0)
-
     def set_accept_enabled(self, enabled: bool) -> None:
         """Take connections or pause; once the worker stops, close its listening sockets."""
-        super().set_accept_enabled(enabled)
-        if not self.alive:
+        alive = self.alive  # once, as a signal may end it at any time
+        enabled = enabled and alive
+        if enabled != self._accepting:
+            self._accepting: bool = enabled
+            for listener in self.sockets:
+                if enabled:
+                    listener.setblocking(False)
+                    self.loop.register(listener.fileno(), select.POLLIN, partial(self.accept, listener))
+                else:
+                    self.loop.unregister(listener.fileno())
+        if not alive:
+            self.loop.settle()
             for listener in self.sockets:
                 listener.close()
 
@@ -112,37 +68,43 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        self.most_body = _most_body(self.wsgi)
-        self.silent = Waiting(self.own.head_seconds)
-        self.heads = Waiting(self.own.head_seconds)
+        gateway = getattr(self.wsgi, "extensions", {}).get("router")
+        contract = gateway.artifact.contract if gateway is not None else Contract()
+        # A body that the app refuses for its length has to be told at once.
+        self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
+        self.errors = contract.errors
+        self.silent, self.heads = Waiting(self.own.head_seconds), Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
-        self.kept = Waiting(self.cfg.keepalive)
-        self.finishing = Waiting(FINISH_SECONDS)
+        self.kept, self.finishing = Waiting(self.cfg.keepalive), Waiting(FINISH_SECONDS)
         self.nr_long = 0
         self.most_long = most_long(self.own.max_in_flight)
-        self.accept_from = 0.0
+        self.accept_from = self.look_at = 0.0  # when to see to something else than what happens at descriptors
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
-        # Other protocols than HTTP/1 in the clear are none of the loop's business.
-        self.is_opaque = self.cfg.is_ssl or self.cfg.http2_cleartext != "off"
+        # Other protocols than HTTP/1 are none of the loop's business.
+        self.is_opaque = self.cfg.http2_cleartext != "off"
+        self.poller.close()
+        self.loop = Loop(self.tpool.submit, self.method_queue.defer)
+        in_turns = () if self.log.access_log_enabled else getattr(self.wsgi, "served_in_turns", ())
+        self.plain = PlainReader(self.cfg, in_turns)
 
     # --- the loop ---
 
     def run(self) -> None:
         """Serve until told to stop, then finish what has begun."""
-        self.poller.register(self.method_queue.fileno(), EVENT_READ, self.method_queue.run_callbacks)
+        self.loop.register(self.method_queue.fileno(), select.POLLIN, lambda *_: self.method_queue.run_callbacks(None))
         self.set_accept_enabled(True)
-        while self.alive and self.is_parent_alive():
-            self.set_accept_enabled(time.monotonic() >= self.accept_from)
+        self.standing.serve(self.ppid)
+        while self.alive:
             self._round()
-        self.alive = False
         self._finish()
 
     def _finish(self) -> None:
         self.set_accept_enabled(False)
+        self.standing.finish(self.ppid)
         for queue in (self.silent, self.kept):
             queue.shorten(STOP_KEEPALIVE_LINGER)
-        # Nothing waits for a worker that a reload replaced, so its requests may take the time that requests may take.
+        # Nothing waits for a worker that was replaced, so its requests may take the time that requests may take.
         end = time.monotonic() + self.own.total_seconds
         is_capped = False
         while self.nr_conns > 0 and time.monotonic() < end:
@@ -155,17 +117,25 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         if self.nr_conns > 0:
             self.log.warning("the time to finish is over: %d requests are cut", self.nr_conns)
         self.tpool.shutdown(wait=False)
-        self.poller.close()
+        self.loop.close()
         self.method_queue.close()
 
     def _round(self) -> None:
         """Do what is to be done now, or wait a moment for it."""
+        now = time.monotonic()
+        if now >= self.look_at:
+            self._look_around(now)
+        self.loop.dispatch(self.look_at - now)
+
+    def _look_around(self, now: float) -> None:
+        """Show the master a sign of life, look for its own, and for connections that have had their time."""
         self.notify()
-        due = min(queue.next_deadline() for queue in self._queues())
-        if self.alive and not self._accepting:
-            due = min(due, self.accept_from)
-        self.wait_for_and_dispatch_events(max(0.0, min(due - time.monotonic(), ROUND_SECONDS)))
         self._end_late()
+        if not self.is_parent_alive():
+            self.alive = False
+        self.set_accept_enabled(now >= self.accept_from)
+        accept_from = self.accept_from if self.alive and not self._accepting else now + ROUND_SECONDS
+        self.look_at = min(now + ROUND_SECONDS, accept_from, *[queue.next_deadline() for queue in self._queues()])
 
     def _end_late(self) -> None:
         for connection in self.heads.late():
@@ -174,16 +144,15 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             # The app says so itself, as of a body that a thread waits for: it knows the contract of the route.
             connection.sock.is_late = True
             self._hand_over(connection)
-        for queue in (self.silent, self.kept, self.finishing):
-            for connection in queue.late():
-                self._drop(connection)
+        for connection in (*self.silent.late(), *self.kept.late(), *self.finishing.late()):
+            self._drop(connection)
 
     def _queues(self) -> tuple[Waiting, ...]:
         return (self.finishing, self.kept, self.silent, self.heads, self.bodies)
 
     # --- a connection comes ---
 
-    def accept(self, listener: Any) -> None:  # noqa: ANN401 - gunicorn's socket
+    def accept(self, listener: Any, *_: int) -> None:  # noqa: ANN401 - gunicorn's socket
         """Take a connection; when there is no room for it, the one that has waited longest has to go."""
         is_full = self.nr_conns >= self.worker_connections
         if is_full and self._longest_waiting() is None:
@@ -194,10 +163,13 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         except OSError as error:
             self._bear(error)
             return
-        with accepted:
-            client = sockets.of_accepted(accepted)
-        addresses = (address, listener.getsockname())
-        connection = Connection(self.cfg, client, addresses, self.own, self.most_body)
+        try:
+            with accepted:
+                client = tls.wrapped(accepted, self.cfg) if self.cfg.is_ssl else sockets.of_accepted(accepted)
+        except OSError as error:  # the client is gone, or the certificate
+            self.log.info("no TLS with a client: %s", error)
+            return
+        connection = Connection(self.cfg, client, (address, listener.getsockname()), self.own, self.most_body)
         if is_full:
             self._shed()
         self.nr_conns += 1
@@ -213,6 +185,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _pause(self) -> None:
         self.accept_from = time.monotonic() + PAUSE_SECONDS
+        self.look_at = min(self.look_at, self.accept_from)
         self.set_accept_enabled(False)
 
     def _shed(self) -> bool:
@@ -229,21 +202,37 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     # --- a connection has something to say ---
 
-    def _on_readable(self, connection: Connection, _: object) -> None:
-        if connection.waits_in is None:
-            # It was given up for another one earlier in this round.
+    def _on_readable(self, connection: Connection, *_: int) -> None:
+        if connection.waits_in is None:  # it was given up for another one earlier in this round
             return
         if connection.waits_in is self.finishing:
             self._read_to_end(connection)
-        elif self.is_opaque:
+        elif self.is_opaque or connection.is_http2:
             self._hand_over(connection)
+        elif connection.awaits_handshake:
+            self._shake_hands(connection)
         else:
+            self._receive(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        try:
+            is_done = connection.shake_hands()
+        except OSError as error:
+            refused = refusals.refusal(error)
+            if refused is not None and not tls.is_left(error):
+                self._note_refusal(connection.client, error, refused)
+            self._drop(connection)
+            return
+        if is_done and tls.is_http2(connection.sock):
+            self._hand_over(connection)
+        elif is_done:
+            # The first bytes of a request may have come with the end of the handshake.
             self._receive(connection)
 
     def _receive(self, connection: Connection) -> None:
         try:
-            piece = connection.sock.recv(HELD_BYTES)
-        except BlockingIOError:
+            piece = connection.receive()
+        except tls.NOT_YET:
             return
         except OSError:
             self._drop(connection)
@@ -270,25 +259,29 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def _wait(self, connection: Connection, queue: Waiting) -> None:
         if connection.waits_in is None:
-            self.poller.register(connection.sock, EVENT_READ, partial(self._on_readable, connection))
+            self.loop.register(connection.sock.fileno(), select.POLLIN, partial(self._on_readable, connection))
         else:
             connection.waits_in.remove(connection)
         connection.waits_in = queue
-        queue.add(connection)
+        self.look_at = min(self.look_at, queue.add(connection))
 
     def _leave(self, connection: Connection) -> None:
         if connection.waits_in is not None:
             connection.waits_in.remove(connection)
             connection.waits_in = None
-            self.poller.unregister(connection.sock)
+            self.loop.unregister(connection.sock.fileno())
 
     def _hand_over(self, connection: Connection) -> None:
-        """Let a thread serve the request that is here."""
+        """Have a request served, in turns if it is plain, else by a thread."""
         self._leave(connection)
-        self.enqueue_req(connection)
+        plain = self.plain.read(connection)
+        if plain is None:
+            self.enqueue_req(connection)
+        else:
+            self.loop.begin(partial(serve, self, connection, plain), partial(self._end_turn, connection, plain.left))
 
     def _hand_over_long(self, connection: Connection) -> None:
-        """Let a thread read the rest of a request, unless too many do: one must be left for requests that are here."""
+        """Have the rest of a request read, unless too many are: a thread must be left for requests that are here."""
         if self.nr_long >= self.most_long:
             self._refuse(connection, overloaded())
             return
@@ -296,7 +289,19 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         connection.is_long = True
         self._hand_over(connection)
 
-    # --- a thread is done ---
+    # --- a request is over ---
+
+    def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
+        """Take a connection back behind a request that was served in turns, with what has come of the next one."""
+        self._count_long(connection)
+        connection.expect(left)
+        if not keeps:
+            self._close_softly(connection)
+        elif left:
+            # From here it could begin at once, and so could the one behind it, each deeper than the one before.
+            self.method_queue.defer(self._place, connection)
+        else:
+            self._place(connection)
 
     def handle_request(self, req: Any, conn: Connection) -> bool:  # noqa: ANN401 - gunicorn's
         """Serve a request whose head was read."""
@@ -316,9 +321,7 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
 
     def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
         """Take a connection back from a thread."""
-        if conn.is_long:
-            self.nr_long -= 1
-            conn.is_long = False
+        self._count_long(conn)
         try:
             keeps = not fs.cancelled() and fs.exception() is None and fs.result()
             if conn.is_cut:
@@ -329,12 +332,16 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
                 self._close_softly(conn)
                 return
             conn.rest()
-            if conn.has_decrypted():
+            if conn.is_http2 and conn.has_decrypted():
                 self._hand_over(conn)
             else:
                 self._place(conn)
         except (OSError, ValueError):  # the socket is closed already
             self._drop(conn)
+
+    def _count_long(self, connection: Connection) -> None:
+        self.nr_long -= connection.is_long
+        connection.is_long = False
 
     # --- a connection ends ---
 
@@ -345,27 +352,26 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
             self.log.error("error handling a request", exc_info=exc)
             refused = ApiError("internal_error", "The router failed to handle this request")
         else:
-            self._log_refusal(addr, exc)
-            self._count_refusal(refused)
+            self._note_refusal(addr, exc, refused)
         with suppress(OSError):
-            client.sendall(refusals.wire_bytes(refused))
+            client.sendall(self._told(refused, getattr(exc, "target", None)))
 
     def _refuse(self, connection: Connection, error: ApiError) -> None:
         """Answer from within the loop, which cannot wait: what a fresh connection has room for is enough for it."""
-        self._log_refusal(connection.client, error)
-        self._count_refusal(error)
+        self._note_refusal(connection.client, error, error)
         with suppress(OSError):
-            connection.sock.send(refusals.wire_bytes(error))
+            connection.sock.send(self._told(error, connection.arrival.target()))
         self._close_softly(connection)
 
-    def _log_refusal(self, address: Any, error: Exception) -> None:  # noqa: ANN401 - as the system has it
+    def _note_refusal(self, address: Any, error: Exception, told: ApiError) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
-        self.log.info("refused a request of %s: %s", peer, refusals.said(error))
-
-    def _count_refusal(self, error: ApiError) -> None:
+        self.log.info("refused a request of %s: %s", peer, refusals.told_of(error))
         count = getattr(self.wsgi, "count_refusal", None)
         if count is not None:
-            count(error)
+            count(told)
+
+    def _told(self, error: ApiError, target: str | None) -> bytes:
+        return refusals.wire_bytes(error, refusals.errors_on(target, self.errors))
 
     def _close_softly(self, connection: Connection) -> None:
         """Say that nothing more comes, and close once the client has closed or had the time to read."""
@@ -392,9 +398,3 @@ class Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         self._leave(connection)
         self.nr_conns -= 1
         connection.close()
-
-
-def _most_body(app: Any) -> int:  # noqa: ANN401 - a WSGI callable, usually ours
-    """Return from which length on a body is not waited for: one that the app refuses has to be told at once."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    return min(HELD_BYTES, gateway.artifact.contract.limits.max_body_bytes) if gateway else HELD_BYTES

@@ -1,22 +1,32 @@
 """The output-token budget held to its cap, whatever spelling carries it."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, supply, to_json
+from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
-from router.contract.rules import Budget
+from router.contract.rules import Budget, FieldRule, Rule
 from router.contract.templates import bare
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
 
 _POSITIVE_INTEGER = re.compile(rb"[1-9][0-9]*")
-_SPELLINGS = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+SPELLINGS: Final = (*BUDGET_FIELDS, *spellings_of("max_tokens"))
+"""All names by which engines know the budget, in the precedence of vLLM and SGLang."""
+
 _EXACT_DIGITS: Final = 9
+
+
+def other_names(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield the fields from which a contract has the budget taken, beside the names that engines know."""
+    for rule in rules:
+        if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
+            yield from (name for name in rule.field.sources if name not in SPELLINGS and "." not in name)
 
 
 class Tokens(NamedTuple):
@@ -34,15 +44,18 @@ class Held(NamedTuple):
     tokens: Tokens | None
 
 
-def judge(request: Request, rule: Budget) -> Held:
+def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
     """Return the edits that hold a request's budget to the cap, and what they grant.
+
+    `others` are names by which a contract has the budget sent, beside those that engines know.
 
     Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
     one over the cap under `reject`.
     """
-    for field in _SPELLINGS:
+    spellings = (*SPELLINGS, *others)
+    for field in spellings:
         request.refuse_repeated(field)
-    asked = {field: _read(request, field, rule) for field in _SPELLINGS if request.value(field) is not None}
+    asked = {field: _read(request, field, rule) for field in spellings if request.value(field) is not None}
     over = [field for field, tokens in asked.items() if tokens > rule.cap]
     if over and rule.on_exceed == "reject":
         raise _exceeded(request, over[0], rule)
@@ -67,7 +80,9 @@ def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
 
 def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
-    raw = request.members[field][0].raw(request.body)
+    raw = raw_at(request, (field,))
+    if raw is None or raw == b"null":
+        raw = to_json(request.value(field))
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
         details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}

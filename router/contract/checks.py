@@ -80,9 +80,9 @@ def _first_role(check: named.FirstRole) -> Check:
     words = listed(check.allowed)
 
     def find(fields: Fields) -> Violation | None:
-        index, message = next(messages_of(fields), (0, {}))
-        role = message.get("role")
-        if not message or role in check.allowed:
+        index, message = next(messages_of(fields), (0, None))
+        role = None if message is None else message.get("role")
+        if message is None or role in check.allowed:
             return None
         said = f"messages[{index}] has the role {shown(role)}: the first must be of {words}"
         return Violation("first_role", said, {"value": shown(role), "allowed": words, "index": index})
@@ -94,9 +94,9 @@ def _last_role(check: named.LastRole) -> Check:
     words = listed(check.allowed)
 
     def find(fields: Fields) -> Violation | None:
-        index, message = next(iter([*messages_of(fields)][-1:]), (0, {}))
-        role = message.get("role")
-        if not message or role in check.allowed:
+        index, message = next(iter([*messages_of(fields)][-1:]), (0, None))
+        role = None if message is None else message.get("role")
+        if message is None or role in check.allowed:
             return None
         said = f"messages[{index}] has the role {shown(role)}: the last must be of {words}"
         return Violation("last_role", said, {"value": shown(role), "allowed": words, "index": index})

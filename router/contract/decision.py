@@ -6,7 +6,7 @@ from router.contract.budget import Tokens
 from router.contract.cases import Found
 from router.contract.conditions import path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import Edit, apply_edits, to_json
+from router.contract.editing import Edit, apply_edits, drop_all_repetitions, to_json
 from router.contract.errors import ApiError, request_too_large
 from router.contract.fields import ONCE_ONLY_FIELDS
 from router.contract.machine import machine_of
@@ -24,6 +24,9 @@ READING: Final = "request"
 
 MODELS: Final = "models"
 """The step that resolves the model name."""
+
+CONDITIONS: Final = "cases"
+"""The step that finds the case of a request; of the fields that it reads one value leaves."""
 
 SERVED_ID: Final = "<served id>"
 """Stands for the served id that an alias is routed as, where nobody says which ids are served."""
@@ -87,23 +90,47 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         asked = _read_model(request)
         served = _resolve_model(asked, contract, served_ids)
     except ApiError as error:
-        return Refusal(error, step, (), asked, contract.errors)
+        return _unreadable(error, step, asked, contract)
+    try:
+        return _judge(request, contract, _Names(asked, served), streamed=stream)
+    except ApiError as error:
+        # What only a rule looks into, and cannot be read within bounds.
+        return _unreadable(error, READING, asked, contract)
+
+
+class _Names(NamedTuple):
+    asked: str
+    served: str
+
+
+def _unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+    error.details.setdefault("model", None if asked is None else shown(asked))
+    return Refusal(error, step, (), asked, contract.errors)
+
+
+def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:
+    """Judge a request that is read and whose model is known; raises ApiError where it cannot be edited."""
+    asked, served = names
     machine = machine_of(contract)
     draft = Draft(request, _route(asked, served))
     if asked != served:
         _imply(draft, contract.models.aliases.get(asked))
     found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
+    for path in machine.read_by_conditions:
+        if path[0] in request.members and (len(path) > 1 or request.repeats):
+            draft.edits += drop_all_repetitions(request, CONDITIONS, path)
     plan, sections = machine.plan_of(found.case)
     plan.run(draft)
     if draft.error is not None and draft.refused_by is not None:
+        draft.error.details.setdefault("model", asked)
         return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
-    usage = ask(draft, sections.stream, streamed=stream)
+    usage = ask(draft, sections.stream, streamed=streamed)
     edits = tuple(draft.edits)
     return Forward(
         apply_edits(request, edits),
         asked,
         served,
-        stream,
+        streamed,
         asked if asked != served and contract.models.answer_as == "requested" else None,
         edits,
         tuple(draft.violations),
@@ -144,8 +171,9 @@ def _check_size(body: bytes, contract: Contract) -> None:
 
 
 def _read_once_only_fields(request: Request) -> bool:
-    for field in sorted(ONCE_ONLY_FIELDS):
-        request.refuse_repeated(field)
+    if request.repeats:
+        for field in sorted(ONCE_ONLY_FIELDS):
+            request.refuse_repeated(field)
     stream = request.value("stream")
     if not isinstance(stream, bool | None):
         message = f"stream is {request.written('stream')}: expected true or false, or omit the field"

@@ -1,5 +1,6 @@
 """A request while the rules are run: the first refusal, all violations, the edits due."""
 
+import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from router.contract.conditions import Path, value_at
@@ -33,15 +34,41 @@ class Draft:
 
     def value_at(self, path: Path) -> Any:  # noqa: ANN401 - a JSON value may be anything
         """Return the value that an engine would get at a path as things stand; None when absent or null."""
-        return self.values[path] if path in self.values else value_at(self.request.fields, path)
+        values = self.values
+        if path in values:
+            return values[path]
+        if values and len(path) > 1:
+            for length in range(len(path) - 1, 0, -1):
+                if path[:length] in values:
+                    holder = values[path[:length]]
+                    return value_at(holder, path[length:]) if isinstance(holder, dict) else None
+        return value_at(self.request.fields, path)
+
+    def stands(self, path: Path) -> bool:
+        """Tell whether a field is sent, be it as null."""
+        holder = value_at(self.request.fields, path[:-1]) if len(path) > 1 else self.request.fields
+        return isinstance(holder, dict) and path[-1] in holder
 
     def put(self, rule: str, path: Path, value: Any, written: bytes) -> None:  # noqa: ANN401 - any JSON value
         """Let the engine get a value at a path, written in JSON like this."""
         kind: Literal["inject", "set"] = "inject" if self.value_at(path) is None else "set"
         self.edits.append(Edit(rule, kind, path, written))
-        self.values[path] = value
+        self._remember(path, value)
 
     def drop(self, rule: str, path: Path) -> None:
         """Keep a field from the engine."""
         self.edits.append(Edit(rule, "drop", path))
-        self.values[path] = None
+        self._remember(path, None)
+
+    def note(self, edits: list[Edit]) -> None:
+        """Take edits that a step has made by itself."""
+        self.edits += edits
+        for edit in edits:
+            if edit.kind != "remove":
+                self._remember(edit.path, json.loads(edit.value) if edit.value else None)
+
+    def _remember(self, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+        # What is known of parts is of no use once the whole is another.
+        for other in [other for other in self.values if len(other) > len(path) and other[: len(path)] == path]:
+            del self.values[other]
+        self.values[path] = value

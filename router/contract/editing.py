@@ -7,10 +7,12 @@ from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from router.contract.conditions import Path
-from router.contract.members import Member, find_members, start_of_next
+from router.contract.errors import ApiError
+from router.contract.members import Member, start_of_next, walk_members
 from router.contract.parsing import Request
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_NUMBERS: Final = frozenset({int, float})
 _OPENING_BRACE: Final = ord("{")
 _Splice = tuple[int, int, bytes]
 
@@ -39,6 +41,12 @@ _Located = tuple[Path, Edit]
 
 def to_json(value: object) -> bytes:
     """Return a value as JSON bytes, numbers in their shortest form."""
+    return _number_to_json(value) if type(value) in _NUMBERS else _ENCODER.encode(value).encode()
+
+
+# Typed, as 1 and 1.0 are equal and do not look the same.
+@lru_cache(maxsize=1024, typed=True)
+def _number_to_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
@@ -52,6 +60,46 @@ def drop_repetitions(request: Request, rule: str, field: str) -> list[Edit]:
     return [Edit(rule, "remove", (field,))] if len(request.members.get(field, ())) > 1 else []
 
 
+def drop_all_repetitions(request: Request, rule: str, path: Path) -> list[Edit]:
+    """Return the edits that do the same for a field at a path, and for the objects that it stands in."""
+    edits = drop_repetitions(request, rule, path[0])
+    return edits if len(path) == 1 else edits + _drop_nested_repetitions(request, rule, path)
+
+
+def _drop_nested_repetitions(request: Request, rule: str, path: Path) -> list[Edit]:
+    standing = request.members.get(path[0])
+    if not standing:
+        return []
+    last = standing[-1]
+    raw = last.raw(request.body)
+    if b"\\" not in raw and all(raw.count(_quoted(step)) <= 1 for step in path[1:]):
+        # Most requests: no key of the path can be there twice.
+        return []
+    edits = []
+    for depth, step in enumerate(path[1:], start=2):
+        if request.body[last.start] != _OPENING_BRACE:
+            break
+        inner = grouped(request.body, last).get(step)
+        if not inner:
+            break
+        if len(inner) > 1:
+            edits.append(Edit(rule, "remove", path[:depth]))
+        last = inner[-1]
+    return edits
+
+
+def raw_at(request: Request, path: Path) -> bytes | None:
+    """Return the bytes of the value at a path as they were sent, of repeated keys the last."""
+    members, last = request.members, None
+    for step in path:
+        if last is not None:
+            members = grouped(request.body, last) if request.body[last.start] == _OPENING_BRACE else {}
+        if step not in members:
+            return None
+        last = members[step][-1]
+    return None if last is None else last.raw(request.body)
+
+
 def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
     """Return the edited body; the same object when nothing is to be edited. Of two edits of one value the last wins."""
     edits = tuple(edits)
@@ -61,6 +109,10 @@ def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
     splices = _plain_splices(request, edits)
     if splices is None:
         splices, _ = _splices(body, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
+    return _spliced(body, splices)
+
+
+def _spliced(body: bytes, splices: list[_Splice]) -> bytes:
     # Views, so that a large body is copied only once.
     view = memoryview(body)
     pieces: list[bytes | memoryview] = []
@@ -107,6 +159,11 @@ _NESTED: Final = 2
 
 
 @lru_cache(maxsize=1024)
+def _quoted(name: str) -> bytes:
+    return to_json(name)
+
+
+@lru_cache(maxsize=1024)
 def _key(name: str) -> bytes:
     return to_json(name) + b":"
 
@@ -124,14 +181,31 @@ class _Change:
 
     def take(self, path: Path, edit: Edit) -> None:
         """Add an edit of the member, or of what is at a path inside of it."""
-        if len(path) > 1:
+        if len(path) > 1 and (self.dropped or self.value is not None):
+            self._edit_value(path[1:], edit)
+        elif len(path) > 1:
             self.inner.append((path[1:], edit))
         elif edit.kind == "remove":
             self.only_last = True
         elif edit.kind == "drop":
             self.value, self.dropped, self.inner = None, True, []
         else:
-            self.value, self.dropped, self.inner = edit.value, False, []
+            self._set(edit.value)
+
+    def _set(self, value: bytes) -> None:
+        # Of what was dropped, the last place takes the value.
+        self.only_last = self.only_last or self.dropped
+        self.value, self.dropped, self.inner = value, False, []
+
+    def _edit_value(self, path: Path, edit: Edit) -> None:
+        """Edit the value that an earlier edit has given the member."""
+        if self.value is None or not self.value.startswith(b"{"):
+            built = _built([(path, edit)])
+            if built is not None:
+                self._set(built)
+            return
+        self.value = _edited_object(self.value, [(path, edit)])
+        self.dropped = self.value is None
 
 
 def _splices(
@@ -153,7 +227,7 @@ def _splices(
         if change.value is not None and standing:
             splices.append((standing[-1].start, standing[-1].end, change.value))
         elif change.value is not None:
-            injected.append(to_json(name) + b":" + change.value)
+            injected.append(_key(name) + change.value)
     if removed:
         splices += _removals(body, sorted(chain.from_iterable(members.values()), key=_start), removed)
     is_left = len(removed) < sum(map(len, members.values()))
@@ -175,26 +249,40 @@ def _edit_inside(body: bytes, standing: list[Member], change: _Change) -> list[_
 
 
 def grouped(body: bytes, member: Member) -> dict[str, list[Member]]:
-    """Return the members of the object that a member holds, by their keys."""
+    """Return the members of the object that a member holds, by their keys.
+
+    Raises ApiError where they are so many that looking through them would keep a worker busy.
+    """
     members: dict[str, list[Member]] = {}
-    for inner in find_members(body, member.start, member.end):
+    for count, inner in enumerate(walk_members(body, member.start, member.end), start=1):
+        if count > MAX_NESTED_MEMBERS:
+            raise ApiError("bad_request", f"An object in the request holds more than {MAX_NESTED_MEMBERS} members")
         members.setdefault(inner.key, []).append(inner)
     return members
 
 
+MAX_NESTED_MEMBERS: Final = 10_000
+"""Most members, repetitions included, of an object that is looked into."""
+
+
+def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
+    """Return an object with its edits made, None where they leave nothing in it."""
+    members = grouped(body, Member("", 0, 0, len(body)))
+    splices, is_emptied = _splices(body, (0, len(body)), members, edits)
+    return None if is_emptied else _spliced(body, splices)
+
+
 def _built(edits: list[_Located]) -> bytes | None:
     """Return the object that holds what is set and nothing else, None where nothing is."""
-    inner: dict[str, list[_Located]] = {}
-    values: dict[str, bytes] = {}
-    for path, edit in edits:
-        if len(path) > 1:
-            inner.setdefault(path[0], []).append((path[1:], edit))
-        elif edit.kind == "drop":
-            values.pop(path[0], None)
-        else:
-            values[path[0]] = edit.value
-    values |= {name: built for name, located in inner.items() if (built := _built(located)) is not None}
-    return b"{" + b",".join(to_json(name) + b":" + value for name, value in values.items()) + b"}" if values else None
+    if all(len(path) == 1 and edit.kind in _GIVING for path, edit in edits):
+        values = {path[0]: edit.value for path, edit in edits}
+        return b"{" + b",".join([_key(name) + value for name, value in values.items()]) + b"}"
+    built = _edited_object(_EMPTY, edits)
+    return None if built == _EMPTY else built
+
+
+_EMPTY: Final = b"{}"
+_GIVING: Final = ("set", "inject")
 
 
 def _removals(body: bytes, members: list[Member], removed: set[int]) -> Iterator[_Splice]:

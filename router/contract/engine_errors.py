@@ -9,10 +9,11 @@ from router.contract.sections import Errors
 _LONGEST_TEXT = 4096
 
 
-def retold(body: bytes, errors: Errors, request_id: str) -> ErrorAnswer | None:
+def retold(body: bytes, errors: Errors, request_id: str, model: str | None = None) -> ErrorAnswer | None:
     """Return an engine's 400 in the contract's words and envelope; None where its body holds no text of an error.
 
     Known are `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` and FastAPI's `{"detail": …}`.
+    `model` is the name that the client asked for.
     """
     value = read_object(body)
     holder = value["error"] if isinstance(value.get("error"), dict) else value
@@ -25,6 +26,7 @@ def retold(body: bytes, errors: Errors, request_id: str) -> ErrorAnswer | None:
         text[:_LONGEST_TEXT],
         param if isinstance(param, str) else None,
         words=errors.engine_400,
+        details={"model": model},
     )
     return answer(error, errors, request_id)
 

@@ -144,7 +144,8 @@ class _Told(NamedTuple):
         """Return the body within its envelope."""
         template = self.envelope or errors.body or _OWN_ENVELOPE
         value = filled_body(template, self.details, omit_null=errors.omit_null)
-        return json.dumps(value, ensure_ascii=False).encode()
+        # Engines write lone surrogates, which are no UTF-8.
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _told(error: ApiError, errors: Errors, request_id: str) -> _Told:
@@ -153,7 +154,7 @@ def _told(error: ApiError, errors: Errors, request_id: str) -> _Told:
     kind = SERVER_ERROR if status >= STATUS_OF["internal_error"] else INVALID_REQUEST
     known = {**error.details, "status": status, "request_id": request_id, "message": error.message}
     known |= {"code": error.code if words.code is None else words.code, "type": words.type or kind}
-    known["param"] = error.param if words.param is None else filled(words.param, {**known, "param": error.param})
+    known["param"] = error.param if words.param is None else filled_body(words.param, {**known, "param": error.param})
     if status == _BAD_REQUEST and errors.bad_request_type is not None:
         known["type"] = errors.bad_request_type
     if words.message is not None:

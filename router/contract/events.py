@@ -84,6 +84,28 @@ class EventSplitter:
         return Part("fragment" if is_fragment else "event", event)
 
 
+class WholeEvents:
+    """Lets a stream pass event by event, so that one which breaks off never ends within an event."""
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take the next bytes of the stream; return those that can leave: whole events are the same object."""
+        if piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start():
+            return piece
+        return b"".join([part.data for part in self._splitter.feed(piece)])
+
+    def release(self) -> bytes:
+        """Return what is whole and was held: nothing ever is."""
+        return b""
+
+    def flush(self) -> bytes:
+        """Return what is left at the end of the stream: a last event without its blank line."""
+        left = self._splitter.flush()
+        return b"" if left is None else left.data
+
+
 class Splice(NamedTuple):
     """A change to an event's data: `value` in place of the bytes from `start` to `end`."""
 

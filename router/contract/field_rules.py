@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from router.contract.conditions import Path, equals, is_one_of, path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import drop_repetitions, to_json
+from router.contract.editing import drop_all_repetitions, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
@@ -47,7 +47,11 @@ class FieldJudge:
         self.name = rule.path
         self.path = path_of(rule.path)
         self.spellings = (self.path, *((other,) for other in spellings_of(rule.path)))
+        self.is_nested = len(self.path) > 1
         self.tests = tuple(tests_of(rule))
+        self.bounds = _details_of(rule.field)
+        # What is refused is the name: the value may come under another one.
+        self.tests_of_taken = self.tests[1:] if rule.field.refuse else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
     def __call__(self, draft: Draft) -> None:
@@ -56,30 +60,49 @@ class FieldJudge:
         is_sent = False
         for path in self.spellings:
             value = value_at(fields, path)
-            if value is None:
-                continue
-            is_sent = True
-            for test in self.tests:
-                violation = test(value, fields)
-                if violation is not None:
-                    self._refuse(draft, violation, path, value)
-                    break
+            if value is not None:
+                is_sent = True
+                self._judge(draft, path, value, self.tests)
+        if self.field.sources and value_at(fields, self.path) is None:
+            is_sent = self._judge_source(draft) or is_sent
         if self.field.required and not is_sent:
             self._refuse(draft, Violation("required", "is missing: it is required", {}), self.path, None)
-        if draft.request.repeats:
+        if draft.request.repeats or self.is_nested:
             for path in self.spellings:
-                draft.edits += drop_repetitions(draft.request, self.rule, path[0])
+                draft.edits += drop_all_repetitions(draft.request, self.rule, path)
+
+    def _judge_source(self, draft: Draft) -> bool:
+        """Judge the value that the field takes from another one; tell whether there is one."""
+        fields = draft.request.fields
+        for source in map(path_of, self.field.sources):
+            value = value_at(fields, source)
+            if value is not None:
+                # Where values are mapped, those of other fields may be words of another vocabulary.
+                if not self.field.map:
+                    self._judge(draft, source, value, self.tests_of_taken)
+                return True
+        return False
+
+    def _judge(self, draft: Draft, path: Path, value: Any, tests: tuple[Test, ...]) -> None:  # noqa: ANN401 - any JSON
+        for test in tests:
+            violation = test(value, draft.request.fields)
+            if violation is not None:
+                self._refuse(draft, violation, path, value)
+                return
 
     def _refuse(self, draft: Draft, violation: Violation, path: Path, value: object) -> None:
         if self.name not in draft.violations:
             draft.violations.append(self.name)
         if draft.error is not None:
             return
-        name = self.name if path == self.path else f"{self.name} (sent as {path[0]})"
+        sent_as = ".".join(path)
+        # A source is a field of the vendor's own; another spelling is an engine's.
+        param = sent_as if sent_as in self.field.sources else self.name
+        name = param if param == sent_as else f"{self.name} (sent as {sent_as})"
         message = f"{name} {violation.said.replace(_WRITTEN, _written(draft, path, value))}"
         words = words_for(self.field, violation.part)
-        details = {"value": bare(value), "model": draft.request.value("model"), **violation.details}
-        error = ApiError(self.code, message, self.name, part=violation.part, words=words, details=details)
+        details = {**self.bounds, "value": bare(value), "model": draft.request.value("model"), **violation.details}
+        error = ApiError(self.code, message, param, part=violation.part, words=words, details=details)
         draft.refuse(self.rule, error)
 
 
@@ -230,13 +253,27 @@ def _bytes_test(most: int) -> Test:
 
 
 def _pattern_test(pattern: str) -> Test:
-    matches = re.compile(pattern).fullmatch
+    matches = full_match_of(pattern)
     violation = Violation("pattern", f"{_IS_NOT_EXPECTED}a string that matches {pattern}", {"expected": pattern})
 
     def test(value: Any, _: Fields) -> Violation | None:  # noqa: ANN401
         return None if isinstance(value, str) and matches(value) else violation
 
     return test
+
+
+MAX_MATCHED_CHARACTERS: Final = 1024
+"""Longest text that can match a pattern of a contract: clients must not make a worker search for long."""
+
+
+def full_match_of(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether the whole of a text matches a pattern."""
+    matches = re.compile(pattern).fullmatch
+
+    def is_match(text: str) -> bool:
+        return len(text) <= MAX_MATCHED_CHARACTERS and matches(text) is not None
+
+    return is_match
 
 
 def _requires_test(condition: Condition) -> Test:
@@ -277,6 +314,12 @@ def _bounds(field: Field) -> str:
     low = "" if least is None else f" above {show(least)}" if field.min is None else f" of at least {show(least)}"
     high = "" if most is None else f" below {show(most)}" if field.max is None else f" of at most {show(most)}"
     return f"{low} and{high}" if low and high else low + high
+
+
+def _details_of(field: Field) -> dict[str, Any]:
+    """Return what fills the placeholders of a rule whatever of it is violated."""
+    bounds = {"min": _whole(_first(field.min, field.above)), "max": _whole(_first(field.max, field.below))}
+    return {**bounds, "allowed": None if field.allowed is None else listed(field.allowed)}
 
 
 def _first(closed: float | None, is_open: float | None) -> float | None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from router.contract import named_checks as named
 from router.contract.field_rules import Fields, Violation, listed
+from router.contract.fields import IMAGE_PART_TYPES
 from router.contract.images import image_parts
 from router.contract.templates import shown
 
@@ -44,15 +45,20 @@ def _wrong_schema(value: object) -> Violation | None:
     return None
 
 
+_SAID: Final = {"data": "a data: URL", "http": "an http(s) URL", "file": "the id of a file"}
+"""What a source of images is called in a message."""
+
+
 def _images(check: named.Images) -> Check:
     words = listed(check.sources)
+    expected = listed(tuple(_SAID.get(source, source) for source in check.sources))
 
     def find(fields: Fields) -> Violation | None:
         data_urls = 0
         for url in _urls(fields):
             source = _source_of(url, check.file_prefix)
             if source not in check.sources:
-                said = f"An image refers to {shown(url[:_SHOWN_URL])}: expected {words}"
+                said = f"An image refers to {shown(url[:_SHOWN_URL])}: expected {expected}"
                 return Violation("sources", said, {"value": shown(url[:_SHOWN_URL]), "allowed": words})
             if source != "data":
                 continue
@@ -86,7 +92,8 @@ def _too_large(url: str, check: named.Images) -> Violation | None:
 
 
 def _source_of(url: str, file_prefix: str | None) -> str | None:
-    scheme = url[:_LONGEST_SCHEME].partition(":")[0].lower()
+    # As URL parsers do: what is around a URL and line ends within it are no part of it.
+    scheme = url.partition(":")[0].lstrip(_AROUND).translate(_LINE_ENDS)[:_LONGEST_SCHEME].lower()
     if scheme == "data":
         return "data"
     if scheme in {"http", "https"}:
@@ -95,16 +102,20 @@ def _source_of(url: str, file_prefix: str | None) -> str | None:
 
 
 _LONGEST_SCHEME: Final = 16
+_AROUND: Final = "".join(map(chr, range(ord(" ") + 1)))
+_LINE_ENDS: Final = dict.fromkeys(map(ord, "\t\r\n"))
 
 
 def _urls(fields: Fields) -> Iterator[str]:
-    """Yield what image parts refer to: an object with a `url`, or a bare string."""
+    """Yield what image parts refer to: an object with a `url`, or a bare string.
+
+    A part may have several keys that carry an image, and engines differ in which one they take.
+    """
     for part in image_parts(fields.get("messages")):
-        kind = part.get("type")
-        holder = part.get(kind if isinstance(kind, str) else "image_url", part.get("image_url"))
-        url = holder.get("url") if isinstance(holder, dict) else holder
-        if isinstance(url, str):
-            yield url
+        for holder in [value for key, value in part.items() if key in IMAGE_PART_TYPES]:
+            url = holder.get("url") if isinstance(holder, dict) else holder
+            if isinstance(url, str):
+                yield url
 
 
 MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {

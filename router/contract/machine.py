@@ -1,6 +1,7 @@
 """A contract made ready to run: how cases are found, and a plan for each."""
 
 from router.contract.cases import CaseFinder
+from router.contract.conditions import path_of
 from router.contract.model import Case, Contract, Sections
 from router.contract.plan import Plan
 
@@ -11,6 +12,7 @@ class Machine:
     def __init__(self, contract: Contract) -> None:
         self.has_conditions = bool(contract.cases or contract.mode.default is not None)
         self.finder = CaseFinder(contract)
+        self.read_by_conditions = tuple(path_of(path) for path in sorted(contract.read_by_conditions))
         self._base = (Plan(contract.rules), contract)
         self._of_cases = {case.name: (Plan(contract.case_rules[case.name]), case.sections) for case in contract.cases}
 

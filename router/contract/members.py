@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
+import orjson
 
-STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-"""Pattern of a JSON string; possessive, so that millions of escapes need no backtracking memory."""
+from router.contract.scanning import end_of_string
 
 _SPACE: Final = rb"[ \t\n\r]*+"
-_OPENING = re.compile(_SPACE + rb"\{")
-_KEY = re.compile(_SPACE + rb"(" + STRING + rb")" + _SPACE + rb":" + _SPACE, re.DOTALL)
+_OPENING = re.compile(_SPACE + rb"\{" + _SPACE)
+_COLON = re.compile(_SPACE + rb":" + _SPACE)
 _SCALAR = re.compile(rb'[^ \t\n\r,\[\]{}"]++')
 _SEPARATOR = re.compile(_SPACE + rb",?" + _SPACE)
-_STRING = re.compile(STRING, re.DOTALL)
 
-# Brackets in runs, small containers skipped whole: keeps the steps that Python takes few.
-_PLAIN: Final = rb'[^"\[\]{}]++|' + STRING
-_FLAT: Final = rb"[\[{](?:" + _PLAIN + rb")*+[\]}]"
-_SHALLOW: Final = rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
+# Strings and runs of what is no bracket, containers skipped whole: keeps the steps that Python takes few. All of them
+# short, so that one step is; possessive, so that none needs memory for going back.
+_STRING: Final = rb'"[^"\\]{0,512}+(?:\\.[^"\\]{0,32}+){0,16}+"'
+_KEY = re.compile(rb"(" + _STRING + rb")" + _SPACE + rb":" + _SPACE, re.DOTALL)
+_PLAIN: Final = rb'[^"\[\]{}]{1,256}+|' + _STRING
+_FLAT: Final = rb"[\[{](?:" + _PLAIN + rb"){0,16}+[\]}]"
+_SHALLOW: Final = rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb"){0,16}+[\]}]"
 _OPENING_RUN = re.compile(rb"[\[{]++")
-_BRACKETS = re.compile(rb"(?:" + _PLAIN + rb"|" + _SHALLOW + rb")*+([\[{]++|[\]}]++)", re.DOTALL)
+_RUN = re.compile(rb"(?:" + _PLAIN + rb"|" + _SHALLOW + rb"){0,16}+([\[{]++|[\]}]++)?", re.DOTALL)
 
 _read_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -52,11 +54,18 @@ def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterato
     """Yield what `find_members` returns."""
     values = _last_values(body[start:end])
     at = _behind(_OPENING, body, start)
-    while key := _KEY.match(body, at):
-        name = _unescape(key[1])
-        value_start = key.end()
+    while True:
+        key = _KEY.match(body, at)
+        if key is not None:
+            key_end, value_start = key.end(1), key.end()
+        elif body.startswith(b'"', at):
+            key_end = end_of_string(body, at)
+            value_start = _behind(_COLON, body, key_end)
+        else:
+            return
+        name = _unescape(body[at:key_end])
         value_end = end_of_value(body, value_start, values.get(name))
-        yield Member(name, key.start(1), value_start, value_end)
+        yield Member(name, at, value_start, value_end)
         at = start_of_next(body, value_end)
 
 
@@ -77,7 +86,7 @@ def end_of_value(body: bytes, at: int, last_value: msgspec.Raw | None = None) ->
     if last_value is not None and body.startswith(last_value, at):
         return at + memoryview(last_value).nbytes
     if body.startswith(b'"', at):
-        return _behind(_STRING, body, at)
+        return end_of_string(body, at)
     return _end_of_container(body, at)
 
 
@@ -95,21 +104,31 @@ def _last_values(text: bytes) -> dict[str, msgspec.Raw]:
 def _end_of_container(body: bytes, at: int) -> int:
     opened_at, at = at, _behind(_OPENING_RUN, body, at)
     depth = at - opened_at
-    while run := _BRACKETS.match(body, at):
-        start, at = run.span(1)
-        if body[start] in b"[{":
-            depth += at - start
-        elif at - start < depth:
-            depth -= at - start
+    while run := _RUN.match(body, at):
+        start, end = run.span(1)
+        if start < 0:
+            # The run was too long for one step, or a string in it is, or the JSON ends here.
+            end = end_of_string(body, run.end()) if body.startswith(b'"', run.end()) else run.end()
+            if end == at:
+                break
+        elif body[start] in b"[{":
+            depth += end - start
+        elif end - start < depth:
+            depth -= end - start
         else:
             return start + depth
+        at = end
     raise ValueError("not valid JSON")
 
 
 def _unescape(key: bytes) -> str:
-    text = key.decode(errors="replace")
-    # json, unlike orjson, takes the lone surrogates that some engines write.
-    return str(json.loads(text)) if "\\" in text else text[1:-1]
+    if b"\\" not in key:
+        return key[1:-1].decode(errors="replace")
+    try:
+        return str(orjson.loads(key))
+    except orjson.JSONDecodeError:
+        # json takes the lone surrogates that some engines write.
+        return str(json.loads(key.decode(errors="replace")))
 
 
 def _behind(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:

@@ -5,7 +5,7 @@ from functools import cached_property
 import msgspec
 
 from router.contract.named_checks import Check
-from router.contract.rules import Band, Pin, Rule, rules_of
+from router.contract.rules import Band, Pin, Rule, governed_by, rules_of
 from router.contract.sections import Errors, Field, Limits, Mode, Models, Output, Sampling, Stream, UnknownFields
 from router.contract.terms import Condition, Frozen, Stated
 
@@ -53,12 +53,17 @@ class Contract(Sections, frozen=True, kw_only=True):
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rules in the order in which a request meets them; the first violated one answers."""
-        return rules_of(self, self.read_by_conditions)
+        return rules_of(self, self._known_anywhere)
 
     @cached_property
     def case_rules(self) -> dict[str, tuple[Rule, ...]]:
         """The rules of each case, by its name."""
-        return {case.name: rules_of(case.sections, self.read_by_conditions) for case in self.cases}
+        return {case.name: rules_of(case.sections, self._known_anywhere) for case in self.cases}
+
+    @cached_property
+    def _known_anywhere(self) -> frozenset[str]:
+        governed = (governed_by(sections) for sections in (self, *(case.sections for case in self.cases)))
+        return self.read_by_conditions.union(*governed)
 
     @cached_property
     def read_by_conditions(self) -> frozenset[str]:

@@ -26,7 +26,7 @@ def read_float(value: object) -> float | None:
     """Return what a pydantic `float` field in lax mode would read, or None where it would refuse the value."""
     if isinstance(value, bool | int | float):
         return float(value)
-    if not isinstance(value, str) or _too_long(value):
+    if not isinstance(value, str) or is_too_long(value):
         return None
     text = value.strip(_SPACE)
     if "_" in text:
@@ -45,7 +45,7 @@ def read_whole(value: object) -> int | None:
         return int(value)
     if isinstance(value, float):
         return int(value) if math.isfinite(value) and value.is_integer() else None
-    if not isinstance(value, str) or _too_long(value):
+    if not isinstance(value, str) or is_too_long(value):
         return None
     match = _WHOLE.fullmatch(value.strip(_SPACE))
     if match is None:
@@ -60,5 +60,6 @@ def show(number: float) -> str:
     return str(number)
 
 
-def _too_long(text: str) -> bool:
+def is_too_long(text: str) -> bool:
+    """Tell whether a string is longer than any that is read as a number here; engines may read it all the same."""
     return len(text) > MAX_STRING_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_STRING_BYTES

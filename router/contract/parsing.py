@@ -1,14 +1,15 @@
 """A request body read strictly, so that what is judged here is what an engine reads."""
 
-import re
+import gc
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from router.contract.errors import ApiError
 from router.contract.fields import standard_name
-from router.contract.members import STRING, Member, walk_members
+from router.contract.members import Member, walk_members
 from router.contract.numbers import show
+from router.contract.scanning import holds_digits, holds_more_values
 
 MAX_NUMBER_DIGITS: Final = 1000
 """Longest run of digits in one number."""
@@ -20,13 +21,9 @@ MAX_VALUES: Final = 1_000_000
 """Most values in a request, those in objects and arrays included: each costs time and memory once it is read."""
 
 _MARKS_OF_VALUES: Final = (b",", b"[", b"{")
-# An open string reaches to the end, so that no body makes this look at its bytes again and again.
-_STRING_OR_REST = re.compile(STRING.removesuffix(b'"') + b'"?', re.DOTALL)
+_LARGE_BYTES: Final = 256 * 1024
 _SHOWN_CHARACTERS: Final = 80
 _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
-_SAMPLED: Final = 125
-_DIGITS_IN_A_ROW = re.compile(rb"[0-9]{%d}" % (MAX_NUMBER_DIGITS // _SAMPLED))
-_STRING_OR_LONG_NUMBER = re.compile(STRING + rb"|[0-9]{%d}" % (MAX_NUMBER_DIGITS + 1), re.DOTALL)
 
 
 class Request(NamedTuple):
@@ -46,7 +43,11 @@ class Request(NamedTuple):
 
     def written(self, field: str) -> str:
         """Return a field's value as the client wrote it, cut to what fits a message."""
-        member = self.members[field][-1]
+        standing = self.members.get(field)
+        if standing is None or (self.fields[field] is not None and standing[-1].raw(self.body) == b"null"):
+            # The client did not write it: the alias that it asked for implies it.
+            return orjson.dumps(self.fields[field]).decode()
+        member = standing[-1]
         some = self.body[member.start : min(member.end, member.start + (_SHOWN_CHARACTERS + 1) * _LONGEST_CHARACTER)]
         text = some.decode(errors="ignore")
         return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
@@ -70,16 +71,16 @@ def parse(body: bytes) -> Request:
 
     Raises ApiError `bad_request` for anything else.
     """
-    if _may_hold_many_values(body) and _holds_many_values(body):
+    if _may_hold_many_values(body) and holds_more_values(body, MAX_VALUES):
         raise ApiError("bad_request", f"The request body holds more than {MAX_VALUES:,} JSON values")
     try:
-        value = orjson.loads(body)
+        value = _read(body)
     except orjson.JSONDecodeError as error:
         message = f"The request body is not valid JSON: {error.msg} (at character {error.pos})"
         raise ApiError("bad_request", message) from None
     if not isinstance(value, dict):
         raise ApiError("bad_request", "The request body must be a JSON object")
-    if _may_hold_long_number(body) and _holds_long_number(body):
+    if holds_digits(body, MAX_NUMBER_DIGITS):
         message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
         raise ApiError("bad_request", message)
     members: dict[str, list[Member]] = {}
@@ -91,19 +92,20 @@ def parse(body: bytes) -> Request:
     return Request(body, value, members, repeats=count > len(members))
 
 
+def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything
+    """Read JSON; while a large body is read, values are not searched for cycles, which they have none of.
+
+    Python would do so again and again as they become more, and that takes longer than all the rest.
+    """
+    if len(body) <= _LARGE_BYTES or not gc.isenabled():
+        return orjson.loads(body)
+    gc.disable()
+    try:
+        return orjson.loads(body)
+    finally:
+        gc.enable()
+
+
 def _may_hold_many_values(body: bytes) -> bool:
-    return sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
-
-
-def _holds_many_values(body: bytes) -> bool:
-    plain = _STRING_OR_REST.sub(b"", body)
-    return sum(map(plain.count, _MARKS_OF_VALUES)) > MAX_VALUES
-
-
-def _may_hold_long_number(body: bytes) -> bool:
-    # Cheap even for megabytes of base64: every so many bytes one is looked at, and in a long number all are digits.
-    return _DIGITS_IN_A_ROW.search(body[::_SAMPLED]) is not None
-
-
-def _holds_long_number(body: bytes) -> bool:
-    return any(not token[0].startswith(b'"') for token in _STRING_OR_LONG_NUMBER.finditer(body))
+    # No valid JSON has more marks in its bytes than an array of empty arrays: two in three.
+    return len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES

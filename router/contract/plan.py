@@ -7,7 +7,7 @@ from router.contract import budget, images, sampling
 from router.contract.checks import PARAM_OF, CheckJudge
 from router.contract.conditions import path_of
 from router.contract.draft import Draft
-from router.contract.editing import Edit
+from router.contract.editing import Edit, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
 from router.contract.fields import spellings_of
@@ -34,7 +34,8 @@ class Plan:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
-        self._judges = tuple((_fields_judged(rule), _judge_of(rule)) for rule in judged)
+        names_of_budget = tuple(budget.other_names(judged))
+        self._judges = tuple((_fields_judged(rule), _judge_of(rule, names_of_budget)) for rule in judged)
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
@@ -56,23 +57,33 @@ class Plan:
 def _fields_judged(rule: Rule) -> frozenset[str] | None:
     """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
     if isinstance(rule, FieldRule):
-        return None if rule.field.required else frozenset((path_of(rule.path)[0], *spellings_of(rule.path)))
+        paths = (rule.path, *rule.field.sources, *spellings_of(rule.path))
+        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
     if isinstance(rule, CheckRule):
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))
         return None if param is None else frozenset((param,))
     return None
 
 
-def _judge_of(rule: Rule) -> Judge:
+def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
     if isinstance(rule, FieldRule):
         return FieldJudge(rule)
     if isinstance(rule, CheckRule):
         return CheckJudge(rule)
+    if isinstance(rule, Budget):
+        return _budget(rule, names_of_budget)
     return _JUDGED_BY[type(rule)](rule)
 
 
 def _sampling(rule: Pin | Band) -> Judge:
+    names = frozenset((rule.field, *spellings_of(rule.field)))
+    due_without = [Edit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Pin) else []
+
     def judge(draft: Draft) -> None:
+        if names.isdisjoint(draft.request.fields):
+            # Nearly all requests leave nearly all sampling fields alone.
+            draft.edits += due_without
+            return
         verdict = sampling.judge(draft.request, rule)
         draft.edits += verdict.edits
         if verdict.violated:
@@ -83,16 +94,16 @@ def _sampling(rule: Pin | Band) -> Judge:
     return judge
 
 
-def _budget(rule: Budget) -> Judge:
+def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
     def judge(draft: Draft) -> None:
         if draft.error is not None:
             return
         try:
-            held = budget.judge(draft.request, rule)
+            held = budget.judge(draft.request, rule, others)
         except ApiError as error:
             _refuse(draft, rule.rule, error)
             return
-        draft.edits += held.edits
+        draft.note(held.edits)
         draft.tokens = held.tokens
 
     return judge
@@ -143,7 +154,6 @@ _UNKNOWN_FIELD: Final = "unknown_fields"
 _JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
     Pin: _sampling,
     Band: _sampling,
-    Budget: _budget,
     ImageLimit: _images,
     UnknownFieldsRule: _unknown_fields,
 }

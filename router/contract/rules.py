@@ -125,12 +125,12 @@ class HasSections(Protocol):
         ...
 
 
-def rules_of(sections: HasSections, read_elsewhere: frozenset[str] = frozenset()) -> tuple[Rule, ...]:
+def rules_of(sections: HasSections, known_elsewhere: frozenset[str] = frozenset()) -> tuple[Rule, ...]:
     """Derive the ordered rules of a contract, or of one of its cases.
 
-    `read_elsewhere` are paths of fields that conditions read: a vendor knows them too.
+    `known_elsewhere` are paths of fields that conditions read, and that other cases govern: the vendor knows them too.
     """
-    rules = [*_unknown_fields(sections, read_elsewhere), *_sampling(sections), *_other_fields(sections)]
+    rules = [*_unknown_fields(sections, known_elsewhere), *_sampling(sections), *_other_fields(sections)]
     rules += [CheckRule(sections.checks[name], f"checks.{name}") for name in CHECKS if name in sections.checks]
     if sections.limits.max_images is not None:
         rules.append(ImageLimit(sections.limits.max_images))
@@ -165,18 +165,21 @@ def _field(sections: HasSections, path: str) -> FieldRule:
     return FieldRule(path, sections.fields[path], f"fields.{path}")
 
 
-def _unknown_fields(sections: HasSections, read_elsewhere: frozenset[str]) -> Iterator[Rule]:
-    section = sections.unknown_fields
-    if section.policy == "pass":
-        return
-    governed = {*sections.sampling.params, *read_elsewhere, *_governed_by_checks(sections)}
+def governed_by(sections: HasSections) -> set[str]:
+    """Return the paths of the request fields that sections say something about."""
+    governed = {*sections.sampling.params}
+    governed |= {field for name in sections.checks for field in FIELDS_OF_CHECKS.get(name, ())}
     for path, field in sections.fields.items():
         governed |= {path, *field.sources, *field.requires, *field.excludes}
     if sections.output.max_tokens is not None:
         governed |= {*BUDGET_FIELDS}
-    names = {*ALWAYS_KNOWN, *section.known, *(path.partition(".")[0] for path in governed)}
+    return governed
+
+
+def _unknown_fields(sections: HasSections, known_elsewhere: frozenset[str]) -> Iterator[Rule]:
+    section = sections.unknown_fields
+    if section.policy == "pass":
+        return
+    paths = governed_by(sections) | known_elsewhere
+    names = {*ALWAYS_KNOWN, *section.known, *(path.partition(".")[0] for path in paths)}
     yield UnknownFieldsRule(section, tuple(sorted(names | {other for name in names for other in spellings_of(name)})))
-
-
-def _governed_by_checks(sections: HasSections) -> set[str]:
-    return {field for name in sections.checks for field in FIELDS_OF_CHECKS.get(name, ())}

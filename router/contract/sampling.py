@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
 
 def judge(request: Request, rule: Pin | Band) -> Verdict:
     """Judge one sampling parameter of a request under all names by which engines know it."""
-    sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.members]
+    sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.fields]
     violating = [name for name in sent if not _keeps(rule, request.value(name))]
     edits = _supply_missing(rule, request)
     if request.repeats:

@@ -1,13 +1,12 @@
 """Named checks about tools: how they are defined, chosen, called and answered."""
 
-import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
 from router.contract import named_checks as named
 from router.contract.draft import Draft
-from router.contract.field_rules import Fields, Violation, listed
+from router.contract.field_rules import Fields, Violation, full_match_of, listed
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
@@ -15,6 +14,7 @@ Check = Callable[[Fields], Violation | None]
 
 NAMED: Final = "named"
 """Stands in a contract for a `tool_choice` that is an object naming a function."""
+_SAID: Final = {NAMED: "an object that names a function"}
 SPECIFIED: Final = "specified"
 """What a message calls such a `tool_choice`."""
 
@@ -40,15 +40,18 @@ def _tool_results(check: named.ToolResults) -> Check:
 
 def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
     def find(fields: Fields) -> Violation | None:
-        open_calls: list[str] = []
+        # As the keys of a dict, so that many calls are not looked through for each answer.
+        open_calls: dict[str, None] = {}
         asked_at = 0
         for index, message in _messages(fields):
             if message.get("role") == "tool":
-                open_calls = [call for call in open_calls if call != message.get("tool_call_id")]
+                answered = message.get("tool_call_id")
+                if isinstance(answered, str):
+                    open_calls.pop(answered, None)
                 continue
             if open_calls:
                 break
-            open_calls, asked_at = list(_call_ids(message)), index
+            open_calls, asked_at = dict.fromkeys(_call_ids(message)), index
         if not open_calls:
             return None
         unanswered = ", ".join(open_calls)
@@ -59,15 +62,18 @@ def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
 
 
 def _tools(check: named.Tools) -> Check:
+    judge = _ToolJudge(check, check.forbidden_names)
+
     def find(fields: Fields) -> Violation | None:
         tools = fields.get("tools")
-        names: set[str] = set()
-        return None if tools is None else _wrong_tool("tools", tools, check, names, check.forbidden_names)
+        return None if tools is None else judge.wrong_tool("tools", tools, set())
 
     return find
 
 
 def _message_tools(check: named.MessageTools) -> Check:
+    judge = _ToolJudge(check)
+
     def find(fields: Fields) -> Violation | None:
         names = {name for tool in _listed_tools(fields.get("tools")) if (name := _name_of(tool)) is not None}
         for index, message in _messages(fields):
@@ -80,7 +86,7 @@ def _message_tools(check: named.MessageTools) -> Check:
                 return Violation("roles", said, {"value": shown(message.get("role")), "index": index})
             if check.empty_content and message.get("content"):
                 return Violation("content", f"{place} has both content and tools", {"index": index})
-            wrong = _wrong_tool(f"{place}.tools", tools, check, names, ())
+            wrong = judge.wrong_tool(f"{place}.tools", tools, names)
             if wrong is not None:
                 return wrong
         return None
@@ -88,60 +94,65 @@ def _message_tools(check: named.MessageTools) -> Check:
     return find
 
 
-def _wrong_tool(
-    place: str, tools: object, check: named.Tools | named.MessageTools, names: set[str], forbidden: tuple[str, ...]
-) -> Violation | None:
-    """Return what is wrong with a list of tools; the names of its functions are added to those known."""
-    if not isinstance(tools, list):
-        return Violation("shape", f"{place} is not an array", {"value": shown(tools)})
-    for index, tool in enumerate(tools):
-        at = f"{place}[{index}]"
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if not isinstance(kind, str):
-            return Violation("shape", f"{at} is not an object with a type", {"index": index})
-        if check.types and kind not in check.types:
-            said = f"{at} is of type {shown(kind)}: expected {listed(check.types)}"
-            return Violation("types", said, {"value": shown(kind), "allowed": listed(check.types), "index": index})
-        if kind != "function":
-            continue
-        name = _name_of(tool)
-        if name is None:
-            return Violation("shape", f"{at}.function is not an object with a name", {"index": index})
-        wrong = _wrong_name(at, name, check, forbidden)
-        if wrong is None and check.unique and name in names:
-            wrong = Violation(
-                "unique", f"{at} has the name {shown(name)}, as another tool does", {"value": shown(name)}
-            )
-        if wrong is not None:
-            return wrong
-        names.add(name)
-    return None
+class _ToolJudge:
+    """Judges the tools of one list after the other."""
 
+    def __init__(self, check: named.Tools | named.MessageTools, forbidden: tuple[str, ...] = ()) -> None:
+        self._check = check
+        self._forbidden = frozenset(forbidden)
+        self._matches = None if check.name_pattern is None else full_match_of(check.name_pattern)
 
-def _wrong_name(
-    at: str, name: str, check: named.Tools | named.MessageTools, forbidden: tuple[str, ...]
-) -> Violation | None:
-    if check.name_pattern is not None and not re.fullmatch(check.name_pattern, name):
-        said = f"{at} has the name {shown(name)}: expected one that matches {check.name_pattern}"
-        return Violation("name", said, {"value": shown(name), "expected": check.name_pattern})
-    if name in forbidden:
-        return Violation("forbidden", f"{at} has the name {shown(name)}, which is not allowed", {"value": shown(name)})
-    return None
+    def wrong_tool(self, place: str, tools: object, names: set[str]) -> Violation | None:
+        """Return what is wrong with a list of tools; the names of its functions are added to those known."""
+        if not isinstance(tools, list):
+            return Violation("shape", f"{place} is not an array", {"value": shown(tools)})
+        types = self._check.types
+        for index, tool in enumerate(tools):
+            at = f"{place}[{index}]"
+            kind = tool.get("type") if isinstance(tool, dict) else None
+            if not isinstance(kind, str):
+                return Violation("shape", f"{at} is not an object with a type", {"index": index})
+            if types and kind not in types:
+                said = f"{at} is of type {shown(kind)}: expected {listed(types)}"
+                return Violation("types", said, {"value": shown(kind), "allowed": listed(types), "index": index})
+            if kind != "function":
+                continue
+            name = _name_of(tool)
+            if name is None:
+                return Violation("shape", f"{at}.function is not an object with a name", {"index": index})
+            wrong = self._wrong_name(at, name, names)
+            if wrong is not None:
+                return wrong
+            names.add(name)
+        return None
+
+    def _wrong_name(self, at: str, name: str, names: set[str]) -> Violation | None:
+        value = shown(name)
+        if self._matches is not None and not self._matches(name):
+            pattern = self._check.name_pattern
+            said = f"{at} has the name {value}: expected one that matches {pattern}"
+            return Violation("name", said, {"value": value, "expected": pattern})
+        if name in self._forbidden:
+            return Violation("forbidden", f"{at} has the name {value}, which is not allowed", {"value": value})
+        if self._check.unique and name in names:
+            return Violation("unique", f"{at} has the name {value}, as another tool does", {"value": value})
+        return None
 
 
 def _tool_choice(check: named.ToolChoice) -> Check:
     words = listed(check.allowed)
+    expected = listed(tuple(_SAID.get(each, each) for each in check.allowed))
 
     def find(fields: Fields) -> Violation | None:
         choice = fields.get("tool_choice")
         if choice is None:
             return None
         name = _chosen(choice)
-        kind = NAMED if name is not None else choice if isinstance(choice, str) else "other"
+        kind = NAMED if name is not None else choice if isinstance(choice, str) and choice != NAMED else "other"
         value = SPECIFIED if name is not None else shown(choice)
         if kind not in check.allowed:
             part = kind if kind in _WORDS else "other"
-            said = f"tool_choice is {value}: expected {words}, or omit the field"
+            said = f"tool_choice is {value}: expected {expected}, or omit the field"
             return Violation(part, said, {"value": value, "allowed": words})
         tools = _all_tools(fields)
         if kind in check.requires_tools and not tools:

@@ -1,14 +1,15 @@
 """What becomes of a field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from router.contract.conditions import Path, equals, path_of, value_at
 from router.contract.draft import Draft
-from router.contract.editing import Edit, to_json
-from router.contract.fields import WHOLE_NUMBER_FIELDS, spellings_of
-from router.contract.numbers import read_float, read_whole
+from router.contract.editing import Edit, raw_at, to_json
+from router.contract.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
+from router.contract.numbers import is_too_long, read_float, read_whole
 from router.contract.rules import FieldRule
 from router.contract.terms import Scalar
 
@@ -21,9 +22,12 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
     First every field takes the value of another that it stands for; then values are changed; then absent ones are set.
     Each comes with the top-level fields without which there is nothing to do, None where there always may be.
     """
-    yield from ((_names(rule), _move(rule)) for rule in rules if rule.field.sources)
+    taken: dict[str, set[str]] = {}
     for rule in rules:
-        names = None if rule.field.force is not None else _names(rule)
+        taken.setdefault(_top(rule.path), set()).update(map(_top, rule.field.sources))
+    yield from ((_names(rule, taken), _move(rule)) for rule in rules if rule.field.sources)
+    for rule in rules:
+        names = None if rule.field.force is not None else _names(rule, taken)
         yield from ((names, change) for change in _changes(rule))
     yield from ((frozenset(spellings_of(rule.path)), _as_spelled(rule)) for rule in rules if spellings_of(rule.path))
     defaults = [rule for rule in rules if rule.field.default is not None]
@@ -31,9 +35,14 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
         yield None, _set_defaults(defaults)
 
 
-def _names(rule: FieldRule) -> frozenset[str]:
-    paths = (rule.path, *rule.field.sources)
-    return frozenset((*(path_of(path)[0] for path in paths), *spellings_of(rule.path)))
+def _names(rule: FieldRule, taken: dict[str, set[str]]) -> frozenset[str]:
+    """Return the top-level fields without all of which a field is not there, those that it takes a part of included."""
+    top = _top(rule.path)
+    return frozenset((top, *taken[top], *spellings_of(rule.path)))
+
+
+def _top(path: str) -> str:
+    return path_of(path)[0]
 
 
 def _move(rule: FieldRule) -> Transform:
@@ -41,11 +50,16 @@ def _move(rule: FieldRule) -> Transform:
     sources = [path_of(source) for source in rule.field.sources]
 
     def move(draft: Draft) -> None:
-        sent = [source for source in sources if value_at(draft.request.fields, source) is not None]
-        if sent and draft.value_at(path) is None:
-            draft.put(rule.rule, path, value_at(draft.request.fields, sent[0]), _written(draft, sent[0]))
-        for source in sent:
-            draft.drop(rule.rule, source)
+        fields = draft.request.fields
+        sent = next((source for source in sources if value_at(fields, source) is not None), None)
+        if sent is not None and draft.value_at(path) is None:
+            # An earlier step may have changed it; that another field took it away as well changes nothing.
+            changed = draft.values.get(sent)
+            value = value_at(fields, sent) if changed is None else changed
+            draft.put(rule.rule, path, value, _written(draft, sent) if changed is None else to_json(value))
+        for source in sources:
+            if draft.stands(source):
+                draft.drop(rule.rule, source)
 
     return move
 
@@ -70,7 +84,7 @@ def _drop(rule: FieldRule) -> Transform:
 
     def drop(draft: Draft) -> None:
         for each in (path, *others):
-            if draft.value_at(each) is not None:
+            if draft.stands(each) or draft.value_at(each) is not None:
                 draft.drop(rule.rule, each)
 
     return drop
@@ -91,38 +105,55 @@ def _force(rule: FieldRule, forced: Any) -> Transform:  # noqa: ANN401 - any sca
 
 
 def _map(rule: FieldRule) -> Transform:
-    path = path_of(rule.path)
+    paths = _all_paths(rule)
     mapped = {key: (value, to_json(value)) for key, value in rule.field.map.items()}
+    by_number = {float(key): found for key, found in mapped.items() if _NUMBER.fullmatch(key)}
 
     def change(draft: Draft) -> None:
-        value = draft.value_at(path)
-        if isinstance(value, list | dict | None):
-            return
-        found = mapped.get(value if isinstance(value, str) else to_json(value).decode())
-        if found is not None:
-            draft.put(rule.rule, path, *found)
+        for path in paths:
+            value = draft.value_at(path)
+            if isinstance(value, list | dict | None):
+                continue
+            if isinstance(value, bool):
+                found = mapped.get("true" if value else "false")
+            else:
+                found = mapped.get(value) if isinstance(value, str) else by_number.get(float(value))
+            if found is not None:
+                draft.put(rule.rule, path, *found)
 
     return change
 
 
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+
 def _confine(rule: FieldRule) -> Transform:
-    path, field = path_of(rule.path), rule.field
+    paths, field = _all_paths(rule), rule.field
     least = -math.inf if field.floor is None else field.floor
     most = math.inf if field.ceiling is None else field.ceiling
 
     def confine(draft: Draft) -> None:
-        number = read_float(draft.value_at(path))
-        if number is not None and not least <= number <= most:
-            value = field.floor if number < least else field.ceiling
-            draft.put(rule.rule, path, value, to_json(value))
+        for path in paths:
+            sent = draft.value_at(path)
+            # Engines read numbers in strings of any length.
+            number = math.nan if isinstance(sent, str) and is_too_long(sent) else read_float(sent)
+            if number is not None and not least <= number <= most:
+                # NaN is neither: it becomes the bound that there is.
+                value = field.floor if number < least or field.ceiling is None else field.ceiling
+                draft.put(rule.rule, path, value, to_json(value))
 
     return confine
+
+
+def _all_paths(rule: FieldRule) -> tuple[Path, ...]:
+    return (path_of(rule.path), *((other,) for other in spellings_of(rule.path)))
 
 
 def _as_spelled(rule: FieldRule) -> Transform:
     """Return what sets an absent field to what another spelling of it says."""
     path, spellings = path_of(rule.path), spellings_of(rule.path)
-    read: Callable[[object], float | None] = read_whole if rule.path in WHOLE_NUMBER_FIELDS else read_float
+    is_whole = rule.path in WHOLE_NUMBER_FIELDS or rule.path in BUDGET_FIELDS
+    read: Callable[[object], float | None] = read_whole if is_whole else read_float
 
     def set_as_spelled(draft: Draft) -> None:
         for other in spellings:
@@ -168,7 +199,9 @@ def _set_defaults(rules: list[FieldRule]) -> Transform:
 
 
 def _written(draft: Draft, path: Path) -> bytes:
-    """Return a value as it leaves: a top-level one in the client's own bytes."""
-    if len(path) == 1 and path[0] in draft.request.members:
-        return draft.request.members[path[0]][-1].raw(draft.request.body)
-    return to_json(value_at(draft.request.fields, path))
+    """Return a value that is sent as the client wrote it; one that an alias implies is written anew."""
+    value = value_at(draft.request.fields, path)
+    if isinstance(value, str | bool):
+        return to_json(value)
+    raw = raw_at(draft.request, path)
+    return to_json(value) if raw is None or raw == b"null" else raw

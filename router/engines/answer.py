@@ -105,6 +105,7 @@ class Answer:
     """
 
     __slots__ = (
+        "_by_name",
         "_connection",
         "_give_back",
         "_has_begun",
@@ -147,6 +148,7 @@ class Answer:
         self.on_end: Callable[[Outcome], None] | None = None
         self.on_close: Callable[[], None] | None = None
         self.status = 0
+        self._by_name: dict[str, str] | None = None
         self.headers: list[tuple[str, str]] = []
         self.chunked = False
         self.is_framed = False
@@ -154,8 +156,18 @@ class Answer:
 
     def header(self, name: str) -> str:
         """Return the value of a header, several joined by commas; "" when there is none."""
-        lower = name.lower()
-        return ", ".join(value for key, value in self.headers if key.lower() == lower)
+        if self._by_name is None:
+            by_name: dict[str, str] = {}
+            for key, value in self.headers:
+                lower = key.lower()
+                by_name[lower] = f"{by_name[lower]}, {value}" if lower in by_name else value
+            self._by_name = by_name
+        return self._by_name.get(name.lower(), "")
+
+    def replace_headers(self, headers: list[tuple[str, str]]) -> None:
+        """Let these be the headers."""
+        self.headers = headers
+        self._by_name = None
 
     def read_head(self) -> None:
         """Read up to the body. Raises EngineError, ClientGoneError."""

@@ -1,6 +1,8 @@
 """One connection to an engine: opened, written to and read from with an eye on the client and on the time."""
 
 import contextlib
+import errno
+import os
 import select
 import socket
 import ssl
@@ -9,6 +11,7 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from router import turns
 from router.engines.failure import not_connected
 from router.engines.watch import Watch
 
@@ -21,6 +24,7 @@ _BEGUN_INTERIM: Final = frozenset(_INTERIM[:length] for length in range(len(_INT
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
+_COUNT: Final = struct.Struct("=Q")
 _BYTES_ACKED_AT: Final = 120
 """Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
 
@@ -39,11 +43,30 @@ class Endpoint(NamedTuple):
         parts = urlsplit(url)
         return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
 
+    def family(self) -> int | None:
+        """Return of which kind the address is that the host is; None for a name, which has to be looked up."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                socket.inet_pton(family, self.host)
+                return family
+        return None
+
 
 class Connection:
     """A socket to an engine, used for one request at a time."""
 
-    __slots__ = ("_acked", "_early", "_is_reset", "_is_tls", "_socket", "endpoint", "fd", "idle_since", "is_reused")
+    __slots__ = (
+        "_acked",
+        "_early",
+        "_idle",
+        "_is_reset",
+        "_is_tls",
+        "_socket",
+        "endpoint",
+        "fd",
+        "idle_since",
+        "is_reused",
+    )
 
     def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -52,6 +75,7 @@ class Connection:
         self.idle_since = 0.0
         self.is_reused = False
         self._acked = 0
+        self._idle: select.poll | None = None
         self._is_reset = False
         self._early = b""
         self._socket = connected
@@ -73,11 +97,26 @@ class Connection:
             plain.close()
             raise not_connected(error) from error
 
+    @classmethod
+    def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
+        """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connecting.setblocking(False)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _connect(connecting, endpoint, seconds)
+        except OSError as error:
+            turns.forget(connecting.fileno())
+            connecting.close()
+            raise not_connected(error) from error
+        return cls(endpoint, connecting)
+
     def is_stale(self) -> bool:
         """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
-        idle = select.poll()
-        idle.register(self.fd, select.POLLIN)
-        return bool(idle.poll(0))
+        if self._idle is None:
+            self._idle = select.poll()
+            self._idle.register(self.fd, select.POLLIN)
+        return bool(self._idle.poll(0))
 
     def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
         """Send a request; False when the engine began to answer before it had read all.
@@ -164,14 +203,25 @@ class Connection:
         """
         if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
             return False
-        gone = select.poll()
-        gone.register(self.fd, 0)
-        return bool(gone.poll(_RESET_SECONDS * 1000)) and _bytes_acked(self._socket) == self._acked
+        is_gone = bool(turns.wait_for({self.fd: 0}, _RESET_SECONDS))
+        return is_gone and _bytes_acked(self._socket) == self._acked
 
     def close(self) -> None:
         """Close the connection at once."""
+        turns.forget(self.fd)
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _connect(connecting: socket.socket, endpoint: Endpoint, seconds: float) -> None:
+    """Connect a socket that does not block. Raises OSError."""
+    failure = connecting.connect_ex((endpoint.host, endpoint.port))
+    if failure == errno.EINPROGRESS:
+        if not turns.wait_for({connecting.fileno(): select.POLLOUT}, seconds):
+            raise TimeoutError("timed out")
+        failure = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failure:
+        raise OSError(failure, os.strerror(failure))
 
 
 def _behind_interim_answers(data: bytes) -> bytes:
@@ -189,4 +239,4 @@ def _bytes_acked(connected: socket.socket) -> int:
         info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_AT + 8)
     except (OSError, AttributeError):
         return 0
-    return int(struct.unpack_from("=Q", info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0
+    return int(_COUNT.unpack_from(info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0

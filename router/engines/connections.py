@@ -2,11 +2,9 @@
 
 import os
 import threading
-from typing import Any
 
 import certifi
 import requests
-from requests.structures import CaseInsensitiveDict
 
 from router.clients.presence import Client
 from router.engines.answer import Answer, Times
@@ -60,34 +58,31 @@ class Connections:
         self._session.close()
 
     def _send(self, method: str, url: str, headers: dict[str, str], body: bytes | None, terms: Terms) -> Answer:
-        request = requests.PreparedRequest()
-        request.method, request.url, request.body = method, url, body
-        request.headers = CaseInsensitiveDict({"Accept-Encoding": "identity"} | headers)
-        if body is not None:
-            request.headers["Content-Length"] = str(len(body))
-        # The session's adapter alone: its own send would keep cookies, read .netrc and follow redirects.
-        adapter: Any = self._own_session().get_adapter(url)
-        answer: Answer = adapter.send(request, terms=terms).raw
+        # The adapter alone: the session's own send would keep cookies, read .netrc and follow redirects.
+        answer = self._own_adapter().exchange(method, url, headers, body, terms)
         if self._settings.engine_api_key is not None:
-            answer.headers = without_key(answer.headers, self._settings.engine_api_key)
+            answer.replace_headers(without_key(answer.headers, self._settings.engine_api_key))
         return answer
 
-    def _own_session(self) -> requests.Session:
-        if self._process != os.getpid():
+    def _own_adapter(self) -> EngineAdapter:
+        adapter = self._adapter
+        if adapter is None or self._process != os.getpid():
             with self._lock:
-                if self._process != os.getpid():
-                    self._session = self._new_session()
-                    self._process = os.getpid()
-        return self._session
+                adapter = self._adapter
+                if adapter is None or self._process != os.getpid():
+                    adapter = self._open_session()
+        return adapter
 
-    def _new_session(self) -> requests.Session:
-        session = requests.Session()
-        session.trust_env = False
+    def _open_session(self) -> EngineAdapter:
+        self._session = requests.Session()
+        self._session.trust_env = False
         authorities = self._settings.engine_ca
-        self._adapter = EngineAdapter(str(authorities or certifi.where()), self._settings.pool_idle_seconds)
+        adapter = EngineAdapter(str(authorities or certifi.where()), self._settings.pool_idle_seconds)
         for scheme in ("http://", "https://"):
-            session.mount(scheme, self._adapter)
-        return session
+            self._session.mount(scheme, adapter)
+        self._adapter = adapter
+        self._process = os.getpid()
+        return adapter
 
 
 def _once_within(seconds: float) -> Terms:

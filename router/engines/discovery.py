@@ -1,6 +1,7 @@
 """Engines behind names: which addresses a name has at the moment, asked for again and again while the router runs."""
 
 import contextlib
+import importlib
 import ipaddress
 import logging
 import os
@@ -9,14 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
-
-import dns.exception
-import dns.resolver
 
 from router.engines import remembered
 from router.engines.connections import Connections
+from router.engines.failure import NoAnswerError
 from router.engines.fleet import Fleet
 from router.engines.health import jittered
 from router.engines.probing import Prober
@@ -37,10 +36,6 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 # Unlike a seeded one it tells forked processes apart.
 _CHANCE: Final = random.SystemRandom()
 _LOG = logging.getLogger("router")
-
-
-class NoAnswerError(Exception):
-    """A name server did not answer, or not with an answer; the message says how."""
 
 
 class Learnt(NamedTuple):
@@ -121,13 +116,14 @@ class Discovery:
         self._learnt = {name: Learnt({}) for name in self._names}
         self._first_answers = {name: threading.Event() for name in self._names}
         self._process = 0
+        self._waited_in = 0
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Begin to follow the names and to probe in this process, unless that is done already."""
-        self._prober.start()
         if self._process == os.getpid():
             return
+        self._prober.start()
         with self._lock:
             if self._process == os.getpid():
                 return
@@ -151,9 +147,12 @@ class Discovery:
     def start_and_look(self) -> None:
         """Begin, and return once all names were asked for and all engines looked at, or after some seconds.
 
-        A process that took requests before would refuse them, although its siblings serve.
+        A process that took requests before would refuse them, although its siblings serve. It waits once, not again.
         """
         self.start()
+        if self._waited_in == os.getpid():
+            return
+        self._waited_in = os.getpid()
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         for answered in self._first_answers.values():
             answered.wait(max(0.0, deadline - time.monotonic()))
@@ -204,38 +203,20 @@ class Discovery:
             return error
 
 
+def load_what_asks() -> Any:  # noqa: ANN401 - a module
+    """Return the module that asks name servers: it takes 3 MiB, for which only a router with names has a use.
+
+    What the master has loaded costs its workers neither memory nor time.
+    """
+    return importlib.import_module("router.engines.asking")
+
+
 def _asking(server: DnsServer | None) -> Ask:
     def ask(name: str, kind: str) -> tuple[str, ...]:
-        try:
-            answer = _resolver(server).resolve(name, kind, search=server is None, raise_on_no_answer=False)
-        except dns.resolver.NXDOMAIN:
-            return ()
-        except dns.exception.DNSException as error:
-            raise NoAnswerError(_reason_of(error)) from error
-        return tuple(record.address for record in answer)
+        found: tuple[str, ...] = load_what_asks().addresses_of(name, kind, server, ANSWER_SECONDS)
+        return found
 
     return ask
-
-
-def _resolver(server: DnsServer | None) -> dns.resolver.Resolver:
-    """Return what asks the system's name servers, as they are now, or the given one."""
-    resolver = dns.resolver.Resolver(configure=server is None)
-    resolver.lifetime = ANSWER_SECONDS
-    if server is not None:
-        resolver.nameservers = [server.address]
-        resolver.port = server.port
-    return resolver
-
-
-def _reason_of(error: dns.exception.DNSException) -> str:
-    if isinstance(error, dns.exception.Timeout):
-        return "the name server does not answer"
-    if isinstance(error, dns.resolver.NoResolverConfiguration):
-        return "the system names no name server"
-    last = next((failure[3] for failure in reversed(error.kwargs.get("errors", ()))), None)
-    if isinstance(last, OSError):
-        return "the name server cannot be reached"
-    return f"the name server answers {last if isinstance(last, str) else 'what cannot be read'}"
 
 
 def _say_news(name: str, before: Learnt, after: Learnt) -> None:

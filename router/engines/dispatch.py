@@ -2,7 +2,6 @@
 
 import logging
 import time
-from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -66,8 +65,8 @@ class Dispatcher:
         """
         self._budget.earn()
         tried: list[str] = []
-        with ExitStack() as held:
-            refusal: Answer | None = None
+        refusal: Answer | None = None
+        try:
             while True:
                 try:
                     engine = self._chooser.choose(request.model, request.key, tried)
@@ -79,17 +78,20 @@ class Dispatcher:
                         # A refusal invites to ask again, which what may have run does not bear.
                         if refusal is None or error.may_have_run:
                             raise
-                        held.pop_all()
-                        return refusal
+                        told, refusal = refusal, None
+                        return told
                     reason = "unreachable"
                 else:
-                    held.close()
                     if answer.status not in _REFUSALS or not self._may_retry(request.model, tried):
                         return answer
+                    if refusal is not None:
+                        refusal.close()
                     refusal = answer
-                    held.callback(answer.close)
                 exchange.retries += (reason,)
                 Watch(client).sleep(backoff_seconds(len(tried) - 1))
+        finally:
+            if refusal is not None:
+                refusal.close()
 
     def _may_retry(self, model: str | None, tried: list[str]) -> bool:
         return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()

@@ -44,6 +44,10 @@ class EngineError(ApiError):
         self.is_unread = is_unread
 
 
+class NoAnswerError(Exception):
+    """A name server did not answer, or not with an answer; the message says how."""
+
+
 def not_connected(error: OSError) -> ApiError:
     """Return the error for a connection that did not come about: nothing was sent.
 

@@ -72,6 +72,9 @@ class Fleet:
         self._known = _Members((engine, _Known()) for engine in engines)
         self._remembered: tuple[dict[str, _Known], dict[str | None, tuple[str, ...]]] = self._known, {}
         """The candidates for each model, found in the state of knowledge that stands beside them."""
+        self._configured = ServedIds(configured_ids)
+        self._listed: tuple[dict[str, _Known], ServedIds] = self._known, _listed(self._known)
+        """What the engines list, in the state of knowledge that stands beside it."""
         self._ask_for_a_look: Callable[[str], None] = lambda _: None
 
     # --- which engines there are ---
@@ -117,6 +120,8 @@ class Fleet:
 
     def note(self, engine: str, outcome: Outcome) -> None:
         """Note how a request to an engine ended, and ask for a look at the engine where that leaves a doubt."""
+        if outcome is Outcome.SUCCEEDED and self._known[engine].health.is_beyond_doubt:
+            return
         now = self._clock()
         before, after = self._move(
             engine, _cause(outcome), lambda it: health.noted(it, outcome, self._breaker, now, self._chance())
@@ -216,9 +221,13 @@ class Fleet:
     def served_ids(self) -> ServedIds:
         """Return the configured model ids, else the union of what the engines list."""
         if self._configured_ids:
-            return ServedIds(self._configured_ids)
-        listed = tuple(dict.fromkeys(ids_of(self._cards())))
-        return ServedIds(listed, routes_aliases=len(listed) == 1)
+            return self._configured
+        known, listed = self._listed
+        if known is not self._known:
+            known = self._known
+            listed = _listed(known)
+            self._listed = known, listed
+        return listed
 
     def card(self, model: str) -> Card:
         """Return the card of a served id: the first that an engine lists, else a plain one."""
@@ -242,6 +251,11 @@ class Fleet:
 
     def _cards(self) -> Iterable[Card]:
         return [card for known in self._known.values() for card in known.cards or ()]
+
+
+def _listed(known: dict[str, _Known]) -> ServedIds:
+    ids = dict.fromkeys(model for each in known.values() for model in ids_of(each.cards or ()))
+    return ServedIds(tuple(ids), routes_aliases=len(ids) == 1)
 
 
 def _serving(known: dict[str, _Known], model: str | None, excluding: Collection[str]) -> tuple[str, ...]:

@@ -59,6 +59,11 @@ class Health:
         return self.open_until is not None
 
     @property
+    def is_beyond_doubt(self) -> bool:
+        """Whether another success would tell nothing new."""
+        return not (self.failures or self.suspicions or self.openings or self.is_open)
+
+    @property
     def takes_requests(self) -> bool:
         """Whether the engine gets requests of clients."""
         return self.state is State.HEALTHY and not self.is_open
@@ -118,7 +123,7 @@ def trial_ended(health: Health, verdict: Verdict, breaker: Breaker, now: float, 
 
 
 def _cleared(health: Health) -> Health:
-    if not (health.failures or health.suspicions or health.openings or health.is_open):
+    if health.is_beyond_doubt:
         return health
     return replace(health, failures=0, suspicions=0, openings=0, open_until=None)
 

@@ -7,8 +7,6 @@ a worker did not live to take back stays counted.
 
 import fcntl
 import mmap
-import os
-import tempfile
 import threading
 from array import array
 from collections.abc import Collection, Iterator
@@ -16,6 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from router.engines.policies import HASH_BYTES, hash_of
+from router.shared_record import open_lock_file
 
 ROWS: Final = 512
 """Workers that can be counted at once; after a reload old and new ones live side by side."""
@@ -63,7 +62,7 @@ class Loads:
         self._row: int | None = None if is_shared else 0
         self._in_use[0] = 0 if is_shared else 1
         self._lock = threading.Lock()
-        self._claims = _open_lock_file() if is_shared else None
+        self._claims = open_lock_file() if is_shared else None
         self._row_of: dict[int, int] = {}
         """The rows of the workers, known to the master alone."""
 
@@ -150,11 +149,3 @@ class Loads:
         row = self._row_of.pop(worker, None)
         if row is not None:
             self._cells[row :: self._rows] = array(_CELL, bytes(CELL_BYTES * len(self._hashes)))
-
-
-def _open_lock_file() -> int:
-    """Open a file that nobody else sees; its record locks are those of processes, as locks of open files are not."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("router-loads")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

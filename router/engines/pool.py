@@ -62,9 +62,11 @@ class Pool:
     def _close_until(self, latest: float) -> None:
         for idle in list(self._idle.values()):
             # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
-            with contextlib.suppress(IndexError):
+            try:
                 while idle[0].idle_since <= latest:
                     idle.popleft().close()
+            except IndexError:
+                continue
 
 
 def _empty(idle: deque[Connection]) -> None:

@@ -3,12 +3,14 @@
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
 
+from router import turns
 from router.clients.presence import Client
 from router.engines.answer import Answer, Times
 from router.engines.connection import Connection, Endpoint
@@ -18,6 +20,7 @@ from router.engines.pool import Pool
 from router.engines.watch import Watch
 
 _PLAIN: Final = "http"
+_MOST_LOCATED: Final = 10_000
 
 
 class Terms(NamedTuple):
@@ -29,6 +32,13 @@ class Terms(NamedTuple):
     """Over a new connection rather than a kept one?"""
     is_last: bool = False
     """Is the connection closed afterwards?"""
+
+
+class _Located(NamedTuple):
+    """Where a URL leads, and how a head begins behind its method that goes there."""
+
+    endpoint: Endpoint
+    line_and_host: str
 
 
 class EngineAdapter(BaseAdapter):
@@ -43,31 +53,35 @@ class EngineAdapter(BaseAdapter):
         self._authorities = authorities
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
-        self._endpoints: dict[str, Endpoint] = {}
+        self._located: dict[str, _Located] = {}
         self.pool = Pool(idle_seconds)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:  # noqa: ANN401 - as in requests
-        """Send a request and return its answer, an `Answer`, as `raw`; headers and body go out as they are.
+        """Send a request of requests' own and return its answer, an `Answer`, as `raw`; `terms` says how.
 
-        `terms` says how. Raises EngineError, ClientGoneError.
+        Raises EngineError, ClientGoneError.
         """
+        body = request.body if isinstance(request.body, bytes) else None
+        headers = dict(request.headers)
         response = requests.Response()
-        response.raw = self._exchange(request, options["terms"])
+        response.raw = self.exchange(request.method or "GET", request.url or "", headers, body, options["terms"])
         response.status_code = response.raw.status
         response.request = request
         return response
 
-    def _exchange(self, request: requests.PreparedRequest, terms: Terms) -> Answer:
-        endpoint, target = self._locate(request.url or "")
-        body = request.body if isinstance(request.body, bytes) else b""
-        if terms.is_last:
-            request.headers["Connection"] = "close"
-        head = _head(request, endpoint, target)
+    def exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, terms: Terms) -> Answer:
+        """Send a request and return its answer; headers and body go out as they are.
+
+        Raises EngineError, ClientGoneError.
+        """
+        located = self._located.get(url) or self._locate(url)
+        endpoint = located.endpoint
+        head = _head(method, located, headers, body, is_last=terms.is_last)
         watch = Watch(terms.client, time.monotonic() + terms.times.total)
         kept = None if terms.is_fresh else self.pool.take(endpoint)
         connection = kept or self._connect(endpoint, terms.times.connect)
         try:
-            is_sent_whole = _send(connection, head, body, watch, terms.times)
+            is_sent_whole = _send(connection, head, body or b"", watch, terms.times)
             give_back = Connection.close if terms.is_last else self.pool.put
             answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
             answer.read_head()
@@ -78,23 +92,28 @@ class EngineAdapter(BaseAdapter):
 
     def forget(self, url: str) -> None:
         """Keep no connection to the engine of a base URL."""
-        self._endpoints.pop(_origin(urlsplit(url)), None)
+        for known in [known for known in self._located if known.startswith(url)]:
+            self._located.pop(known, None)
         self.pool.forget(Endpoint.of(url))
 
     def close(self) -> None:
         """Close all idle connections."""
         self.pool.close()
 
-    def _locate(self, url: str) -> tuple[Endpoint, str]:
-        parts = urlsplit(url)
-        origin = _origin(parts)
-        endpoint = self._endpoints.get(origin)
-        if endpoint is None:
-            endpoint = self._endpoints[origin] = Endpoint.of(url)
-        return endpoint, parts.path
+    def _locate(self, url: str) -> "_Located":
+        endpoint = Endpoint.of(url)
+        located = _Located(endpoint, f" {urlsplit(url).path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n")
+        if len(self._located) >= _MOST_LOCATED:
+            self._located.clear()
+        self._located[url] = located
+        return located
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
-        return Connection.open(endpoint, seconds, None if endpoint.scheme == _PLAIN else self._tls())
+        context = None if endpoint.scheme == _PLAIN else self._tls()
+        family = endpoint.family() if context is None and turns.is_turn() else None
+        if family is not None:
+            return Connection.open_at(endpoint, family, seconds)
+        return turns.aside(Connection.open, endpoint, seconds, context)
 
     def _tls(self) -> ssl.SSLContext:
         with self._lock:
@@ -102,10 +121,6 @@ class EngineAdapter(BaseAdapter):
                 self._context = ssl.create_default_context(cafile=self._authorities)
                 self._context.set_alpn_protocols(["http/1.1"])
             return self._context
-
-
-def _origin(parts: SplitResult) -> str:
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _send(connection: Connection, head: bytes, body: bytes, watch: Watch, times: Times) -> bool:
@@ -118,7 +133,9 @@ def _send(connection: Connection, head: bytes, body: bytes, watch: Watch, times:
         return False
 
 
-def _head(request: requests.PreparedRequest, endpoint: Endpoint, target: str) -> bytes:
-    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {endpoint.authority}"]
-    lines += [f"{name}: {value}" for name, value in request.headers.items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+def _head(method: str, located: _Located, headers: Mapping[str, str], body: bytes | None, *, is_last: bool) -> bytes:
+    fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    coding = "" if "Accept-Encoding" in headers else "Accept-Encoding: identity\r\n"
+    length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+    ending = "Connection: close\r\n" if is_last else ""
+    return f"{method}{located.line_and_host}{coding}{fields}{length}{ending}\r\n".encode("latin-1")

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -198,8 +199,12 @@ def fields_of(exchange: Exchange, clock: float, monotonic: float) -> Fields:
 
 def as_json(fields: Fields) -> bytes:
     """Return a line of JSON with those fields that are not None."""
-    present = {name: _bounded(value) for name, value in fields.items() if value is not None}
-    if all(value.isprintable() for value in present.values() if isinstance(value, str)):
+    present = {
+        name: value[:SHOWN_CHARACTERS] if isinstance(value, str) else value
+        for name, value in fields.items()
+        if value is not None
+    }
+    if "".join([value for value in present.values() if isinstance(value, str)]).isprintable():
         return orjson.dumps(present, option=orjson.OPT_APPEND_NEWLINE)
     # Among what is not printable are line breaks of Unicode's, orders to terminals and halves of surrogate pairs.
     whole = {name: _without_halves(value) for name, value in present.items()}
@@ -252,4 +257,10 @@ def _milliseconds(seconds: float) -> float:
 
 
 def _rfc3339(clock: float) -> str:
-    return datetime.fromtimestamp(clock, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    second, milliseconds = divmod(int(clock * 1000), 1000)
+    return f"{_of_second(second)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _of_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat().removesuffix("+00:00")

@@ -46,7 +46,7 @@ class Recorder(Generic[SinkT]):
 
     def note(self, exchange: Exchange) -> None:
         """Have a request recorded that is over; where no sink could be opened, nothing is."""
-        if self._failed_in == os.getpid():
+        if self.has_failed():
             return
         self._waiting.append(exchange)
         if self._process != os.getpid():
@@ -63,15 +63,20 @@ class Recorder(Generic[SinkT]):
             if self._process != os.getpid():
                 try:
                     self._sink = self._open_sink()
-                except Exception:
+                except Exception as error:
                     self._failed_in = os.getpid()
                     self._waiting.clear()
-                    _LOG.exception("metrics or traces cannot begin, and are missing from this process")
+                    cause = " ".join(str(error).split()) or type(error).__name__
+                    _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
                     raise
                 self._process = os.getpid()
                 atexit.register(self.flush)
                 self._start_thread()
         return self._sink
+
+    def has_failed(self) -> bool:
+        """Tell whether nothing is recorded in this process, because its sink could not be opened."""
+        return self._failed_in == os.getpid()
 
     def flush(self) -> None:
         """Take all that waits to the sink."""

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -43,14 +44,15 @@ class Tracer(Recorder["_Spans"]):
         super().__init__(_Spans)
 
     def begin(self, exchange: Exchange, environ: Mapping[str, Any]) -> None:
-        """Let an inference request have a trace: its client's, else a new one."""
-        if exchange.route not in _TRACED:
+        """Let an inference request have a trace: its client's, else a new one; none where OpenTelemetry fails."""
+        if exchange.route not in _TRACED or self.has_failed():
             return
         parent = parent_of(environ)
         trace_id = parent.trace_id if parent else new_trace_id()
         trace = Trace(trace_id, new_span_id(), parent, is_sampled=False)
-        trace.is_sampled = self.start().samples(trace, f"{exchange.method} {exchange.route}")
-        exchange.trace = trace
+        with suppress(Exception):  # its start says so itself, once; no trace is worth a request
+            trace.is_sampled = self.start().samples(trace, f"{exchange.method} {exchange.route}")
+            exchange.trace = trace
 
     def note(self, exchange: Exchange) -> None:
         """Have spans made of a request that is over, where it has a trace that is sampled."""

@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from compiler.diagnostics import Document, Location
 from compiler.inheritance import Link
 from compiler.reading import read_yaml
+from compiler.schema import SCHEMA
 from compiler.tree import Mapping
 from router.contract.fields import SAMPLING_FIELDS
 from tests.compiler.profiles import profiles
 
 NOTHING = Mapping((), Location(Document("", ""), 1, 1, 1, 1))
 
-_SECTIONS = ["name", "models", "limits", "output", "sampling", "errors"]
+_SECTIONS = [key for key in SCHEMA if key != "extends"]
 _KEYS = [
     *("models.aliases", "models.answer_as", "limits.max_body_bytes", "limits.max_images", "output.max_tokens"),
     *("sampling.conflict", "sampling.params", "errors.bad_request_type"),
     *(f"sampling.params.{name}" for name in SAMPLING_FIELDS),
+    *("fields.a", "fields.b.fixed", "checks.tools", "cases.first", "unknown_fields.policy", "stream.usage"),
 ]
 _AWKWARD_NAMES = ["a # b.yaml", "é: 月\n.yaml", "'\u2028\".yaml", "preset:x"]
 

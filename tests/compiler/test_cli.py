@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import cli, commands
+from compiler.presets import preset_names
 from router.artifact import read, shipped_folder
 
 REPOSITORY = Path(cli.__file__).parents[1]
@@ -100,7 +101,9 @@ def test_an_error_leaves_the_output_alone(tmp_path):
 def test_presets_are_listed(capsys):
     """`presets` gives a line for each: its name, and what it is."""
     assert cli.main(["presets"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["moonshot-kimi", "openai-compatible"]
+    listed = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in listed] == list(preset_names())
+    assert dict(listed)["openai-compatible"]
 
 
 def test_the_schema_is_written_where_it_is_wanted(tmp_path, capsys):
@@ -115,7 +118,7 @@ def test_the_schema_is_written_where_it_is_wanted(tmp_path, capsys):
 def test_version_names_the_artifact_format(capsys):
     """`--version` says which artifact format is written, since a router must read it."""
     assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out.endswith("(artifact format 1)\n")
+    assert capsys.readouterr().out.endswith("(artifact format 2)\n")
 
 
 @pytest.mark.parametrize(

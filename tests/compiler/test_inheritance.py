@@ -10,6 +10,7 @@ from compiler.inheritance import load_chain, merge, merge_chain
 from compiler.reading import read_yaml
 from compiler.selection import Selected
 from compiler.tree import Mapping, plain
+from tests.compiler.chains import chain_of
 from tests.compiler.profiles import trees
 
 EMPTY = Mapping((), Location(Document("", ""), 1, 1, 1, 1))
@@ -161,3 +162,20 @@ def test_a_file_whose_name_cannot_stand_in_an_artifact_is_refused(tmp_path):
     assert render(*caught.value.diagnostics) == (
         'profilec: error: the file name "a\\udcff.yaml" cannot stand in an artifact\n  hint: rename the file\n'
     )
+
+
+def test_cases_of_a_child_come_before_those_it_inherits():
+    """New cases come first, in the child's order; one that both have stays in its place."""
+    parent, child = tree({"cases": {"a": {}, "b": {}}}), tree({"cases": {"d": {}, "b": {"x": 1}, "c": {}}})
+    assert list(plain(merge(parent, child))["cases"]) == ["d", "c", "a", "b"]
+    grandchild = tree({"cases": {"a": None, "e": {}}})
+    assert list(plain(merge(merge(parent, child), grandchild))["cases"]) == ["e", "d", "c", "b"]
+
+
+def test_a_null_in_a_case_stays_where_it_deletes_what_holds_for_all():
+    """A null in a case is kept for the base that it is laid over; one that deletes nothing there is dropped."""
+    values = {"limits": {"max_images": 1}, "cases": {"a": {"limits": {"max_images": None}, "order": None}}}
+    assert plain(merge_chain(chain_of(values)))["cases"] == {"a": {"limits": {"max_images": None}}}
+    child = {"cases": {"a": {"limits": {"max_images": 2}}}}
+    assert plain(merge_chain(chain_of(child, values)))["cases"] == {"a": {"limits": {"max_images": 2}}}
+    assert plain(merge_chain(chain_of({"limits": None}, values)))["cases"] == {"a": {"limits": {}}}

@@ -50,9 +50,11 @@ def is_beyond(diagnostic, values):
     if diagnostic.code not in BEYOND:
         return False
     if diagnostic.code == "missing-key":
-        return isinstance(values.get("extends"), str)
+        is_of_case = diagnostic.message.startswith("cases.") and ".when is" not in diagnostic.message
+        return is_of_case or isinstance(values.get("extends"), str)
     if diagnostic.code == "wrong-value":
-        return (diagnostic.hint or "").startswith("a size is from") or diagnostic.message.endswith(".nan")
+        is_number = (diagnostic.hint or "").startswith("a size is from") or diagnostic.message.endswith(".nan")
+        return is_number or ".body." in diagnostic.message.partition(" is ")[0]
     return True
 
 
@@ -91,18 +93,61 @@ def test_editor_and_compiler_agree_on_the_golden_cases(case, tmp_path):
         agree(values, tmp_path)
 
 
+WORDS = {"status": 422, "type": "a", "code": 1, "param": "b", "message": "{param}", "body": {"a": [1, "{value}"]}}
+FIELD = {
+    "required": True,
+    "refuse": False,
+    "type": ["string"],
+    "allowed": ["a", "b"],
+    "max_items": 2,
+    "max_bytes": "2KiB",
+    "pattern": "[a-z]",
+    "requires": ["x"],
+    "excludes": {"y.z": ["1"]},
+    "from": "z",
+    "map": {"a": "b"},
+    "ceiling": 3,
+    "drop": False,
+    "default": "a",
+    "error": {"message": "no", "pattern": WORDS},
+    "source": "docs",
+}
+CASE_SECTIONS = {
+    "fields": {"a.b": FIELD},
+    "checks": {
+        "roles": {"allowed": ["user"], "error": "no", "source": "x"},
+        "tool_choice": {"allowed": "auto", "requires_tools": ["auto"], "known": True, "error": {"auto": "no"}},
+        "images": {"sources": ["data"], "file_prefix": "x", "max_bytes": 1, "max_data_urls": 0},
+        "prompt_contains": {"word": "json", "when": {"a": "b"}},
+    },
+    "unknown_fields": {"policy": "refuse", "known": ["a"]},
+    "stream": {"usage": "end_frame"},
+    "order": ["unknown_fields"],
+}
 EVERYTHING = {
     "name": "x",
     "extends": None,
     "models": {"aliases": ["a", "b"], "answer_as": "served"},
+    "mode": {"default": "a", "read": [{"mode": "b", "model": "c*", "when": {"d": [1, True]}}], "source": "x"},
     "limits": {"max_body_bytes": 1, "max_images": 0},
     "output": {"max_tokens": {"cap": 5, "on_exceed": "clamp", "default": 5}},
     "sampling": {
         "conflict": "reject",
         "params": dict.fromkeys(SAMPLING_FIELDS, 1) | {name: {"min": 1, "max": 1} for name in SAMPLING_FIELDS[::2]},
     },
-    "errors": {"bad_request_type": "x"},
+    "errors": {
+        "bad_request_type": "x",
+        "body": {"error": "{message}"},
+        "omit_null": True,
+        "answers": {"bad_request": WORDS, "not_found": "no"},
+        "engine_400": "{message}",
+    },
+    **CASE_SECTIONS,
+    "cases": {"one": {"when": {"model": ["a"], "mode": "b", "fields": {"c": 1}}, "limits": {"max_images": 1}}},
 }
+BESIDE = {"order": ["unknown_fields"], "cases": ["mode"]}
+"""Sections that others need beside them."""
+
 JUNK_SCALARS = [
     *(None, True, False, 0, 1, -1, -2, 3, 129, 0.0, 0.5, 1.0, 1.5, 2.5, -2.5, 2**53 - 1, 2**53, 1e300),
     *("", "x", "a\n", "\x1b", "x" * 200, "x" * 201, "reject", "allow", "clamp", "served", "1", "0.5"),
@@ -130,8 +175,9 @@ def test_editor_and_compiler_agree_on_every_value_of_every_key(path, tmp_path):
     """Whatever stands at one key of a profile that is otherwise right, an editor thinks what the compiler thinks."""
     *above, key = path
     pin_or_band = {"min": 1, "max": 1} if _at(EVERYTHING, path) == 1 else 1
+    sections = {path[0], *BESIDE.get(path[0], ())}
     for junk in [*JUNK_SCALARS, [], {}, ["a"], ["a", "a"], [None], pin_or_band, {"min": 1}, {"cap": 1}, {"x": 1}]:
-        values = deepcopy(EVERYTHING)
+        values = deepcopy({section: EVERYTHING[section] for section in sections})
         _at(values, above)[key] = junk
         agree(values, tmp_path)
 
@@ -171,12 +217,18 @@ def _at(values, path):
 def _known(path):
     rules = {"schema": SCHEMA}
     for step in path:
-        branches = [branch for branch in rules.get("anyof", [rules]) if "schema" in branch]
-        schema = branches[0]["schema"] if branches else {}
-        if step not in schema:
+        branches = rules.get("anyof", [rules])
+        if not isinstance(step, str):
             return None
-        rules = schema[step]
-    return {key for branch in rules.get("anyof", [rules]) for key in branch.get("schema", ()) if isinstance(key, str)}
+        inner = [branch["schema"][step] for branch in branches if step in branch.get("schema", {})]
+        inner += [branch["valuesrules"] for branch in branches if "valuesrules" in branch]
+        if not inner:
+            return None
+        rules = inner[0]
+    branches = rules.get("anyof", [rules])
+    if any("valuesrules" in branch for branch in branches):
+        return None
+    return {key for branch in branches for key in branch.get("schema", ()) if isinstance(key, str)}
 
 
 @given(values=mutated())
@@ -199,6 +251,25 @@ BEYOND_CASES = {
     "cycle": {"extends": "./profile.yaml"},
     "unreadable-file": {"extends": "./gone.yaml"},
     "wrong-value": {"limits": {"max_body_bytes": "0MiB"}},
+    "two-bounds": {"fields": {"a": {"min": 1, "above": 0}}},
+    "empty-range": {"fields": {"a": {"min": 1, "max": 0}}},
+    "fixed-and-more": {"fields": {"a": {"fixed": 1, "allowed": [1]}}},
+    "idle-default": {"fields": {"a": {"default": 1, "drop": True}}},
+    "force-and-drop": {"fields": {"a": {"force": 1, "drop": True}}},
+    "refused-and-required": {"fields": {"a": {"refuse": True, "required": True}}},
+    "unfit-value": {"fields": {"a": {"allowed": [1, 2], "default": 3}}},
+    "ruled-twice": {"fields": {"n": {"max": 2}}, "sampling": {"params": {"n": 1}}},
+    "ungovernable-field": {"fields": {"messages": {"max_items": 2, "type": "array"}}},
+    "from-cycle": {"fields": {"a": {"from": "b"}, "b": {"from": ["c", "a"]}}},
+    "bad-pattern": {"fields": {"a": {"pattern": "("}}},
+    "unknown-placeholder": {"errors": {"engine_400": "{mesage}"}},
+    "bare-brace": {"errors": {"engine_400": "}"}},
+    "too-deep": {"errors": {"body": {"a": [[[[[[[[1]]]]]]]]}}},
+    "never-allowed": {"checks": {"tool_choice": {"allowed": ["auto"], "requires_tools": "named"}}},
+    "unknown-rule": {"order": ["fields.a"]},
+    "unknown-mode": {"cases": {"a": {"when": {"mode": "b"}}}},
+    "empty-when": {"cases": {"a": {"when": {}}}},
+    "covered-case": {"cases": {"a": {"when": {"model": "k*"}}, "b": {"when": {"model": "ka"}}}},
 }
 
 
@@ -244,8 +315,8 @@ def test_every_key_is_described_in_the_words_of_the_reference():
     cap = SCHEMA_OF_EDITORS["properties"]["output"]["properties"]["max_tokens"]["properties"]["default"]
     assert cap["description"] == described(SCHEMA["output"]["schema"]["max_tokens"]["schema"]["default"])
     assert cap["description"].splitlines() == [
-        "The budget of a request that names none.",
-        "Expected: a whole number of tokens, from 1 to the cap.",
+        "The budget of a request that names none; `none` injects nothing.",
+        "Expected: a whole number of tokens, from 1 to the cap, or none.",
         "Default: the cap.",
         "Example: 8192",
     ]

@@ -42,3 +42,18 @@ def test_the_json_reader_agrees_with_python_or_refuses(text):
     except ProfileError:
         return
     assert found == json.loads(text)
+
+
+def test_the_flag_alone_governs_sampling_parameters():
+    """Rules of fields for a sampling parameter go, in cases too, and so do their ids; all else stays."""
+    profile = read_yaml(
+        b"fields: {top_p: {max: 1}, a: {drop: true}}\norder: [fields.a, fields.top_p, sampling.params.n]\n"
+        b"cases: {c: {when: {model: x}, sampling: {params: {n: 1}}, fields: {n: {max: 3}}}}\n",
+        "p.yaml",
+    )
+    assert plain(overridden(profile, Override('{"n": 5}'))) == {
+        "fields": {"a": {"drop": True}},
+        "order": ["fields.a", "sampling.params.n"],
+        "cases": {"c": {"when": {"model": "x"}, "fields": {}}},
+        "sampling": {"conflict": "reject", "params": {"n": 5}},
+    }

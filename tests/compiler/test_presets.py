@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from compiler import presets
 from compiler.compilation import compile_profile
-from compiler.presets import MODELINE, describe, preset_names, preset_path
+from compiler.presets import MODELINE, describe, not_known, preset_names, preset_path
 from compiler.selection import Selected
 from router.artifact import shipped_folder
 from router.contract.model import Contract
@@ -51,3 +52,20 @@ def test_moonshot_kimi_governs_sampling_alone():
         "n": 1,
     }
     assert compiled("moonshot-kimi").artifact.contract == Contract(sampling=Sampling("reject", params))
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("# What it is.\n# Not known: a, b;\n# and c.\nname: x\n# not this\n", "a, b; and c."),
+        ("# What it is.\n# Not known: a.\n#\n# More.\n", "a."),
+        ("# What it is.\n# Not known: a.\n# Not done: b.\n", "a."),
+        ("# What it is.\n# Not known: a, and of this\n# Model: b.\n", "a, and of this Model: b."),
+        ("# What it is.\nname: x\n", ""),
+    ],
+)
+def test_what_is_not_known_stands_in_the_header(header, told, tmp_path, monkeypatch):
+    """What a preset's vendor leaves open is its header from the mark on, up to the end of the paragraph or a label."""
+    (tmp_path / "mine.yaml").write_text(header)
+    monkeypatch.setattr(presets, "shipped_folder", lambda _: tmp_path)
+    assert not_known("mine") == told

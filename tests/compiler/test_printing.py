@@ -32,7 +32,7 @@ def test_what_is_printed_reads_back_as_itself(values):
 def sorted_deeply(values):
     if isinstance(values, dict):
         return {key: sorted_deeply(values[key]) for key in sorted(values)}
-    return values
+    return [sorted_deeply(value) for value in values] if isinstance(values, list) else values
 
 
 @given(st.lists(names | st.text("0123456789.eE+-_:xoinfatrueNOY~<=", min_size=1, max_size=6), unique=True, max_size=5))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router import api_keys
+from router import api_keys, lifecycle
 from router.api_keys import MAX_FILE_BYTES, ApiKey, ApiKeys, parse_keys, read_keys
 from router.app import create_app, open_gateway
 from router.artifact import freeze
@@ -240,6 +240,37 @@ def test_a_broken_file_changes_nothing(file: Path, broken: str | None, caplog: p
         assert keys.problem() is None
     assert _name_of(keys, KEY) == "team"
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+@pytest.mark.usefixtures("always_looking")
+@pytest.mark.parametrize("broken", [None, "team=short\n"], ids=["missing", "wrong"])
+def test_a_key_that_was_taken_out_comes_back_nowhere(file: Path, broken: str | None) -> None:
+    """What one process read last and found good counts, once the file is broken, for those too that missed it."""
+    reader, sleeper = (ApiKeys((), read_keys(file)) for _ in range(2))
+    _replace(file, f"team={OTHER}\n")
+    assert _name_of(reader, OTHER) == "team"
+    file.unlink()
+    if broken is not None:
+        file.write_text(broken)
+    for keys in (reader, sleeper):
+        assert (_name_of(keys, KEY), _name_of(keys, OTHER)) == (None, "team")
+        assert keys.problem() is not None
+
+
+@pytest.mark.parametrize("reader", ["worker", "master"])
+def test_the_master_knows_the_last_good_keys(file: Path, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers to come begin with the newest good keys, whoever read them, though the file is broken by then."""
+    own = load({"ROUTER_ENGINES": ENGINE, "ROUTER_API_KEYS_FILE": str(file)})
+    monkeypatch.setattr(lifecycle._Inherited, "settings", own)
+    _replace(file, f"team={OTHER}\n")
+    if reader == "worker":
+        assert _name_of(ApiKeys((), own.api_keys_file), OTHER) == "team"
+    else:
+        lifecycle.reread_keys_in_master()
+    file.write_text("team=short\n")
+    lifecycle.reread_keys_in_master()
+    keys = ApiKeys((), lifecycle.settings_in_force({}).api_keys_file)
+    assert (_name_of(keys, KEY), _name_of(keys, OTHER)) == (None, "team")
 
 
 def test_the_file_is_not_looked_at_for_every_request(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_an_app_that_breaks_is_a_plain_500_too(client: Client, monkeypatch: pyte
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret of the machine")
 
-    monkeypatch.setattr(client.application, "_app", broken)
+    monkeypatch.setattr(client.application, "_inference", broken)
     answers = [client.post("/v1/chat/completions", data=b"{}", buffered=True) for _ in range(10)]
     assert {answer.status_code for answer in answers} == {500}
     assert answers[-1].headers["x-request-id"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from router import artifact
 from router.artifact import ArtifactError, Source, freeze, load, read, serialise, shipped_folder
 from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import Roles
+from router.contract.named_checks import MessageTools, Roles, Tools
 from router.contract.sections import (
     Alias,
     Errors,
@@ -25,7 +26,6 @@ from router.contract.sections import (
     Sampling,
     Stream,
     UnknownFields,
-    plain_aliases,
 )
 from router.contract.terms import Words
 
@@ -51,7 +51,7 @@ FULL = Contract(
 )
 FULL = msgspec.structs.replace(FULL, **GROWN, cases=(Case("quiet", When(mode=("quiet",)), Sections(**GROWN)),))
 WRITTEN = serialise(freeze("kimi", FULL, SOURCES))
-V1 = Path(__file__).parent / "artifacts_v1"
+V1 = Path(__file__).parent / "artifacts" / "format-1"
 ANEW = "profilec build"
 
 
@@ -236,20 +236,20 @@ def test_an_unknown_version_is_refused_with_what_to_run(version):
 
 def test_an_artifact_of_the_first_format_means_what_it_meant():
     """A file that an older profilec wrote is read with its own digest, and its rules are what they were."""
-    data = (V1 / "full.json").read_bytes()
-    read_back = load(data, "full.json")
-    assert read_back.contract == Contract(
-        errors=Errors("vendor_error"),
-        limits=Limits(max_body_bytes=1024, max_images=3),
-        models=Models(aliases=plain_aliases("kimi-é", "a/b"), answer_as="served"),
-        output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
-        sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
-    )
-    assert read_back.digest == json.loads(data)["digest"]
-    assert [rule.rule for rule in read_back.rules] == [rule["rule"] for rule in json.loads(data)["rules"]]
+    data = (V1 / "every-section.json").read_bytes()
+    parsed, read_back = json.loads(data), load(data, "every-section.json")
+    contract = read_back.contract
+    assert contract.errors == Errors(**parsed["contract"]["errors"])
+    assert contract.limits == Limits(**parsed["contract"]["limits"])
+    assert tuple(contract.models.aliases) == tuple(parsed["contract"]["models"]["aliases"])
+    assert all(alias == Alias() for alias in contract.models.aliases.values())
+    assert contract.output.max_tokens == MaxTokens(**parsed["contract"]["output"]["max_tokens"])
+    assert contract.sampling == msgspec.convert(parsed["contract"]["sampling"], Sampling)
+    assert read_back.digest == parsed["digest"]
+    assert [rule.rule for rule in read_back.rules] == [rule["rule"] for rule in parsed["rules"]]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in V1.iterdir()))
+@pytest.mark.parametrize("name", sorted(path.name for path in V1.glob("*.json")))
 def test_a_hand_edited_artifact_of_the_first_format_is_refused(name):
     """No value of its contract or rules can be changed or left out either."""
     data = (V1 / name).read_bytes()
@@ -324,12 +324,13 @@ def test_a_file_is_read(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
-    """A missing file and a folder are errors of one line that name the path and the reason."""
+    """A missing file, a folder and a pipe, for which nobody waits, are errors of one line: the path and the reason."""
     with pytest.raises(ArtifactError, match=r"missing\.json: cannot be read: No such file"):
         read(tmp_path / "missing.json")
-    with pytest.raises(ArtifactError, match="cannot be read: Is a directory"):
-        read(tmp_path)
-    assert not list(tmp_path.iterdir())
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(ArtifactError, match="cannot be read: not a regular file"):
+            read(path)
 
 
 def test_a_huge_file_is_not_read_whole(tmp_path):
@@ -351,6 +352,10 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         assert shipped_folder(beside) == tmp_path / Path(inside)
 
 
+def _in_a_case(sections):
+    return Contract(cases=(Case("quiet", When(model=("x",)), sections),))
+
+
 @pytest.mark.parametrize(
     ("contract", "said"),
     [
@@ -358,6 +363,15 @@ def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
         (Contract(sampling=Sampling(params={"temperature": Interval(1, 0)})), "the band of temperature is empty"),
         (Contract(sampling=Sampling("allow", {"n": Interval(1, 2)})), "n is a band under conflict: allow"),
         (Contract(sampling=Sampling(params={"top_q": 1})), "unknown sampling parameter 'top_q'"),
+        (Contract(checks={"tools": Roles(allowed=("user",))}), "unknown check 'tools'"),
+        (Contract(fields={"a": Field(pattern="(")}), "the contract cannot be run"),
+        (Contract(fields={"a": Field(pattern="a{99999999999}")}), "the contract cannot be run"),
+        (Contract(checks={"tools": Tools(name_pattern="[")}), "the contract cannot be run"),
+        (Contract(checks={"message_tools": MessageTools(name_pattern="*")}), "the contract cannot be run"),
+        (_in_a_case(Sections(fields={"a": Field(pattern="(?P<")})), "the contract cannot be run"),
+        (_in_a_case(Sections(output=Output(MaxTokens(100, 500)))), "the default of 500 tokens is above the cap of 100"),
+        (_in_a_case(Sections(sampling=Sampling("allow", {"n": Interval(1, 2)}))), "n is a band under conflict: allow"),
+        (_in_a_case(Sections(checks={"roles": Tools()})), "unknown check 'roles'"),
     ],
 )
 def test_a_contract_that_contradicts_itself_is_refused(contract, said):

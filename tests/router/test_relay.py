@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+import router.relay
 from router.clients.presence import Client
+from router.contract.events import WholeEvents
 from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
-from router.relay import MAX_LINE_BYTES, AnswerEdits, Relay, WholeLines, relay
+from router.relay import AbortedAnswerError, AnswerEdits, Relay, relay
 from tests.router.engines.fakes import answer_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -36,25 +36,9 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_head()
-    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).response
+    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
-
-
-@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"data: x", b""]), max_size=30))
-def test_lines_leave_whole_and_all_of_them(pieces: list[bytes]) -> None:
-    """However a stream is cut into pieces, what leaves ends with a line, and at the end nothing is missing."""
-    lines = WholeLines()
-    left = [lines.feed(piece) for piece in pieces]
-    assert all(not out or out.endswith((b"\n", b"\r")) for out in left)
-    assert b"".join(left) + lines.flush() == b"".join(pieces)
-
-
-def test_a_line_without_end_is_not_held_for_ever() -> None:
-    """A line longer than the bound leaves as it comes."""
-    lines = WholeLines()
-    assert lines.feed(bytes(MAX_LINE_BYTES)) == b""
-    assert len(lines.feed(b"x")) == MAX_LINE_BYTES + 1
 
 
 CONTENT = b'data: {"choices":[{"delta":{},"finish_reason":null}]}\n\n'
@@ -73,7 +57,7 @@ def _streamed(
     answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_head()
     exchange = Exchange(request_id="1")
-    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).response
+    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).body
     return list(body), exchange, told
 
 
@@ -114,6 +98,43 @@ def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
     assert (exchange.stream_end, exchange.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
 
 
+@pytest.mark.parametrize(
+    "begun", [b'data: {"a":\n', b"data: {}\n", b"event: x\n", b'data: {"a":\r\ndata: 1', b"data: {}\r"]
+)
+@pytest.mark.parametrize("edits", [AnswerEdits(), AnswerEdits("latest"), AnswerEdits(usage="move")], ids=str)
+def test_half_an_event_is_not_made_a_whole_one(begun: bytes, edits: AnswerEdits) -> None:
+    """Lines of an event that was cut stay behind: what the router says next would end it."""
+    for pieces in ([CONTENT, begun], [CONTENT + begun], [CONTENT, b": engine\n\n", begun]):
+        left, _, _ = _streamed(edits, *pieces, ends=False)
+        comment = b": engine\n\n" if len(pieces) > 2 else b""
+        assert b"".join(left).startswith(CONTENT + comment + BROKEN)
+
+
+LONG = b'{"model":"served","text":"' + b'[{\\",' * 100 + b'","more":[{}, {"a":"}"}]}'
+
+
+@pytest.mark.parametrize("length", [len(LONG), len(LONG) - 1, len(LONG) - 3, len(LONG) - 20, 400, 401, 402, 403])
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of JSON that ends with its connection, too long to be held, only what can be all of it is presented as whole."""
+    monkeypatch.setattr(router.relay, "MAX_BUFFERED_BYTES", 100)
+    pieces = [LONG[start : min(length, start + 37)] for start in range(0, length, 37)]
+    answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
+    answer.read_head()
+    exchange = Exchange(request_id="1")
+    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), exchange)).body)
+    left: list[bytes] = []
+    if kind == "text/plain" or length == len(LONG):
+        left.extend(body)
+        assert exchange.code is None
+    else:
+        with pytest.raises(AbortedAnswerError):
+            left.extend(body)
+        assert exchange.code == "upstream_incomplete"
+    assert b"".join(left) == LONG[:length]
+    assert told == [Outcome.SUCCEEDED]
+
+
 def test_a_stream_cut_behind_done_is_whole() -> None:
     """Once DONE came, though not its blank line, all that was held leaves and no error."""
     left, exchange, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
@@ -131,5 +152,5 @@ def test_an_error_event_behind_an_end_frame_is_noted() -> None:
 def test_usage_changes_no_other_answer() -> None:
     """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
     assert AnswerEdits(usage="move").edit_of(200) is None
-    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeLines)
+    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeEvents)
     assert not AnswerEdits().due()

@@ -61,6 +61,29 @@ def test_every_section_is_shown(tmp_path: Path) -> None:
     assert output.endswith("\nEvery answer is what the contract says.\n")
 
 
+def test_fields_checks_and_cases_are_shown(tmp_path: Path) -> None:
+    """What a vendor's profile says of fields, checks, unknown fields and cases has its lines, in the vendor's words."""
+    (tmp_path / "mine.yaml").write_text(
+        "mode: {default: deep, read: [{mode: plain, when: {thinking.type: disabled}}]}\n"
+        "fields: {stop: {max_items: 1}, thinking.type: {allowed: [enabled, disabled]}, max_tokens: {refuse: true}}\n"
+        "checks: {roles: {allowed: [user, assistant], error: {status: 422, message: no such role}}}\n"
+        "unknown_fields: {policy: drop}\n"
+        "errors: {body: {fault: '{message}'}}\n"
+        "cases: {plain: {when: {mode: plain}, fields: {temperature: {fixed: 0.6}}}}\n"
+    )
+    code, output, errors = _demo(tmp_path, "./mine.yaml")
+    assert (code, errors) == (0, "")
+    for said in (
+        "fields.stop",
+        "fields.thinking.type",
+        "checks.roles",
+        "unknown_fields",
+        "cases.plain",
+        "no such role",
+    ):
+        assert said in output
+
+
 def test_a_profile_that_enforces_nothing_can_be_shown(tmp_path: Path) -> None:
     """With no sampling contract the demo shows that requests pass as they are."""
     code, output, _ = _demo(tmp_path, "openai-compatible")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
 
 from compiler import cli
 from compiler.explain.explanation import explain
@@ -15,6 +16,7 @@ from router.contract.decision import Forward, ServedIds, decide
 from router.contract.model import Contract
 from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.checkout import CHECKOUT
+from tests.compiler.comparison import grown
 
 CONTRACT = Contract(
     limits=Limits(max_body_bytes=2000, max_images=1),
@@ -23,6 +25,7 @@ CONTRACT = Contract(
     sampling=Sampling(params={"temperature": Interval(0, 1), "top_p": 0.95, "n": 1}),
 )
 SERVED = ServedIds(("served",))
+BODIES = list(grown.requests())[::7]
 MESSAGES = '"messages":[{"role":"user","content":"hi"}]'
 
 
@@ -84,6 +87,26 @@ def test_the_explanation_is_the_routers_decision(body):
     else:
         assert str(explanation.decision.error) == str(decision.error)
         assert [rule for rule, verdict in verdicts.items() if verdict == "refused"] == [decision.rule]
+
+
+@given(grown.contracts)
+def test_whatever_the_contract_one_step_refuses_and_edits_belong_to_edited_steps(contract):
+    """For each request of contracts with fields, checks and cases, the steps tell what the router decides."""
+    for body in BODIES:
+        explanation = explain(body, contract, SERVED)
+        decision = explanation.decision
+        verdicts = [(step.rule, step.verdict) for step in explanation.steps]
+        refused = [rule for rule, verdict in verdicts if verdict == "refused"]
+        if isinstance(decision, Forward):
+            assert not {"refused", "also violated", "not reached"} & {verdict for _, verdict in verdicts}
+            editing = {
+                edit.rule.replace("models.aliases", "models") for edit in decision.edits if edit.kind != "remove"
+            }
+            assert {rule for rule, verdict in verdicts if verdict == "edited"} == editing
+        else:
+            assert refused == [decision.rule]
+            part = next(step.part for step in explanation.steps if step.verdict == "refused")
+            assert part == decision.error.part
 
 
 def test_no_progress_bar_stands_in_a_pipe(tmp_path):

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from router.artifact import read, shipped_folder
 from router.contract.model import Contract
-from router.contract.sections import Interval, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.contract.sections import Field, Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 
 OPEN = read(shipped_folder("build") / "openai-compatible.json").contract
 KIMI = replace(
@@ -29,3 +29,17 @@ ALLOWING = Contract(
     output=Output(MaxTokens(cap=1000, default=1)),
     sampling=Sampling(conflict="allow", params={"temperature": 1, "top_p": 0.95, "top_k": 5, "n": 1}),
 )
+OF_FIELDS = Contract(
+    fields={
+        "temperature": Field(min=0, below=1.5, default=1.0),
+        "top_p": Field(allowed=(0.95, 1), default=0.95),
+        "top_k": Field(min=1, max=1000),
+        "min_p": Field(floor=0, ceiling=0.5),
+        "repetition_penalty": Field(above=0, max=2),
+        "presence_penalty": Field(force=0.0),
+        "frequency_penalty": Field(min=-2, max=2, drop=True),
+        "n": Field(min=1, max=4, default=1),
+    },
+    output=Output(MaxTokens(cap=100, default=100, on_exceed="clamp")),
+)
+"""Rules of single fields: ranges, values, defaults, and what is changed silently."""

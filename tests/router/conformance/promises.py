@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 
 from router.contract.decision import Forward
+from router.contract.field_rules import tests_of
 from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.model import Contract
-from router.contract.rules import Band, Pin
+from router.contract.rules import Band, FieldRule, Pin
 from tests.router.conformance.engines import Effective, engines, read_by
 from tests.router.conformance.readers import REFUSALS, readers, same
 
@@ -50,6 +51,7 @@ def _of_engine(read: Effective, judged: dict[str, Any], forward: Forward, contra
         for name, value in values.items():
             if not (_keeps(rule, value, forward) or (value is None and name in read.unknown)):
                 yield f"{name} is {value}"
+    yield from _of_fields(read, contract)
     output = contract.output.max_tokens
     if output is None:
         return
@@ -57,6 +59,28 @@ def _of_engine(read: Effective, judged: dict[str, Any], forward: Forward, contra
         yield f"budget is {read.budget}"
     elif read.min_tokens > read.budget and _is_clamped(judged, forward):
         yield f"min_tokens is {read.min_tokens} beside a budget of {read.budget}"
+
+
+def _of_fields(read: Effective, contract: Contract) -> Iterator[str]:
+    for rule in contract.rules:
+        if not isinstance(rule, FieldRule):
+            continue
+        values = {rule.path: read.sampling[rule.path]}
+        if rule.path == "n" and read.best_of is not None:
+            values["best_of"] = read.best_of
+        for name, value in values.items():
+            if not (_keeps_field(rule, value) or (value is None and name in read.unknown)):
+                yield f"{name} is {value}"
+
+
+def _keeps_field(rule: FieldRule, value: Any) -> bool:
+    field = rule.field
+    if value is None:
+        return field.default is None and field.force is None
+    if field.drop or field.force is not None:
+        return bool(value == field.force)
+    is_within = (field.floor is None or value >= field.floor) and (field.ceiling is None or value <= field.ceiling)
+    return is_within and all(test(value, {}) is None for test in tests_of(rule))
 
 
 def _keeps(rule: Pin | Band, value: Any, forward: Forward) -> bool:

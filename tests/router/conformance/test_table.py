@@ -5,12 +5,12 @@ import pytest
 from router.contract.decision import Forward, Refusal, ServedIds, decide
 from router.contract.model import Contract
 from tests.router.conformance.bodies import bodies
-from tests.router.conformance.contracts import ALLOWING, CLAMPING, KIMI, OPEN
+from tests.router.conformance.contracts import ALLOWING, CLAMPING, KIMI, OF_FIELDS, OPEN
 from tests.router.conformance.engines import engines, llama_cpp, llama_cpp_itself, read_by
 from tests.router.conformance.promises import broken_promises
 from tests.router.conformance.readers import missing
 
-CONTRACTS = {"open": OPEN, "rejecting": KIMI, "clamping": CLAMPING, "allowing": ALLOWING}
+CONTRACTS = {"open": OPEN, "rejecting": KIMI, "clamping": CLAMPING, "allowing": ALLOWING, "of fields": OF_FIELDS}
 AT_LEAST = 3000
 AT_LEAST_FORWARDED = 300
 
@@ -73,6 +73,18 @@ def test_what_is_read_otherwise_would_be_noticed(name: str, members: str) -> Non
         pytest.skip(f"nlohmann cannot be had here: {missing()}")
     assert _complaints('"seed":1', KIMI) == []
     assert [complaint for complaint in _complaints(members, KIMI) if complaint.startswith(f"{name}: ")]
+
+
+@pytest.mark.parametrize(
+    "members",
+    ['"temperature":1.5', '"temperature":null', '"top_p":0.5', '"min_p":0.6', '"best_of":5', '"presence_penalty":1'],
+)
+def test_a_field_that_breaks_its_rule_would_be_noticed(members: str) -> None:
+    """The same for rules of fields, each part of them."""
+    kept = '"temperature":1,"presence_penalty":0,"max_tokens":5,"top_p":1,"n":1'
+    for written, expected in ((f"{{{kept}}}", False), (f"{{{kept},{members}}}", True)):
+        body = f'{{"model":"served","messages":[],{written[1:]}'.encode()
+        assert bool(broken_promises(body, Forward(body, "served", "served", False, None), OF_FIELDS)) is expected
 
 
 def test_the_rules_of_nlohmann_are_retold_rightly(table: list[bytes]) -> None:

@@ -5,6 +5,7 @@ import pytest
 from router.contract.decision import Forward, Refusal, ServedIds, decide
 from router.contract.model import Contract
 from router.contract.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served", "other"))
 EVERYTHING = Contract(
@@ -189,3 +190,9 @@ def test_tens_of_thousands_of_repetitions_are_judged(field, forwarded):
     repeated = b"".join(b'"%s":%d,' % (field.encode(), count) for count in range(50_000, 0, -1))
     body = b"{" + repeated + b'"max_tokens":10,"model":"served"}'
     assert decide(body, contract, SERVED).body == forwarded
+
+
+@pytest.mark.parametrize("case", cases("decision"))
+def test_the_case_holds(case):
+    """Aliases, modes, cases, the order of rules, unknown fields and usage: what leaves, or who refuses."""
+    check(case)

@@ -2,10 +2,19 @@
 
 import json
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from router.contract.decision import Refusal, ServedIds, decide
 from router.contract.errors import STATUS_OF, ApiError, answer, body_of
-from router.contract.sections import Errors
+from router.contract.model import Contract
+from router.contract.named_checks import Roles, ToolChoice
+from router.contract.sections import Errors, Field, Limits, MaxTokens, Output, Sampling, UnknownFields
+from router.contract.terms import Words
+from tests.router.contract.evaluated import cases, check
 
 TABLE = {
     "bad_request": 400,
@@ -73,3 +82,60 @@ def test_clients_are_told_not_to_repeat_what_may_have_run():
 def test_retry_after_is_a_number_of_seconds():
     """`Retry-After` carries whole seconds, at least one."""
     assert int(dict(answer(ApiError("overloaded", "why")).headers)["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize("case", cases("errors"))
+def test_the_case_holds(case):
+    """A refusal is told in the words and the envelope that the contract has for it."""
+    check(case)
+
+
+ENVELOPES = {
+    "own": None,
+    "flat": {"code": "{code}", "msg": "{message}", "v": "{value}", "n": "{null}"},
+    "nested": {"error": {"message": "{message} {value}", "list": ["{param}", {"x": "{request_id}"}]}},
+    "constant": {"success": False, "data": 1.5, "at": {"min": "{min}", "max": "{max}", "count": "{count}"}},
+    "braces": {"{{": "{{{value}}}", "x": "{{}}{models}{index}{expected}{allowed}"},
+}
+ALL = Contract(
+    checks={"tool_choice": ToolChoice(allowed=("auto",)), "roles": Roles(allowed=("user",))},
+    fields={
+        "temperature": Field(min=0, below=1),
+        "o.x": Field(allowed=(1, "x"), error=Words(message="{value}|{param}|{min}")),
+        "stop": Field(max_items=1, max_bytes=3, error=Words(body={"v": "{value}"})),
+    },
+    limits=Limits(max_images=0),
+    output=Output(MaxTokens(cap=9, default=None)),
+    sampling=Sampling(params={"top_p": 0.5}),
+    unknown_fields=UnknownFields(policy="refuse", error=Words(message="{value} {param}")),
+)
+TEXTS = st.text(max_size=5) | st.sampled_from(["{value}", "\ud800", "\x00", "{", "x" * 300])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(
+    ["temperature", "top_p", "stop", "tool_choice", "max_tokens", "messages", "o", "stream", "model"]
+)
+MEMBERS = st.dictionaries(
+    NAMES | TEXTS, VALUES | st.builds(lambda value: {"x": value}, VALUES) | st.builds(lambda value: [value], VALUES)
+)
+
+
+@given(MEMBERS | VALUES, st.sampled_from(sorted(ENVELOPES)), st.booleans())
+def test_every_refusal_is_valid_json_in_every_envelope(value, envelope, omit_null):
+    """Whatever a client sends: what it is told is JSON, the status one of a client's mistakes, and nothing breaks."""
+    members = {"model": "served", **value} if isinstance(value, dict) else value
+    contract = replace(ALL, errors=Errors(body=ENVELOPES[envelope], omit_null=omit_null))
+    decision = decide(json.dumps(members).encode(), contract, ServedIds(("served",)))
+    if isinstance(decision, Refusal):
+        sent = answer(decision.error, decision.errors, "id")
+        assert 400 <= sent.status < 500
+        assert isinstance(orjson.loads(sent.body), dict)
+        assert len(sent.body) < 4000
+
+
+def test_lone_surrogates_of_engines_are_told():
+    """What an engine wrote and is no UTF-8 becomes something that is."""
+    assert b'"?"' in answer(ApiError("bad_request", "\ud800")).body

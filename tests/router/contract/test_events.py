@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.events import EventData, EventSplitter, Splice
+from router.contract.events import MAX_EVENT_BYTES, EventData, EventSplitter, Splice, WholeEvents
 
 ENDS = ["\n", "\r\n", "\r"]
 LINES = st.sampled_from([": c", "", "event: e", "data: a", "data:b", "data", "id: 1", " data: x", "x: data: y"])
@@ -58,6 +58,50 @@ def test_a_splitter_tells_whether_it_is_between_events():
         splitter.feed(piece)
         seen.append(splitter.is_at_start())
     assert seen == [True, False, True, True, False, True, False, True, False, True]
+
+
+@given(st.lists(st.tuples(LINES, st.sampled_from(ENDS)), max_size=12), st.data())
+def test_events_leave_whole_and_all_of_them(lines, data):
+    """However a stream is cut into pieces, what has left ends between events, and at the end nothing is missing."""
+    stream = "".join(line + end for line, end in lines).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    events, seen = WholeEvents(), EventSplitter()
+    left = []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        left.append(events.feed(stream[start:end]))
+        seen.feed(left[-1])
+        # What may be the first half of a line end has left as a whole one.
+        assert seen.is_at_start() or b"".join(left).endswith(b"\r")
+    assert b"".join(left) + events.flush() == stream
+
+
+@pytest.mark.parametrize("piece", [b"data: 1\n\n", b"data: 1\r\n\r\n", b": c\n\n", b"data: 1\n\ndata: 2\n\n"])
+def test_whole_events_pass_as_they_are(piece):
+    """A piece of whole events behind whole events is the same object."""
+    events = WholeEvents()
+    assert events.feed(piece) is piece
+    assert events.feed(b"data: 0\n") == b""
+    assert events.feed(b"\n") == b"data: 0\n\n"
+    assert events.feed(piece) is piece
+
+
+def test_comments_within_an_event_wait_and_between_events_do_not():
+    """What keeps a connection alive leaves at once, where no event has begun."""
+    events = WholeEvents()
+    assert [events.feed(piece) for piece in (b": c\n", b"data: 1\n", b": c\n", b"\n", b":\n")] == [
+        b": c\n",
+        b"",
+        b"",
+        b"data: 1\n: c\n\n",
+        b":\n",
+    ]
+
+
+def test_an_event_without_end_is_not_held_for_ever():
+    """An event longer than the bound leaves as it comes."""
+    events = WholeEvents()
+    assert events.feed(bytes(MAX_EVENT_BYTES)) == b""
+    assert len(events.feed(b"x")) > MAX_EVENT_BYTES - 4
 
 
 @pytest.mark.parametrize(

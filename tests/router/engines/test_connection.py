@@ -3,11 +3,13 @@
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from router.engines.connection import Connection, Endpoint
+from router.engines.failure import EngineError
+from router.engines.outcome import Outcome
 from router.engines.watch import Watch
 from tests.router.rawengine import reset
 
@@ -86,3 +88,36 @@ def test_a_new_connection_is_never_unread(kept: tuple[Connection, socket.socket]
     connection.send(HEAD, b"", Watch(), LONG)
     assert _receive(connection) == b""
     assert not connection.was_unread()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_an_address_is_connected_to_without_blocking(address: str) -> None:
+    """A listening engine is connected to; once it is gone, nothing was sent and nobody waits."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        endpoint = Endpoint("http", address, port, "engine")
+        assert endpoint.family() == family
+        Connection.open_at(endpoint, family, 5).close()
+    with pytest.raises(EngineError) as raised:
+        Connection.open_at(endpoint, family, 5)
+    assert (raised.value.outcome, raised.value.may_have_run) == (Outcome.UNREACHABLE, False)
+
+
+def _open_many(endpoint: Endpoint, opened: ExitStack) -> None:
+    for _ in range(10):
+        opened.callback(Connection.open_at(endpoint, socket.AF_INET, 0.05).close)
+
+
+def test_an_engine_that_does_not_take_a_connection_is_not_waited_for_long() -> None:
+    """A full queue of connections lets the wait run out, and is a timeout."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as opened:
+        endpoint = Endpoint("http", "127.0.0.1", server.getsockname()[1], "engine")
+        with pytest.raises(EngineError) as raised:
+            _open_many(endpoint, opened)
+    assert raised.value.code == "upstream_timeout"
+
+
+def test_a_name_is_no_address() -> None:
+    """What has to be looked up has no family."""
+    assert Endpoint.of("http://localhost:1").family() is None

@@ -10,7 +10,8 @@ import pytest
 
 from router.engines import discovery, remembered
 from router.engines.connections import Connections
-from router.engines.discovery import Addresses, Discovery, Learnt, NoAnswerError, engines_of, learnt, named
+from router.engines.discovery import Addresses, Discovery, Learnt, engines_of, learnt, named
+from router.engines.failure import NoAnswerError
 from router.engines.fleet import Fleet, Report
 from router.engines.health import Breaker, State
 from router.engines.probing import Prober
@@ -247,10 +248,20 @@ def test_a_process_that_starts_knows_what_others_learnt() -> None:
     assert fleet.healthy() == ("http://10.0.0.1:80",)
 
 
+def test_a_process_waits_for_its_engines_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again in the same process goes on at once, silent engines or not."""
+    following, _, prober = _discovery(_Answers("10.0.0.1"))
+    waits: list[None] = []
+    monkeypatch.setattr(prober, "wait_for_first_looks", lambda: waits.append(None))
+    following.start_and_look()
+    following.start_and_look()
+    assert len(waits) == 1
+
+
 def test_what_is_being_written_is_not_taken_for_known() -> None:
     """A memory that two processes wrote at once tells nothing, until it is written again."""
     remembered.remember({NAME: {"A": ("10.0.0.1",)}})
-    remembered._SHARED[20] ^= 1
+    remembered._SHARED._memory[20] ^= 1
     assert remembered.addresses() == {}
     remembered.remember({NAME: {"A": ("10.0.0.1",)}})
     assert remembered.addresses() == {NAME: {"A": ("10.0.0.1",)}}

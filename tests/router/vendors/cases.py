@@ -122,6 +122,8 @@ def check_error(case: Case, body: Any, request_id: str) -> None:
             assert error.get(member) == case.expected(key, request_id), body
     part = case.expected("error_message_contains")
     assert part is None or part in _as_text(error.get("message")), body
+    absent = case.expected("error_message_lacks")
+    assert absent is None or absent not in _as_text(error.get("message")), body
     if "body" in case.data["expect"]:
         assert body == case.expected("body", request_id), body
 

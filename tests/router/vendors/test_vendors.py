@@ -16,6 +16,7 @@ A file `cases/*.jsonl` has one case a line, an object of these members:
         status                  of the answer
         error_type, error_code, error_message   members of the error, exactly
         error_message_contains  a part of its message
+        error_message_lacks     what is no part of its message
         body                    the whole answer, exactly
         forwarded               members that the engine gets, at least these, at any depth
         forwarded_any_of        a list of such, of which one is so

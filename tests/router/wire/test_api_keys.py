@@ -1,5 +1,6 @@
 """The doors on the wire: who gets in, what engines and clients see of keys, and that no client chooses an engine."""
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from router.contract.model import Contract
 from router.contract.sections import Models, plain_aliases
 from router.engines.standin import Answer, StandIn
 from tests.router.conftest import RouterOf
+from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
 from tests.router.serving import RunningRouter, artifact_file, launch, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -196,6 +198,32 @@ def test_a_worker_that_starts_beside_a_broken_file_has_the_keys_of_its_master(en
         reload()
         assert statuses() == (401, 200)
         router.wait_for_line("API keys in force stay: .*No such file")
+
+
+@pytest.mark.parametrize("how", ["reload", "death"])
+def test_a_key_that_was_taken_out_does_not_come_back_with_new_workers(
+    engine: StandIn, tmp_path: Path, how: str
+) -> None:
+    """Keys that a worker read anew stay, also when their file is broken by the time that another one is forked."""
+    file = tmp_path / "keys"
+    file.write_text(f"team={KEY}\n")
+
+    def status(key: str) -> int:
+        with RawClient(router.port) as client:
+            return client.get("/v1/models", {"X-API-Key": key}).status
+
+    settings = {"ROUTER_API_KEYS_FILE": str(file)}
+    with running_router(artifact_file(tmp_path, Contract()), [engine.url], settings) as router:
+        (first,) = children_of(router.process.pid)
+        _replace(file, f"team={NEW_KEY}\n")
+        wait_until(lambda: status(NEW_KEY) == 200, router.log)
+        file.write_text("team=short\n")
+        if how == "reload":
+            router.signal(signal.SIGHUP)
+        else:
+            os.kill(first, signal.SIGKILL)
+        wait_until(lambda: first not in children_of(router.process.pid), router.log)
+        assert (status(KEY), status(NEW_KEY)) == (401, 200)
 
 
 def _replace(path: Path, text: str) -> None:

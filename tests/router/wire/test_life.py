@@ -187,6 +187,17 @@ def test_a_reload_of_a_broken_artifact_changes_nothing(tmp_path: Path, arguments
         assert _temperatures(router, engine, 12) == {0.5}
 
 
+def test_a_reload_waits_for_no_pipe(tmp_path: Path) -> None:
+    """HUP while a pipe stands in the artifact's place is a broken reload, and the master goes on."""
+    artifact = artifact_file(tmp_path, PINNED)
+    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+        artifact.unlink()
+        os.mkfifo(artifact)
+        router.signal(signal.SIGHUP)
+        router.wait_for_line("the artifact in force stays: .*not a regular file")
+        wait_until(lambda: _temperatures(router, engine, 3) == {1}, router.log)
+
+
 def test_a_respawned_worker_enforces_what_its_siblings_do(tmp_path: Path) -> None:
     """A worker that takes the place of a dead one has the master's contract, whatever the file says by now."""
     artifact = artifact_file(tmp_path, PINNED)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from router.contract.model import Contract
+from router.contract.sections import Errors
 from router.engines.standin import StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
@@ -176,14 +178,26 @@ def test_http_1_0_keeps_what_it_asks_to_keep(router: RunningRouter, keep: bytes)
             assert client.at_end()
 
 
-def test_an_upgrade_is_not_taken_up(router: RunningRouter, engine: StandIn) -> None:
-    """`Upgrade: h2c` is a plain request, as for everyone who speaks HTTP/1.1 alone, and stays behind."""
-    upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
+@pytest.mark.parametrize("protocol", ["h2c", "websocket", "WebSocket", "TLS/1.0, websocket"])
+def test_an_upgrade_is_not_taken_up(router: RunningRouter, engine: StandIn, protocol: str) -> None:
+    """Whatever a client would rather speak, its request is a plain one, and the wish stays behind."""
+    upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": protocol, "HTTP2-Settings": "AAMAAABkAAQAAP__"}
     with RawClient(router.port) as client:
         assert client.post(CHAT, BODY, upgrade).status == 200
-        assert client.get("/healthz").status == 200
+        assert client.get("/healthz", upgrade).status == 200
+        assert_error(client.get("/nowhere", upgrade), 404, "not_found")
     (received,) = engine.received
     assert received.values("Upgrade") == received.values("HTTP2-Settings") == []
+
+
+@pytest.mark.parametrize("options", ["close", "Close", "close, foo", "foo ,close", "keep-alive, close"])
+def test_a_client_that_asks_to_close_gets_one_answer(router: RunningRouter, options: str) -> None:
+    """`close` among the options of a connection ends it with the answer, and what follows is not served."""
+    with RawClient(router.port) as client:
+        client.send(head_of("GET", "/healthz", {"Connection": options}) * 2)
+        answer = client.answer()
+        assert (answer.status, answer.header("Connection")) == (200, "close")
+        assert client.at_end()
 
 
 @pytest.mark.parametrize("given", ["%0d%0aX-Evil: 1", "a\tb", "caf\u00e9", "a" * 5000])
@@ -195,15 +209,55 @@ def test_an_odd_request_id_is_not_echoed(router: RunningRouter, given: str) -> N
     assert answer.header("X-Evil") is None
 
 
-def test_a_refusal_is_logged_without_what_could_harm_a_log(router_of: RouterOf, engine: StandIn) -> None:
-    """The log tells of a refused request in one short line, in which nothing of the client's is taken as it is."""
+SECRET = b"sk-secret-0123456789"
+SECRETS = {
+    "header without a colon": _post(fields=b"Host: x\r\nAuthorization Bearer " + SECRET + b"\r\n"),
+    "header with an odd name": _post(fields=b"Host: x\r\n" + SECRET + b"(: x\r\n"),
+    "header with a control character": _post(fields=b"Host: x\r\nX: \x1b" + SECRET + b"\r\n"),
+    "end of a prompt": SECRET + b'"}]}\r\n' + _post(),
+    "query": _post(CHAT.encode() + b"?key=" + SECRET + b"\xff"),
+    "version": _post(CHAT.encode() + b"?key=" + SECRET, end=b" HTTP/9.1\r\n"),
+    "expectation": _post(fields=b"Host: x\r\nExpect: " + SECRET + b"\r\n"),
+    "coding": _post(fields=b"Host: x\r\nTransfer-Encoding: " + SECRET + b"\r\n"),
+    "size of a chunk": head_of("POST", CHAT, {"Transfer-Encoding": "chunked"}) + SECRET + b"\r\n",
+    "extension of a chunk": head_of("POST", CHAT, {"Transfer-Encoding": "chunked"})
+    + b"1;\x01"
+    + SECRET
+    + b"\r\nx\r\n0\r\n\r\n",
+    "escapes": b"GET /\x1b[31m" + SECRET * 200 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+def test_a_refusal_is_logged_without_what_the_client_sent(router_of: RouterOf, engine: StandIn) -> None:
+    """The log tells the kind of what was wrong, in one short line, and never a byte of the client's."""
     router = router_of(ROUTER_MAX_IN_FLIGHT="3")
-    with RawClient(router.port) as client:
-        client.send(b"GET /\x1b[31m" + b"A" * 4000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert_error(client.answer(), 400, "bad_request")
-    line = router.wait_for_line("refused a request of 127.0.0.1: .*")[0]
-    assert "\x1b" not in line
-    assert len(line) < 300
+    for wire in SECRETS.values():
+        with RawClient(router.port) as client:
+            assert client.send(wire).answer().status in {400, 414, 417}
+    router.wait_for_line(r"refused a request of 127.0.0.1: A header of .* malformed or ambiguous \(InvalidHeader\)")
+    assert "secret" not in router.log()
+    assert "\x1b" not in router.log()
+    assert max(len(line) for line in router.lines if "refused a request" in line) < 300
+
+
+def test_a_refusal_before_any_route_is_told_as_the_contract_says(router_of: RouterOf) -> None:
+    """The type of 400s is the contract's on the chat route, whoever finds the request wrong, and nowhere else."""
+    router = router_of(Contract(errors=Errors(bad_request_type="odd_request")))
+    wrong = b"Host: x\r\nX_Y: a\r\n"
+    for target, expected in ((CHAT, "odd_request"), (f"{CHAT}?a=b", "odd_request"), ("/healthz", None), ("/x y", None)):
+        with RawClient(router.port) as client:
+            answer = client.send(_post(target.encode(), wrong)).answer()
+        assert answer.status == 400
+        assert answer.json()["error"]["type"] == (expected or "invalid_request_error")
+
+
+def test_a_late_head_is_told_as_the_contract_says(router_of: RouterOf) -> None:
+    """So is the type of the 400 of a head that comes too late, as far as its route is known."""
+    router = router_of(Contract(errors=Errors(bad_request_type="odd_request")), ROUTER_HEAD_SECONDS="0.2")
+    for target, expected in ((CHAT, "odd_request"), ("/healthz", "invalid_request_error")):
+        with RawClient(router.port) as client:
+            answer = client.send(f"POST {target} HTTP/1.1\r\n".encode()).answer()
+        assert (answer.status, answer.json()["error"]["type"]) == (400, expected)
 
 
 def test_every_refusal_has_an_id_of_its_own(router: RunningRouter) -> None:

@@ -16,7 +16,7 @@ from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-ALIASED = Contract(models=Models(aliases=plain_aliases("latest", "vendor/latest", "b")))
+ALIASED = Contract(models=Models(aliases=plain_aliases("b", "latest", "vendor/latest")))
 OFTEN = {"ROUTER_PROBE_SECONDS": "0.05"}
 
 
@@ -150,7 +150,7 @@ def test_the_model_list_holds_ids_and_aliases(folder: Path) -> None:
     assert listing["object"] == "list"
     first, *copies = listing["data"]
     assert (first["id"], first["max_model_len"], first["owned_by"]) == ("served", 77, "standin")
-    assert copies == [{**first, "id": alias, "root": "served"} for alias in ("latest", "vendor/latest", "b")]
+    assert copies == [{**first, "id": alias, "root": "served"} for alias in ("b", "latest", "vendor/latest")]
 
 
 def test_an_id_that_no_engine_lists_has_a_plain_card(folder: Path) -> None:

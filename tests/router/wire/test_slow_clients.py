@@ -381,7 +381,7 @@ def test_a_worker_without_threads_serves_with_those_it_has(engine: StandIn) -> N
         engine.answer_next(*[Answer(headers=EVENT_STREAM, body=[gate, b"data: [DONE]\n\n"]) for _ in range(20)])
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(20)]
         for client in clients:
-            client.send(post_head(CHAT, COUNTED) + chat())
+            client.send(post_head(CHAT, CHUNKED) + chunked(chat()))
         router.wait_for_line("requests wait for the threads that there are")
         gate.set()
         assert {client.answer().status for client in clients} == {200}
@@ -485,12 +485,48 @@ def test_what_is_no_tls_ends_without_noise(encrypted: tuple[RunningRouter, Path]
     assert "Traceback" not in router.log()
 
 
-def test_stalled_handshakes_give_their_threads_back(encrypted: tuple[RunningRouter, Path]) -> None:
-    """As many clients as there are threads that stall in their handshakes are given up in time; others are served."""
+def test_stalled_handshakes_take_no_thread(encrypted: tuple[RunningRouter, Path]) -> None:
+    """More clients than threads may stall in their handshakes: others are served, and they are given up in time."""
     router, _ = encrypted
     with ExitStack() as stack:
-        for _ in range(FEW_THREADS):
-            stack.enter_context(RawClient(router.port)).send(b"\x16")
-        wait_until(lambda: router.log().count("did not arrive within 10 s") == FEW_THREADS, router.log)
+        stalled = [stack.enter_context(RawClient(router.port)).send(b"\x16") for _ in range(FEW_THREADS + 1)]
         with _encrypted_client(encrypted) as client:
             assert client.get("/healthz").status == 200
+        assert all(client.at_end() for client in stalled)
+
+
+@pytest.fixture(scope="module")
+def patient(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
+    """A router that speaks TLS itself and waits for long, and its certificate."""
+    certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
+    settings = {"ROUTER_HEAD_SECONDS": "600", "ROUTER_BODY_SECONDS": "600", "ROUTER_MAX_IN_FLIGHT": "2"}
+    options = ("-c", "python:router.gunicorn_conf", "--certfile", str(certificate), "--keyfile", str(key))
+    with running_router(None, [engine.url], settings, options, until_ready=False) as router:
+        yield router, certificate
+
+
+@pytest.mark.parametrize("begun", STALLS.values(), ids=STALLS)
+def test_stalled_clients_under_tls_take_no_thread(
+    patient: tuple[RunningRouter, Path], engine: StandIn, begun: bytes
+) -> None:
+    """More clients than there are threads that stall, wherever in their requests, hold up nobody under TLS either."""
+    with ExitStack() as stack:
+        for _ in range(FEW_THREADS + 1):
+            stack.enter_context(_encrypted_client(patient)).send(begun)
+        with _encrypted_client(patient) as client:
+            assert client.get("/healthz").status == 200
+            assert client.post(CHAT, chat()).status == 200
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+def test_requests_under_tls_are_read_however_they_come(
+    encrypted: tuple[RunningRouter, Path], engine: StandIn, size: int
+) -> None:
+    """In records and segments of any size, several at once, short and long, requests are answered in order."""
+    bodies = [chat(user="x" * length) for length in (0, min(20_000, 50 * size), min(200_000, 50 * size), 0)]
+    wire = b"".join(post_head(CHAT, {"Content-Length": str(len(body))}) + body for body in bodies)
+    with _encrypted_client(encrypted) as client:
+        for start in range(0, len(wire), size):
+            client.send(wire[start : start + size])
+        assert [client.answer().status for _ in bodies] == [200] * len(bodies)
+    assert [received.body for received in engine.received] == bodies

@@ -210,6 +210,32 @@ def test_a_collector_that_is_gone_holds_nothing_up(engine: StandIn, tmp_path: Pa
         wait_until(lambda: not Path(f"/proc/{worker_of(router)}").exists(), router.log)
 
 
+WRONG = {
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4096",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "-5",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "-1",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "bogus",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere",
+    "OTEL_RESOURCE_ATTRIBUTES": "a=%zz,,=",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_no_variable_of_opentelemetry_keeps_requests_from_being_served(
+    engine: StandIn, collector: Collector, tmp_path: Path, name: str
+) -> None:
+    """Where OpenTelemetry cannot begin requests are served all the same, and one line says what is missing and why."""
+    with _traced(tmp_path, [engine.url], collector, {name: WRONG[name]}) as router, RawClient(router.port) as client:
+        assert [client.post(CHAT, chat()).status for _ in range(3)] == [200] * 3
+        assert client.get("/healthz").status == 200
+        said = [line for line in router.log().splitlines() if "cannot begin" in line]
+        assert len(said) == (1 if name.startswith(("OTEL_BSP", "OTEL_SPAN")) else len(said[:1]))
+        assert all(
+            re.search("metrics or traces cannot begin, and are missing from this process: .", line) for line in said
+        )
+        assert "Traceback" not in router.log()
+
+
 def test_without_the_packages_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Traces without OpenTelemetry stop the start, with what to install."""
     monkeypatch.setattr("router.settings.OPENTELEMETRY", ("opentelemetry.nowhere", "nowhere.at.all"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from compiler.inheritance import merge
-from compiler.schema import CASE
+from compiler.schema import CASE, MAX_CASES
 from compiler.tree import Entry, Mapping
 
 SECTIONS = frozenset(CASE["schema"]) - {"when"}
@@ -11,9 +11,10 @@ SECTIONS = frozenset(CASE["schema"]) - {"when"}
 
 
 def cases_of(profile: Mapping) -> Iterator[tuple[Entry, Mapping]]:
-    """Yield each case of a merged profile by its entry, with its own tree."""
+    """Yield each case of a merged profile by its entry, with its own tree; of too many none, which is the mistake."""
     cases = profile.get("cases")
-    for entry in cases.value.entries if cases is not None and isinstance(cases.value, Mapping) else ():
+    entries = cases.value.entries if cases is not None and isinstance(cases.value, Mapping) else ()
+    for entry in entries if len(entries) <= MAX_CASES else ():
         if isinstance(entry.value, Mapping):
             yield entry, entry.value
 

@@ -1,0 +1,110 @@
+"""The requests of the demo that show fields, checks, unknown fields and cases: those that the contract has a say in."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from compiler.demo.scenes import QUESTION, Body, Scene
+from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.model import Case, Contract
+from router.contract.rules import CheckRule, FieldRule
+from router.contract.sections import Field
+
+MOST_FIELDS: Final = 3
+MOST_CHECKS: Final = 2
+MOST_CASES: Final = 3
+"""Scenes of one kind: a demo that shows everything is read by nobody."""
+
+_UNKNOWN: Final = "no_such_field"
+_TOOL: Final = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+_OTHER_TYPE: Final[dict[str, Any]] = {"string": 1, "boolean": "maybe", "array": {}, "object": "text"}
+_BREAKING_CHECKS: Final[tuple[Body, ...]] = (
+    {"messages": [{"role": "critic", "content": "Say hello."}]},
+    {"messages": [{"role": "assistant", "content": "Hello."}]},
+    {"messages": [{"role": "tool", "content": "Hello."}]},
+    {"messages": [*QUESTION, *QUESTION]},
+    {"tools": [_TOOL, _TOOL]},
+    {"tools": [{"type": "no such type"}]},
+    {"tool_choice": "sometimes"},
+    {"response_format": {"type": "yaml"}},
+)
+
+
+def rule_scenes(contract: Contract, model: str) -> Iterator[Scene]:
+    """Yield the requests that show the rules of fields and checks, what becomes of unknown fields, and the cases."""
+    yield from _field_scenes(contract, model)
+    yield from _check_scenes(contract, model)
+    unknown = {_UNKNOWN: 1}
+    decision = _decided(contract, model, unknown)
+    if isinstance(decision, Refusal) and decision.rule == "unknown_fields":
+        yield Scene("an unknown field is refused", unknown, 400)
+    elif isinstance(decision, Forward) and contract.unknown_fields.policy == "drop":
+        yield Scene("an unknown field is dropped", unknown, rule="unknown_fields")
+    yield from _case_scenes(contract, model)
+
+
+def _decided(contract: Contract, model: str, fields: Body) -> Forward | Refusal:
+    body = {"model": model, "messages": QUESTION, **fields}
+    return decide(json.dumps(body).encode(), contract, ServedIds((model,)))
+
+
+def _field_scenes(contract: Contract, model: str) -> Iterator[Scene]:
+    shown: dict[str, Scene] = {}
+    for rule in contract.rules:
+        if not isinstance(rule, FieldRule) or len(shown) == MOST_FIELDS:
+            continue
+        fields = _nested(rule.path, _violating(rule.field))
+        decision = _decided(contract, model, fields)
+        part = decision.error.part if isinstance(decision, Refusal) and decision.rule == rule.rule else None
+        if part is not None and part not in shown:
+            shown[part] = Scene(f"a field is refused: {part}", fields, 400)
+    yield from shown.values()
+
+
+def _nested(path: str, value: object) -> Body:
+    first, *rest = path.split(".", 1)
+    return {first: _nested(rest[0], value) if rest else value}
+
+
+def _violating(field: Field) -> object:
+    """Return a value that a rule is likely to refuse."""
+    if field.max is not None or field.below is not None:
+        most = field.max if field.max is not None else field.below
+        return (most or 0) + 1
+    if field.max_items is not None:
+        return ["x"] * (field.max_items + 1)
+    kind = field.type[0] if field.type else "string"
+    return "no such value" if field.allowed is not None else _OTHER_TYPE.get(kind, "no such value")
+
+
+def _check_scenes(contract: Contract, model: str) -> Iterator[Scene]:
+    made = {rule.rule for rule in contract.rules if isinstance(rule, CheckRule)}
+    shown: dict[str, Scene] = {}
+    for fields in _BREAKING_CHECKS:
+        decision = _decided(contract, model, fields)
+        if isinstance(decision, Refusal) and decision.rule in made and len(shown) < MOST_CHECKS:
+            sent = ", ".join(f"{name}: {json.dumps(value)[:60]}" for name, value in fields.items())
+            shown.setdefault(decision.rule, Scene("a check refuses", fields, 400, sent=sent))
+    yield from shown.values()
+
+
+def _case_scenes(contract: Contract, model: str) -> Iterator[Scene]:
+    shown = 0
+    for case in contract.cases:
+        fields = _fields_of(contract, case)
+        decision = _decided(contract, model, fields)
+        if decision.found.case is case and isinstance(decision, Forward) and shown < MOST_CASES:
+            shown += 1
+            yield Scene(f"the case {case.name}", fields, rule=f"cases.{case.name}")
+
+
+def _fields_of(contract: Contract, case: Case) -> Body:
+    """Return fields with which a request is likely to come under a case."""
+    conditions = dict(case.when.fields)
+    if case.when.mode and contract.mode.default not in case.when.mode:
+        readings = (reading.when for reading in contract.mode.read if reading.mode in case.when.mode and reading.when)
+        conditions |= next(readings, {})
+    fields: Body = {}
+    for path, values in conditions.items():
+        fields |= _nested(path, values[0] if values else "any")
+    return fields

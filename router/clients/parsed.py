@@ -1,0 +1,24 @@
+"""A request as gunicorn's parser reads it, with what that leaves out."""
+
+from typing import Any
+
+from gunicorn.http import message
+from gunicorn.http.errors import ParseException
+
+
+class Request(message.Request):  # type: ignore[misc] # gunicorn has no types
+    """A request's head; where it is refused, the exception has its target as `target`, None where there is none."""
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - gunicorn's
+        try:
+            super().__init__(*arguments)
+        except ParseException as error:
+            error.target = self.path
+            raise
+
+    def should_close(self) -> bool:
+        """Tell whether the connection ends with this request: `close` may stand among others (RFC 9110, 7.6.1)."""
+        options = [value for name, value in self.headers if name == "CONNECTION"]
+        if any(option.strip(" \t").lower() == "close" for value in options for option in value.split(",")):
+            return True
+        return bool(super().should_close())

@@ -1,0 +1,111 @@
+"""Long JSON looked at in steps: each call into C is short, so that no body stops all threads, or takes much memory."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+STEP_BYTES: Final = 64 * 1024
+"""How much of a body one call looks at, about."""
+
+_MARKS_OF_VALUES: Final = b",[{"
+_ALL_OTHERS: Final = bytes(set(range(256)) - set(_MARKS_OF_VALUES + b'"'))
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[{]}"'))
+_STRING_STEP = re.compile(rb'(?:[^"\\]{1,16}+|\\.){0,%d}+' % (STEP_BYTES // 16), re.DOTALL)
+
+
+def holds_more_values(body: bytes, most: int) -> bool:
+    """Tell whether more commas and opening brackets than `most` stand outside of strings: a value is behind each.
+
+    Behind what is no JSON, nothing that it tells holds.
+    """
+    found = 0
+    is_inside = False
+    for piece in _unescaped(body, 0, len(body)):
+        # An empty string has nothing in it, and the end of one with the beginning of the next nothing between them:
+        # what is left then has marks on both sides of each string, and so no more strings than are looked for.
+        marks = piece.translate(None, _ALL_OTHERS).replace(b'""', b"").split(b'"')
+        found += sum(map(len, marks[is_inside::2]))
+        if found > most:
+            return True
+        is_inside ^= len(marks) % 2 == 0
+    return False
+
+
+def holds_digits(body: bytes, most: int) -> bool:
+    """Tell whether more digits than `most` stand in a row outside of strings, in a body that is JSON."""
+    at = 0
+    is_inside = False
+    for start in _starts_of_digits(body, most + 1):
+        for piece in _unescaped(body, at, start):
+            is_inside ^= piece.count(b'"') % 2 == 1
+        at = start
+        if not is_inside:
+            return True
+    return False
+
+
+def end_of_string(body: bytes, at: int) -> int:
+    """Return where the string ends whose opening quote stands at `at`. Raises ValueError when it does not end."""
+    end = body.find(b'"', at + 1)
+    if body.find(b"\\", at + 1, end) < 0 <= end:
+        return end + 1
+    at += 1
+    while step := _STRING_STEP.match(body, at):
+        if step.end() == at:
+            break
+        at = step.end()
+    if not body.startswith(b'"', at):
+        raise ValueError("not valid JSON")
+    return at + 1
+
+
+class Balance:
+    """Tells of JSON that comes in pieces whether it may be whole: no string is open, and no bracket."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_inside = False
+        self._begun = b""
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        data = self._begun + piece
+        # Half of an escape waits for its other half.
+        behind = len(data) - (len(data) - len(data.rstrip(b"\\"))) % 2
+        self._begun = data[behind:]
+        for part in _unescaped(data, 0, behind):
+            marks = part.translate(None, _NO_BRACKETS).replace(b'""', b"").split(b'"')
+            plain = b"".join(marks[self._is_inside :: 2])
+            self._depth += sum(map(plain.count, (b"[", b"{"))) - sum(map(plain.count, (b"]", b"}")))
+            self._is_inside ^= len(marks) % 2 == 0
+
+    def is_kept(self) -> bool:
+        """Tell whether all that was opened is closed."""
+        return not self._is_inside and self._depth == 0
+
+
+def _unescaped(body: bytes, start: int, end: int) -> Iterator[bytes]:
+    """Yield a part of a body, which begins with no half of an escape, without escaped quotes and backslashes."""
+    while start < end:
+        piece = body[start : min(end, start + STEP_BYTES)]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece = body[start : min(end, start + len(piece) + 1)]
+        start += len(piece)
+        yield piece.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in piece else piece
+
+
+def _starts_of_digits(body: bytes, count: int) -> Iterator[int]:
+    """Yield where so many digits in a row begin, in order."""
+    # Cheap even for megabytes of base64: every so many bytes one is looked at, and among many digits all are digits.
+    distance = max(1, count // _SAMPLES)
+    in_sample = re.compile(rb"[0-9]{%d,}+" % (count // distance))
+    in_body = re.compile(rb"(?<![0-9])[0-9]{%d}" % count)
+    for run in in_sample.finditer(body[::distance]):
+        last = min(len(body), run.end() * distance)
+        for first in range(max(0, (run.start() - 1) * distance + 1), last, STEP_BYTES):
+            for digits in in_body.finditer(body, first, min(len(body), first + STEP_BYTES + count)):
+                if digits.start() < min(last, first + STEP_BYTES):
+                    yield digits.start()
+
+
+_SAMPLES: Final = 8

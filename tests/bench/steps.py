@@ -1,0 +1,309 @@
+"""What each step of an inference request costs, as ratios: `python -m tests.bench.steps`.
+
+A step and its yardstick, orjson reading the same body, run in turns in short batches; the CPU time of this thread
+counts, so that what else runs on the machine shows little. `python -m tests.bench.check` compares the ratios with those
+that are checked in.
+"""
+
+import argparse
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+import orjson
+from werkzeug.test import create_environ
+
+from router import artifact
+from router.app import create_app, open_gateway
+from router.clients.presence import Client
+from router.contract.decision import Forward, ServedIds, decide
+from router.contract.editing import apply_edits
+from router.contract.parsing import parse
+from router.contract.streams import StreamEditor
+from router.edge import Edge
+from router.engines.choice import Chooser
+from router.engines.dispatch import Dispatcher, Request
+from router.engines.fleet import Fleet, Report
+from router.engines.health import Breaker, State
+from router.engines.loads import Loads
+from router.engines.outcome import Outcome
+from router.engines.policies import POLICIES
+from router.exchange import Exchange
+from router.headers import for_client, for_engine
+from router.settings import Settings
+from router.telemetry.access_log import as_json, fields_of
+from router.telemetry.meter import Meter, View
+from tests.bench.peers.bodies import MODEL, ROUTE, SIZES, chat_body
+from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
+from tests.checkout import CHECKOUT
+
+SMALL: Final = "1 KB"
+BATCH_SECONDS: Final = 0.01
+ROUNDS: Final = 9
+ENGINE: Final = "http://127.0.0.1:30000"
+EVENTS: Final = 100
+"""Events of the stream that is edited, so that the editor's beginning does not count."""
+EVENT: Final = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"served","choices":'
+    b'[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null}]}\n\n'
+)
+ENVIRON: Final = {
+    "CONTENT_TYPE": "application/json",
+    "HTTP_ACCEPT": "*/*",
+    "HTTP_ACCEPT_ENCODING": "gzip, deflate",
+    "HTTP_AUTHORIZATION": "Bearer key-of-a-client",
+    "HTTP_USER_AGENT": "bench",
+    "HTTP_X_REQUEST_ID": "request-1",
+}
+HEADERS: Final = [
+    ("content-type", "application/json"),
+    ("content-length", "400"),
+    ("date", "today"),
+    ("server", "bench"),
+]
+
+
+class Step(NamedTuple):
+    """A step: what is run, with what it is compared, and how many pieces of work one call is."""
+
+    run: Callable[[], object]
+    yardstick: bytes
+    pieces: int = 1
+
+
+class Cost(NamedTuple):
+    """What a step costs: the ratio to its yardstick, the range of it over the rounds, and µs of CPU."""
+
+    ratio: float
+    least: float
+    most: float
+    microseconds: float
+
+
+class _Answer:
+    """An engine's answer of which nothing is read."""
+
+    status = 200
+    on_close = on_end = None
+
+
+class _Connections:
+    """Stands for the connections to engines: nothing is sent."""
+
+    def post(self, *_: object, **__: object) -> _Answer:
+        return _Answer()
+
+
+def artifacts() -> dict[str, artifact.Artifact]:
+    """Return the artifacts that are shipped, by the names of their presets."""
+    files = sorted(artifact.shipped_folder("build").glob("*.json"))
+    return {path.stem: artifact.read(path) for path in files if ".schema" not in path.name}
+
+
+def steps() -> Iterator[tuple[str, Step]]:
+    """Yield the steps that need nothing beside them, by their names."""
+    bodies = {size: chat_body(size) for size in SIZES}
+    known = artifacts()
+    for size, body in bodies.items():
+        yield f"parse, {size}", Step(partial(parse, body), body)
+    for preset in known:
+        yield _decision(preset, known[preset], SMALL, bodies[SMALL])
+    for preset in (CONTRACT_OFF, CONTRACT_ON, largest_preset()):
+        for size in (name for name in bodies if name != SMALL):
+            yield _decision(preset, known[preset], size, bodies[size])
+    for size, body in bodies.items():
+        yield f"apply edits, {size}", _edits(known[CONTRACT_ON], body)
+    small = bodies[SMALL]
+    yield "edit a stream's event: model", Step(lambda: _edit_stream("asked", None), small, EVENTS)
+    yield "edit a stream's event: usage moved", Step(lambda: _edit_stream(None, "move"), small, EVENTS)
+    yield "headers to the engine", Step(lambda: for_engine(ENVIRON, "request-1", "key-of-the-engine"), small)
+    yield "headers to the client", Step(lambda: for_client(HEADERS), small)
+    yield "dispatch, nothing sent", _dispatch(small)
+    over = _exchange()
+    yield "access-log line", Step(lambda: as_json(fields_of(over, time.time(), time.monotonic())), small)
+    yield "meter, a request of a batch", _meter(small)
+
+
+def _decision(preset: str, of: artifact.Artifact, size: str, body: bytes) -> tuple[str, Step]:
+    served = ServedIds((MODEL,))
+    return f"decide, {preset}, {size}", Step(lambda: decide(body, of.contract, served), body)
+
+
+def _edits(of: artifact.Artifact, body: bytes) -> Step:
+    decision, request = decide(body, of.contract, ServedIds((MODEL,))), parse(body)
+    assert isinstance(decision, Forward)
+    assert decision.edits
+    return Step(lambda: apply_edits(request, decision.edits), body)
+
+
+def _edit_stream(model: str | None, usage: Any) -> None:
+    editor = StreamEditor(model, usage)
+    for _ in range(EVENTS):
+        editor.feed(EVENT)
+
+
+def _exchange() -> Exchange:
+    now = time.monotonic()
+    return Exchange(
+        request_id="request-1",
+        method="POST",
+        route=ROUTE,
+        model_asked=MODEL,
+        model_served=MODEL,
+        engine=ENGINE,
+        attempts=1,
+        status=200,
+        bytes_in=1024,
+        bytes_out=400,
+        first_sent=now,
+        sent=now,
+        first_byte=now,
+        answered=now,
+        left=now,
+        ended=now,
+    )
+
+
+def _dispatch(yardstick: bytes) -> Step:
+    settings = Settings(engines=(ENGINE,))
+    fleet = Fleet(settings.engines, (), has_aliases=False, breaker=Breaker(5, 2.0))
+    fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": MODEL},)))
+    loads = Loads()
+    connections: Any = _Connections()
+    dispatcher = Dispatcher(settings, fleet, connections, Chooser(fleet, POLICIES["round_robin"], loads), loads)
+    request, client = Request(ROUTE, {}, yardstick, MODEL), Client({})
+
+    def run() -> None:
+        answer: Any = dispatcher.send(request, client, Exchange(request_id="1"))
+        answer.on_end(Outcome.SUCCEEDED)
+        answer.on_close()
+
+    return Step(run, yardstick)
+
+
+def _meter(yardstick: bytes) -> Step:
+    engines = dict.fromkeys(("available", "healthy", "draining", "unhealthy", "open"), 1)
+    meter = Meter(View(lambda: 1, lambda: engines, ("bench", "sha256:0")))
+    numbers, batch = meter.start(), [_exchange()] * 10
+    return Step(lambda: numbers.add(iter(batch)), yardstick, len(batch))
+
+
+@contextmanager
+def whole_requests(artifact_of: artifact.Artifact) -> Iterator[tuple[str, Step]]:
+    """Give the step of a whole request in the WSGI app: all but gunicorn, with an engine in another process."""
+    words = [sys.executable, "-m", "router.engines.standin", "--no-record", "--model", MODEL]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as engine:
+        try:
+            assert engine.stdout is not None
+            settings = Settings(engines=(engine.stdout.readline().strip(),), access_log="off", metrics=True)
+            gateway = open_gateway(settings, artifact_of)
+            gateway.discovery.start_and_look()
+            app: Any = Edge(create_app(gateway), gateway)
+            body = chat_body(SMALL)
+            environ = create_environ(ROUTE, method="POST", data=body, content_type="application/json")
+
+            def run() -> None:
+                status = []
+                answer = app({**environ, "wsgi.input": BytesIO(body)}, lambda *told: status.append(told[0]))
+                assert b"".join(answer)
+                assert status == ["200 OK"], status
+                if hasattr(answer, "close"):
+                    answer.close()
+
+            yield f"whole request, {artifact_of.name}, {SMALL}", Step(run, body)
+        finally:
+            engine.terminate()
+
+
+def cost_of(step: Step, rounds: int = ROUNDS) -> Cost:
+    """Return what a step costs."""
+
+    def measure() -> object:
+        return orjson.loads(step.yardstick)
+
+    run_count, yard_count = _count_for(step.run), _count_for(measure)
+    found = []
+    for number in range(rounds + 1):
+        mine = _seconds(step.run, run_count) / step.pieces
+        yard = _seconds(measure, yard_count)
+        if number:  # the first warms up
+            found.append((mine, yard))
+    ratios = sorted(mine / yard for mine, yard in found)
+    return Cost(statistics.median(ratios), ratios[0], ratios[-1], statistics.median(mine for mine, _ in found) * 1e6)
+
+
+def enforcement(rounds: int = 3 * ROUNDS) -> dict[str, float]:
+    """Return the µs that a decision on a 1 KB request takes under two contracts, and the difference in each round."""
+    known, body, served = artifacts(), chat_body(SMALL), ServedIds((MODEL,))
+    runs = {
+        preset: lambda contract=known[preset].contract: decide(body, contract, served)
+        for preset in (CONTRACT_OFF, CONTRACT_ON, largest_preset())
+    }
+    counts = {preset: _count_for(run) for preset, run in runs.items()}
+    found: dict[str, list[float]] = {preset: [] for preset in runs}
+    for _ in range(rounds):
+        for preset, run in runs.items():
+            found[preset].append(_seconds(run, counts[preset]) * 1e6)
+    medians = {preset: statistics.median(values) for preset, values in found.items()}
+    differences = [more - less for more, less in zip(found[largest_preset()], found[CONTRACT_ON], strict=True)]
+    return {**medians, "difference": statistics.median(differences)}
+
+
+def _count_for(run: Callable[[], object]) -> int:
+    once = min(_seconds(run, 1) for _ in range(3))
+    return max(1, int(BATCH_SECONDS / max(once, 1e-7)))
+
+
+def _seconds(run: Callable[[], object], count: int) -> float:
+    """Return the CPU time of this thread that one of so many runs takes, without a search for garbage."""
+    gc.disable()
+    try:
+        begun = time.thread_time_ns()
+        for _ in range(count):
+            run()
+        return (time.thread_time_ns() - begun) / count / 1e9
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def all_steps() -> Iterator[dict[str, Step]]:
+    """Give all steps, the whole request too, by their names."""
+    with whole_requests(artifacts()[CONTRACT_ON]) as whole:
+        yield {**dict(steps()), whole[0]: whole[1]}
+
+
+def table(found: Mapping[str, Cost]) -> str:
+    """Return the costs as a Markdown table."""
+    lines = ["| step | µs of CPU | ratio to orjson reading the same body |", "|---|---|---|"]
+    for name, cost in found.items():
+        lines.append(f"| {name} | {cost.microseconds:.2f} | {cost.ratio:.2f} ({cost.least:.2f} to {cost.most:.2f}) |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args(arguments)
+    with all_steps() as measured:
+        print(table({name: cost_of(step, options.rounds) for name, step in measured.items()}))
+    found = enforcement()
+    difference = found.pop("difference")
+    print("\ndecide(), 1 KB: " + ", ".join(f"{preset} {value:.1f} µs" for preset, value in found.items()))
+    print(
+        f"{largest_preset()} costs {difference:.1f} µs more than {CONTRACT_ON} (load average {os.getloadavg()[0]:.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""An engine's 400 told anew: in which bodies its text is found, and what is left alone."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.contract.engine_errors import retold
+from router.contract.sections import Errors
+from router.contract.terms import Words
+
+BODY = {
+    "msg": "{message}",
+    "at": "{param}",
+    "type": "{type}",
+    "code": "{code}",
+    "model": "{model}",
+    "id": "{request_id}",
+}
+ERRORS = Errors(body=BODY, answers={"bad_request": Words(code=7)}, engine_400=Words(type="t", message="<{message}>"))
+
+
+def _told(body, errors=ERRORS):
+    told = retold(body, errors, "id", "served")
+    return None if told is None else (told.status, json.loads(told.body))
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "param"),
+    [
+        ('{"error":{"message":"m","param":"p","type":"x","code":9}}', "m", "p"),
+        ('{"error":{"message":"m","param":7}}', "m", None),
+        ('{"error":"m","param":"p"}', "m", "p"),
+        ('{"object":"error","message":"m","param":null}', "m", None),
+        ('{"message":"m"}', "m", None),
+        ('{"detail":"m"}', "m", None),
+        ('{"detail":[{"loc":["body"],"msg":"m"},{"msg":"n"}]}', "m", None),
+        ('{"error":{"detail":"m"}}', "m", None),
+        ('{"error":{"message":"","detail":"m"}}', "m", None),
+        ('{"message":"m","nan":NaN,"big":1e999}', "m", None),
+        ('{"message":"{param}"}', "{param}", None),
+    ],
+)
+def test_the_text_of_an_engine_is_found(body, text, param):
+    """Nested, flat and FastAPI's, with the field that the engine names; its own words replace the others."""
+    told = {"msg": f"<{text}>", "at": param, "type": "t", "code": 7, "model": "served", "id": "id"}
+    assert _told(body.encode()) == (400, told)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", "x", "[]", '"m"', "7", "null", "{}", '{"message":7}', '{"message":["m"]}', '{"detail":[]}'),
+        *('{"detail":["m"]}', '{"detail":[{"msg":7}]}', '{"error":{}}', '{"error":null}', '{"message":"m"'),
+        '{"message":' * 9000,
+    ],
+)
+def test_what_has_no_text_is_left_alone(body):
+    """Anything else passes as it came."""
+    assert _told(body.encode()) is None
+
+
+def test_the_type_of_400s_and_the_status_of_words_hold():
+    """The contract's type for 400s wins here too, and words may have another status."""
+    errors = Errors(body=BODY, bad_request_type="w", engine_400=Words(type="t"))
+    assert _told(b'{"error":"m"}', errors)[1]["type"] == "w"
+    assert _told(b'{"error":"m"}', Errors(engine_400=Words(status=422)))[0] == 422
+
+
+@given(st.binary() | st.text().map(lambda text: json.dumps({"message": text}).encode()))
+def test_whatever_an_engine_answers_is_told_or_left_alone(body):
+    """No bytes break it, and what is told is JSON."""
+    told = retold(body, ERRORS, "id")
+    assert told is None or isinstance(json.loads(told.body), dict)
