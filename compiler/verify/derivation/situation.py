@@ -90,6 +90,7 @@ def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
     of_cases = [first_values(case.when.fields) for case in contract.cases if case.when.fields]
     single = [{}, *of_modes, *of_cases]
     missed = [missing for each in single[1:] for missing in _missed(each)]
+    single += [{**mode, **case} for mode in of_modes for case in of_cases]
     if not are_joined:
         return _distinct([*single, *missed])
     both = [{**other, **one} for one, other in combinations([*of_modes, *of_cases, *missed], 2)]

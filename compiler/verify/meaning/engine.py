@@ -7,11 +7,11 @@ from typing import Any
 
 from compiler.verify.meaning.fields import BUDGETS, names_of
 from compiler.verify.meaning.tools import tools_in
-from compiler.verify.meaning.values import Fields, at, is_scalar, number_in, put, take_away
+from compiler.verify.meaning.values import Fields, at, is_scalar, number_in, put, stands, take_away
 from router.contract.fields import BUDGET_FIELDS
 from router.contract.named_checks import ToolChoice
 from router.contract.rules import Band, Budget, CheckRule, FieldRule, Pin, Rule, UnknownFieldsRule
-from router.contract.sections import Stream
+from router.contract.sections import Field, Stream
 
 
 def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
@@ -77,38 +77,48 @@ def _hold_budget(got: Fields, rule: Budget) -> None:
 
 
 def _move(got: Fields, rule: FieldRule, sent: Fields) -> None:
-    sources = [source for source in rule.field.sources if at(sent, source) is not None]
-    value: Any = at(sent, sources[0]) if sources else None
-    for source in sources:
+    given = next((source for source in rule.field.sources if at(sent, source) is not None), None)
+    value: Any = None if given is None else at(sent, given)
+    for source in rule.field.sources:
         take_away(got, source)
-    if sources and at(got, rule.path) is None:
+    if given is not None and at(got, rule.path) is None:
         put(got, rule.path, value)
 
 
 def _change(got: Fields, rule: FieldRule) -> None:
-    field, names = rule.field, [name for name in names_of(rule.path) if at(got, name) is not None]
+    field, names = rule.field, [name for name in names_of(rule.path) if stands(got, name)]
     if field.drop:
         for name in names:
             take_away(got, name)
     elif field.force is not None:
-        for name in {rule.path, *names}:
+        for name in {rule.path, *(name for name in names if at(got, name) is not None)}:
             put(got, name, field.force)
-    elif names and names[0] == rule.path:
-        _map_and_confine(got, rule)
+    else:
+        for name in names:
+            _map_and_confine(got, name, rule.field)
 
 
-def _map_and_confine(got: Fields, rule: FieldRule) -> None:
-    field, value = rule.field, at(got, rule.path)
-    spelled = value if isinstance(value, str) else json.dumps(value)
-    if not isinstance(value, list | dict) and spelled in field.map:
-        value = field.map[spelled]
+def _map_and_confine(got: Fields, name: str, field: Field) -> None:
+    value = at(got, name)
+    if not isinstance(value, list | dict):
+        value = next((to for key, to in field.map.items() if _is_key(key, value)), value)
     number = number_in("", value)
     if field.floor is not None and number is not None and number < field.floor:
         value = field.floor
     elif field.ceiling is not None and number is not None and number > field.ceiling:
         value = field.ceiling
-    if not is_same(value, at(got, rule.path)):
-        put(got, rule.path, value)
+    if not is_same(value, at(got, name)):
+        put(got, name, value)
+
+
+def _is_key(key: str, value: object) -> bool:
+    """Tell whether a key of a map is a value spelled as JSON; a string is spelled without quotes, too."""
+    if isinstance(value, str) or value is None:
+        return key == value
+    try:
+        return is_scalar(value, json.loads(key))
+    except ValueError:
+        return False
 
 
 def _supply_spelled(got: Fields, rule: FieldRule) -> None:

@@ -36,15 +36,32 @@ def names_of(path: str) -> tuple[str, ...]:
 
 def fault_of_field(rule: FieldRule, fields: Fields) -> Fault | None:
     """Return what a request does wrong under the rule of a field."""
-    sent = [value for name in names_of(rule.path) if (value := at(fields, name)) is not None]
-    found = next((fault for value in sent for fault in _faults(rule, value, fields)), None)
+    sent = [(rule.path, value) for name in names_of(rule.path) if (value := at(fields, name)) is not None]
+    sent += _taken(rule, fields)
+    found = next(((param, *fault) for param, value in sent for fault in _faults(rule, param, value, fields)), None)
     if found is None and rule.field.required and not sent:
-        found = ("required", {"value": None})
+        found = (rule.path, "required", {"value": None})
     if found is None:
         return None
-    part, details = found
+    param, part, details = found
     code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
-    return Fault(code, rule.path, part, details, words_of_part(rule.field.parts, part, rule.field.error))
+    details = {**_bounds(rule.field), **details}
+    return Fault(code, param, part, details, words_of_part(rule.field.parts, part, rule.field.error))
+
+
+def _taken(rule: FieldRule, fields: Fields) -> list[tuple[str, Any]]:
+    """Return the field that the value is taken from where it is not sent itself, and the value."""
+    if at(fields, rule.path) is not None:
+        return []
+    given = [(source, value) for source in rule.field.sources if (value := at(fields, source)) is not None]
+    return given[:1]
+
+
+def _bounds(field: Field) -> dict[str, Any]:
+    """Return what fills placeholders whatever of a rule is broken."""
+    least, most = _either(field.min, field.above), _either(field.max, field.below)
+    allowed = None if field.allowed is None else choices(field.allowed)
+    return {"min": plain_number(least), "max": plain_number(most), "allowed": allowed}
 
 
 def words_of_part(parts: dict[str, Words], part: str, error: Words | None) -> tuple[Words, ...]:
@@ -53,9 +70,17 @@ def words_of_part(parts: dict[str, Words], part: str, error: Words | None) -> tu
     return tuple(words for words in (parts.get(part), parts.get(wider), error) if words is not None)
 
 
-def _faults(rule: FieldRule, value: Any, fields: Fields) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+def _faults(
+    rule: FieldRule,
+    param: str,
+    value: Any,  # noqa: ANN401 - any JSON value
+    fields: Fields,
+) -> Iterator[tuple[str, dict[str, Any]]]:
     field, details = rule.field, {"value": value}
-    if field.refuse:
+    is_taken = param in field.sources
+    if is_taken and field.map:
+        return  # What is mapped may be of another vocabulary.
+    if field.refuse and not is_taken:
         yield "refuse", details
     if field.type and not any(is_of_type(value, kind) for kind in field.type):
         yield "wrong_type", details
@@ -63,12 +88,20 @@ def _faults(rule: FieldRule, value: Any, fields: Fields) -> Iterator[tuple[str, 
         yield "allowed", details | {"allowed": choices(field.allowed), "expected": choices(field.allowed)}
     yield from ((part, details | found) for part, found in _out_of_range(rule, value))
     yield from ((part, details | found) for part, found in _ill_measured(field, value))
-    if field.pattern is not None and not (isinstance(value, str) and re.fullmatch(field.pattern, value)):
+    if field.pattern is not None and not _matches(field.pattern, value):
         yield "pattern", details | {"expected": field.pattern}
     if not all(is_among(at(fields, other), wanted) for other, wanted in field.requires.items()):
         yield "requires", details
     if any(at(fields, other) is not None and is_among(at(fields, other), w) for other, w in field.excludes.items()):
         yield "excludes", details
+
+
+LONGEST_MATCH: Final = 1024
+"""Longest text in characters that can match a pattern."""
+
+
+def _matches(pattern: str, value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_MATCH and re.fullmatch(pattern, value) is not None
 
 
 def _is_allowed(rule: FieldRule, value: object) -> bool:

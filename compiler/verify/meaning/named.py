@@ -152,11 +152,7 @@ def _response_format(check: named.ResponseFormat, fields: Fields) -> Found:
 
 def _images(check: named.Images, fields: Fields) -> Found:
     data_urls = 0
-    for part in images_in(fields):
-        holder = part.get(part["type"])
-        url = holder.get("url") if isinstance(holder, dict) else holder
-        if not isinstance(url, str):
-            continue
+    for url in _urls(fields):
         source = _source_of(url, check.file_prefix)
         if source not in check.sources:
             details = {"allowed": choices(check.sources)}
@@ -172,6 +168,14 @@ def _images(check: named.Images, fields: Fields) -> Found:
     if check.max_data_urls is not None and data_urls > check.max_data_urls:
         return "max_data_urls", {"count": data_urls, "max": check.max_data_urls}
     return None
+
+
+def _urls(fields: Fields) -> Iterator[str]:
+    for part in images_in(fields):
+        for holder in (value for key, value in part.items() if key in IMAGE_PART_TYPES):
+            url = holder.get("url") if isinstance(holder, dict) else holder
+            if isinstance(url, str):
+                yield url
 
 
 _SHOWN_URL: Final = 60

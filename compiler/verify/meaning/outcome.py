@@ -1,7 +1,7 @@
 """What a contract says must come of a request: refused by a rule, or answered by an engine that gets this."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -142,7 +142,7 @@ class Meaning:
         usage = ask_for_usage(got, sections.stream) if streamed else None
         renamed = sent["model"] != served and self.contract.models.answer_as == "requested"
         changed = tuple(name for name in {**sent, **got} if not is_same(_Absent.of(sent, name), _Absent.of(got, name)))
-        once = tuple(_governed_twice(ask, rules))
+        once = tuple(_governed_twice(ask, rules, self.contract.read_by_conditions))
         untouched = not changed and not once
         name = sent["model"] if renamed else None
         return Answered(got, untouched, name, streamed, usage, sections, found, changed, once)
@@ -200,8 +200,10 @@ def _fault_of_unknown(rule: UnknownFieldsRule, ask: Ask) -> Fault | None:
     return Fault("unknown_field", unknown[0], "unknown", details, () if words is None else (words,))
 
 
-def _governed_twice(ask: Ask, rules: tuple[Rule, ...]) -> Iterator[str]:
-    governed = {name for rule in rules if isinstance(rule, Pin | Band) for name in names_of(rule.field)}
+def _governed_twice(ask: Ask, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:
+    """Yield the fields that a contract looks at and that are sent more than once: of those one value leaves."""
+    governed = {path.partition(".")[0] for path in read}
+    governed |= {name for rule in rules if isinstance(rule, Pin | Band) for name in names_of(rule.field)}
     for rule in rules:
         if isinstance(rule, FieldRule):
             governed |= {name.partition(".")[0] for name in names_of(rule.path)}

@@ -28,6 +28,13 @@ def at(fields: Fields, dotted: str) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
+def stands(fields: Fields, dotted: str) -> bool:
+    """Tell whether something stands at a dotted path, be it null."""
+    above, _, last = dotted.rpartition(".")
+    holder = at(fields, above) if above else fields
+    return isinstance(holder, dict) and last in holder
+
+
 def put(fields: Fields, dotted: str, value: object) -> None:
     """Set what stands at a dotted path; what is no object on the way becomes one."""
     *above, last = dotted.split(".")
