@@ -86,8 +86,8 @@ def first_values(condition: Condition) -> Fields:
 
 def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
     """Return fields that bring a request into a mode or a case, and some that just fail to, nothing at all first."""
-    of_modes = [first_values(reading.when) for reading in contract.mode.read if reading.when]
-    of_cases = [first_values(case.when.fields) for case in contract.cases if case.when.fields]
+    of_modes = [each for reading in contract.mode.read if reading.when for each in _ways(reading.when)]
+    of_cases = [each for case in contract.cases if case.when.fields for each in _ways(case.when.fields)]
     single = [{}, *of_modes, *of_cases]
     missed = [missing for each in single[1:] for missing in _missed(each)]
     single += [{**mode, **case} for mode in of_modes for case in of_cases]
@@ -95,6 +95,13 @@ def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
         return _distinct([*single, *missed])
     both = [{**other, **one} for one, other in combinations([*of_modes, *of_cases, *missed], 2)]
     return _distinct([*single, *missed, *both])
+
+
+def _ways(condition: Condition) -> Iterator[Fields]:
+    """Yield fields that are as a condition asks, with each value of it at least once."""
+    plain = first_values(condition)
+    yield plain
+    yield from ({**plain, path: value} for path, wanted in condition.items() for value in wanted[1:])
 
 
 def _missed(conditions: Fields) -> Iterator[Fields]:

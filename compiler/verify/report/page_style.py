@@ -37,7 +37,8 @@ small { color: var(--soft); font-size: .84em; font-weight: normal; }
 .figures .unseen dd, td.unseen, summary .unseen { color: var(--unseen); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
-th, td { text-align: left; padding: .38rem .7rem .38rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
+th, td { text-align: left; padding: .38rem .7rem .38rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: baseline;
   }
 .rules td, .rules thead th:not(:first-child) { text-align: right; font-variant-numeric: tabular-nums; width: 7.5rem; }
 thead th { color: var(--soft); font-weight: 500; font-size: .82rem; }

@@ -26,6 +26,7 @@ ALIKE = (
     ("", r"^mode\.read\.\d+\.when\.(thinking\.type|enable_thinking)\.0: removed", "other values are refused anyway"),
     ("qwen", r"^checks\.prompt_contains", "what it asks for is refused while the model thinks"),
     ("qwen", r"^cases\.0\.sections\.fields\.enable_thinking\.type", "only true is allowed, which is of the type"),
+    ("zai-glm", r"^cases\.\d+\.sections\.fields\.chat_template_kwargs\.enable_thinking\.map", "the value is forced"),
     ("deepseek-v4", r"^fields\.chat_template_kwargs\.thinking\.map\.enabled", "this value leads into another case"),
 )
 """Mutants that nobody can tell from the contract: a preset, the change, and why both do the same."""
