@@ -93,7 +93,8 @@ def _is_narrowed(judged: Judged, above: Path, keys: tuple[str, str]) -> bool:
         fixed_here, bound_here = (node_at(judged.profile, (*judged.above, *above, key)) is not None for key in keys)
         return fixed_here or not bound_here
     fixed, bound = (key_location(judged.tree, (*above, key)) for key in keys)
-    return later(fixed, bound)[0] == fixed
+    # Side by side in one file the bounds are idle and mislead nobody; a child's would not do what it wants.
+    return fixed.document.name == bound.document.name or later(fixed, bound)[0] == fixed
 
 
 def _says_something(rule: Mapping, key: str) -> bool:

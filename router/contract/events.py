@@ -9,6 +9,7 @@ MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 
 _END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LONGEST_END: Final = len(b"\r\n\r\n")
+_BLANK_LINES: Final = (b"\n\n", b"\n\r\n")
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
 _DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
 
@@ -94,7 +95,13 @@ class WholeEvents:
         """Take the next bytes of the stream; return those that can leave: whole events are the same object."""
         if piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start():
             return piece
-        return b"".join([part.data for part in self._splitter.feed(piece)])
+        # Nearly all events end so; of many in one piece only what stands behind them is looked at.
+        end = max((at + len(blank) for blank in _BLANK_LINES if (at := piece.rfind(blank)) >= 0), default=0)
+        whole = b""
+        if end:
+            whole = self.flush() + piece[:end]
+            self._splitter = EventSplitter()
+        return whole + b"".join([part.data for part in self._splitter.feed(piece[end:])])
 
     def release(self) -> bytes:
         """Return what is whole and was held: nothing ever is."""
