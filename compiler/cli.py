@@ -1,6 +1,7 @@
 """The command line `profilec`: results go to standard output, words to standard error, and exit codes mean something.
 
-0 done, 1 the profile is wrong, the result cannot be written or `diff` finds a change, 2 the command line is wrong,
+0 done, 1 the profile is wrong, the result cannot be written, `diff` finds a change or `verify` a failure, 2 the command
+line is wrong,
 3 a bug of ours, 130 interrupted, 141 the reader of standard output has gone.
 """
 
@@ -36,6 +37,14 @@ or other. One that is tighter and looser at once, as a band that was shifted, co
 --fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
 
 exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
+"""
+
+
+_VERIFY = """\
+Every check is derived from the contract: each rule at and around each of its edges, in every mode and case. What an
+endpoint does with a request can be seen in its answer; what its engine gets cannot, and counts as not observable.
+
+exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot be asked.
 """
 
 
@@ -90,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
     _add_explain(commands)
     _add_diff(commands)
+    _add_verify(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog="")
     init = _command(commands, "init", "make a deployment folder", ("compiler.deployment", "init"), epilog="")
     init.add_argument("folder", metavar="DIR", help="the folder to make; it may be there, but holds none of the files")
@@ -136,6 +146,70 @@ def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type 
         "--format", choices=("text", "json", "markdown"), default="text", help="how to tell them (default: text)"
     )
     _add_output_option(diff)
+
+
+def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    summary = "show whether an endpoint keeps a contract, by requests that are derived from it"
+    verify = _command(commands, "verify", summary, ("compiler.verify", "run"), epilog=f"{_VERIFY}\n{_SELECTION}")
+    verify.add_argument("url", nargs="?", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
+    _add_selection_options(verify)
+    _add_override_options(verify)
+    verify.add_argument(
+        "--model", action="append", metavar="ID", help="a model that the endpoint serves; aliases mean the first"
+    )
+    verify.add_argument(
+        "--through-engine",
+        action="store_true",
+        help="start the router and an engine that shows what it gets, and verify these: nothing is unobservable then",
+    )
+    verify.add_argument(
+        "--only", nargs="+", action="extend", metavar="RULE", help="make the checks of these rules only"
+    )
+    verify.add_argument(
+        "--seed", type=int, metavar="N", help="make the checks in another order, the same for each seed"
+    )
+    _add_cost_options(verify)
+    verify.add_argument("--record", metavar="FILE", help="write every exchange down, and resume a run that broke off")
+    verify.add_argument("--replay", metavar="FILE", help="ask nobody: take the answers of a record")
+    verify.add_argument(
+        "--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: PROFILEC_API_KEY)"
+    )
+    verify.add_argument(
+        "--format", choices=("text", "json", "junit", "html"), default="text", help="how to tell it (default: text)"
+    )
+    _add_output_option(verify)
+
+
+def _add_cost_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-requests", type=_positive, metavar="N", help="send at most so many different requests")
+    parser.add_argument("--rps", type=_rate, metavar="R", help="send at most so many requests a second")
+    parser.add_argument(
+        "--concurrency", type=_positive, default=4, metavar="N", help="requests at the same time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout", type=_rate, default=120.0, metavar="S", help="seconds of silence that are borne (default: 120)"
+    )
+    parser.add_argument(
+        "--max-body",
+        type=_positive,
+        default=64 * 1024 * 1024,
+        metavar="BYTES",
+        help="try no limits of bodies above this (default: %(default)s)",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _rate(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
 
 
 def _command(

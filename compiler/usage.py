@@ -12,6 +12,7 @@ examples:
   profilec print ./profile.yaml --origin         show what it says once `extends` is resolved, and where
   profilec diff profile.json ./profile.yaml      say what the next build changes for clients
   profilec explain request.json ./profile.yaml   say what the router would do with a request
+  profilec verify --through-engine ./profile.yaml  show that the router keeps it, check by check
 
   eval "$(profilec --print-completion bash)"     complete commands, presets and files with the Tab key
 """
@@ -53,6 +54,13 @@ examples:
   profilec diff profile.json ./profile.yaml      what the next build changes
   profilec diff old.json new.json --fail-on tighter                fails when clients lose something
   profilec diff old.json new.json --format markdown -o comment.md  for a pull request
+""",
+    "verify": """\
+examples:
+  profilec verify --through-engine moonshot-kimi our own router, and what its engine gets
+  profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model  any endpoint that speaks OpenAI's API
+  profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model --format html -o report.html  as a page
+  profilec verify https://api.example.com/v1 ./profile.yaml --model m --api-key-env EXAMPLE_KEY --rps 2  a live API
 """,
     "presets": """\
 examples:

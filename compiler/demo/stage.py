@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
@@ -52,9 +52,11 @@ class Engine(NamedTuple):
 
 
 class Router:
-    """One router under gunicorn, on a port that the system chose."""
+    """One router under gunicorn, on a port that the system chose, with settings of its own besides the usual ones."""
 
-    def __init__(self, artifact: Artifact, engine_url: str, folder: Path) -> None:
+    def __init__(
+        self, artifact: Artifact, engine_url: str, folder: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.artifact = artifact
         profile = folder / f"{artifact.name}.json"
         profile.write_bytes(serialise(artifact))
@@ -63,7 +65,7 @@ class Router:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gunicorn", "-c", "python:router.gunicorn_conf", "-b", "127.0.0.1:0"],
-                env=_environment(profile, engine_url),
+                env={**_environment(profile, engine_url), **(settings or {})},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

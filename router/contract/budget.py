@@ -92,7 +92,9 @@ def _read(request: Request, field: str, rule: Budget) -> int:
 
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
-    details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "count": request.value(field)}
+    # The parser makes floats of integers from 2^64 on; a client is told the digits that it sent.
+    asked = int(request.members[field][0].raw(request.body))
+    details = {"value": bare(asked), "min": 1, "max": rule.cap, "count": bare(asked)}
     details["model"] = request.value("model")
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 

@@ -1,0 +1,188 @@
+"""`profilec verify`: whether an endpoint keeps a contract, shown by requests that are derived from it."""
+
+import signal
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from compiler.commands import loaded_by
+from compiler.diagnostics import visible
+from compiler.explain.origin import Origin
+from compiler.output import write
+from compiler.selection import UsageError
+from compiler.verify.check import Check, Derived, Untried
+from compiler.verify.derivation import Options, derive, shuffled
+from compiler.verify.derivation.names import Deployment
+from compiler.verify.exchange import Exchange, Target, api_key, chat_url
+from compiler.verify.judgement import Answer, judge
+from compiler.verify.progress import watched
+from compiler.verify.recording import Record, open_record, read_record
+from compiler.verify.report import RENDERED_BY
+from compiler.verify.run import Judged, Run
+from compiler.verify.saying import Sayings
+from compiler.verify.stage import staged
+from router.artifact import Artifact
+
+_NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")
+_UNANSWERED = Answer(0, "", b"", failure="it was not sent")
+
+
+def run(arguments: Namespace) -> int:
+    """Verify an endpoint; return 0 if every check passes, else 1.
+
+    Raises UsageError, CommandError where the endpoint cannot be asked, and what loading a profile raises.
+    """
+    _refuse_contradictions(arguments)
+    loaded = loaded_by(arguments)
+    artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
+    derived, deployment = _derived(arguments, artifact)
+    begun = time.monotonic()
+    with _asker(arguments, artifact, deployment) as asker:
+        _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.target}")
+        answers = _ask_all(derived, asker)
+    sayings = Sayings(artifact.contract, Origin.of(loaded))
+    judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
+    done = Run(
+        artifact.name,
+        artifact.digest,
+        asker.target,
+        deployment.asked,
+        judged,
+        derived.untried,
+        asker.requests_sent(),
+        time.monotonic() - begun,
+    )
+    write(RENDERED_BY[arguments.format](done), arguments.output)
+    if arguments.output != "-":
+        _say(f"{arguments.output}: {done.count('pass')} passed, {done.count('fail')} failed")
+    return 1 if done.failed else 0
+
+
+def _refuse_contradictions(arguments: Namespace) -> None:
+    if arguments.through_engine and arguments.url is not None and arguments.source is None:
+        # With a router of its own the only argument is the profile.
+        arguments.url, arguments.source = None, arguments.url
+    if arguments.through_engine and arguments.url is not None:
+        raise UsageError("--through-engine starts a router of its own: name no URL")
+    if not arguments.through_engine and arguments.url is None:
+        raise UsageError("name the URL of an endpoint, or --through-engine")
+    if not arguments.through_engine and not arguments.model:
+        raise UsageError("name a model that the endpoint serves with --model")
+    if arguments.record is not None and arguments.replay is not None:
+        raise UsageError("--record and --replay exclude each other")
+    if arguments.replay is not None and not Path(arguments.replay).exists():
+        raise UsageError(f"--replay: there is no file {arguments.replay}")
+
+
+def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deployment]:
+    """Return the checks to make, in their order, for the models that there are."""
+    models = tuple(arguments.model or ())
+    if arguments.through_engine:
+        deployment = Deployment.for_contract(artifact.contract, models)
+    else:
+        deployment = Deployment.of(models)
+    options = Options(is_own=arguments.through_engine, max_body=arguments.max_body)
+    derived = derive(artifact.contract, deployment, options)
+    if arguments.only:
+        unknown = set(arguments.only) - {check.rule for check in derived.checks} - {u.rule for u in derived.untried}
+        if unknown:
+            known = ", ".join(dict.fromkeys(check.rule for check in derived.checks))
+            raise UsageError(f"--only {min(unknown)}: the contract has no such rule; there are {known}")
+        derived = derived.only(arguments.only)
+    if arguments.seed is not None:
+        derived = shuffled(derived, arguments.seed)
+    return _at_most(derived, arguments.max_requests), deployment
+
+
+def _at_most(derived: Derived, most: int | None) -> Derived:
+    """Return the checks that so many requests answer, and the others as untried."""
+    if most is None:
+        return derived
+    left_out = (
+        Untried(check.rule, check.case, check.shows, f"--max-requests {most} was reached")
+        for check in derived.checks[most:]
+    )
+    return Derived(derived.checks[:most], (*derived.untried, *left_out))
+
+
+class _Asker(NamedTuple):
+    """Who answers: an endpoint, or a record of what it answered once."""
+
+    target: str
+    known: dict[str, Answer]
+    exchange: Exchange | None
+    record: Record | None
+
+    def requests_sent(self) -> int:
+        return 0 if self.exchange is None else self.exchange.requests_sent
+
+
+@contextmanager
+def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> Iterator[_Asker]:
+    if arguments.replay is not None:
+        yield _Asker(f"the record {arguments.replay}", read_record(arguments.replay), None, None)
+        return
+    pace = (arguments.rps, arguments.concurrency, arguments.timeout)
+    with ExitStack() as open_things:
+        if arguments.through_engine:
+            open_things.enter_context(_ended_by_signals())
+            stage = open_things.enter_context(staged(artifact, deployment.served))
+            exchange = Exchange(Target(chat_url(stage.url), None, *pace), stage.engine.taken)
+            target = "the router, in front of its capturing engine"
+        else:
+            target = chat_url(arguments.url)
+            exchange = Exchange(Target(target, api_key(arguments.api_key_env), *pace))
+        record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
+        if record is not None:
+            open_things.callback(record.close)
+        yield _Asker(target, known, exchange, record)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a closed terminal or a plain kill end what is started here, like Ctrl-C does."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ask_all(derived: Derived, asker: _Asker) -> dict[str, Answer]:
+    """Return the answers to all requests by their keys."""
+    answers = dict(asker.known)
+    if asker.exchange is None:
+        return answers
+    left = [check for check in derived.checks if check.ask.key() not in answers]
+    failed = 0
+    with watched(len(left)) as tell:
+        by_key = {check.ask.key(): check for check in left}
+        asks = [(check.ask, _status(check)) for check in left]
+        for done, (ask, answer) in enumerate(asker.exchange.answers(asks), start=1):
+            answers[ask.key()] = answer
+            if asker.record is not None:
+                asker.record.add(ask, answer)
+            failed += judge(by_key[ask.key()], answer).result == "fail"
+            tell(done, failed)
+    return answers
+
+
+def _status(check: Check) -> int:
+    return getattr(check.expected, "status", 200)
+
+
+def _judged(check: Check, answers: dict[str, Answer], sayings: Sayings) -> Judged:
+    answer = answers.get(check.ask.key(), _NOT_RECORDED)
+    return Judged(
+        check, answer, judge(check, answer), sayings.says(check), sayings.declared(check), sayings.source(check)
+    )
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{visible(text)}\n")

@@ -1,0 +1,216 @@
+"""What is asked of an endpoint, and what a contract says must come of it: plain values, made once and never changed."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, Self
+
+Member = tuple[str, str]
+"""A key of a request object and its value as JSON text, as it is sent."""
+
+Fields = dict[str, Any]
+
+FILL: Final = "~letters:"
+"""Begins what stands in a request for a run of letters, so that megabytes take no memory until they are sent."""
+
+_RUN: Final = re.compile(f"{FILL}([0-9]+)~")
+
+
+class Ask(NamedTuple):
+    """One chat completion request, to the byte.
+
+    members: of the request object, in order, repetitions allowed.
+    length: the size of the body in bytes, made up with blanks behind the object; None: as long as it is.
+    text: the whole body, where it is no object.
+    engine: the name of what the engine is told to answer (see `engine_answers`); None: as it likes.
+    """
+
+    members: tuple[Member, ...]
+    length: int | None = None
+    text: str | None = None
+    engine: str | None = None
+
+    @classmethod
+    def of(cls, fields: Fields) -> Self:
+        """Return the request that has these fields."""
+        return cls(tuple((name, written(value)) for name, value in fields.items()))
+
+    def body(self) -> bytes:
+        """Return the bytes of the body."""
+        whole = f"{{{', '.join(f'{written(name)}: {value}' for name, value in self.members)}}}"
+        body = whole if self.text is None else self.text
+        sent = filled(body).encode()
+        return sent if self.length is None else sent.ljust(self.length)
+
+    def fields(self) -> Fields:
+        """Return the fields as engines read them: of a repeated key the last."""
+        return {name: json.loads(value) for name, value in self.members}
+
+    def size(self) -> int:
+        """Return how many bytes are sent."""
+        if self.length is not None:
+            return self.length
+        if self.text is not None:
+            return len(self.text.encode())
+        members = sum(len(written(name).encode()) + 2 + size_of(value) for name, value in self.members)
+        return 2 + members + 2 * max(0, len(self.members) - 1)
+
+    def key(self) -> str:
+        """Return a name for the request that equal requests share: they need to be sent only once."""
+        said = json.dumps(self, ensure_ascii=False)
+        return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+    def request_id(self) -> str:
+        """Return the id under which the request is sent."""
+        return f"verify-{self.key()}"
+
+    def replaced(self, name: str, *values: str) -> Self:
+        """Return the request with a member given these values in JSON, each an occurrence of its own; none: without."""
+        there = [member for member in self.members if member[0] != name]
+        return self._replace(members=(*there, *((name, value) for value in values)))
+
+
+def run_of_letters(count: int) -> str:
+    """Return what stands in a request for so many letters."""
+    return f"{FILL}{count}~"
+
+
+def filled(text: str) -> str:
+    """Return a text with its runs of letters written out."""
+    return _RUN.sub(lambda run: "A" * int(run[1]), text) if FILL in text else text
+
+
+def size_of(text: str) -> int:
+    """Return how many bytes a text has once its runs of letters are written out."""
+    return len(text.encode()) + (sum(int(run[1]) - len(run[0]) for run in _RUN.finditer(text)) if FILL in text else 0)
+
+
+def written(value: object) -> str:
+    """Return a value as JSON text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Gap(NamedTuple):
+    """Stands in what is expected for what a contract does not fix: any value, or any text within a text."""
+
+
+GAP: Final = Gap()
+
+
+class Text(NamedTuple):
+    """A text that is expected: literal pieces with anything between them."""
+
+    pieces: tuple[str, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any text is meant."""
+        return not any(self.pieces)
+
+    def holds(self, text: object) -> bool:
+        """Tell whether a value is such a text."""
+        if not isinstance(text, str) or not text.startswith(self.pieces[0]):
+            return False
+        if len(self.pieces) == 1:
+            return text == self.pieces[0]
+        at = len(self.pieces[0])
+        for piece in self.pieces[1:-1]:
+            found = text.find(piece, at)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return len(text) - at >= len(self.pieces[-1]) and text.endswith(self.pieces[-1])
+
+    def __str__(self) -> str:
+        return "…".join(self.pieces)
+
+
+ANY_TEXT: Final = Text(("", ""))
+"""Stands in what is expected for any text at all."""
+
+
+class Refusal(NamedTuple):
+    """The request is refused: with this status and a body like this one; `exact` says that it has no other members.
+
+    rule: which rule says so; an engine never gets the request.
+    """
+
+    rule: str
+    status: int
+    body: Any
+    exact: bool
+
+
+class Acceptance(NamedTuple):
+    """The request is answered by an engine.
+
+    engine: the request that the engine gets, as engines read it.
+    untouched: whether that is byte for byte what was sent.
+    model: the name that the answer carries; None: the engine's.
+    streamed: whether the answer is a stream of events.
+    usage: where a stream reports its usage: `end_frame`, `tail_frame`, `both`, `nowhere`; None: not fixed.
+    changed: the members of the request that the engine gets otherwise than they were sent.
+    once: those that were sent more than once and must reach the engine only once.
+    doubt: why an engine may refuse the request by itself, which is no breach then.
+    """
+
+    engine: Fields
+    untouched: bool
+    model: str | None = None
+    streamed: bool = False
+    usage: str | None = None
+    changed: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
+    doubt: str | None = None
+
+
+class Told(NamedTuple):
+    """The engine refuses with a 400, and the client is told so with this status and a body like this one.
+
+    if_refused: nobody told the engine to, so that another answer says nothing.
+    """
+
+    status: int
+    body: Any
+    exact: bool
+    if_refused: bool = False
+
+
+class Check(NamedTuple):
+    """One thing that a contract says and an answer can show.
+
+    id: names it, the same in every run. rule: which rule it is about. case: of the contract (None: outside of all).
+    model: the name asked for. shows: in words, what is tried. wants_engine: whether only the engine's side shows it.
+    """
+
+    id: str
+    rule: str
+    case: str | None
+    model: str
+    shows: str
+    ask: Ask
+    expected: Refusal | Acceptance | Told
+    wants_engine: bool = False
+
+
+class Untried(NamedTuple):
+    """What is not tried, and why."""
+
+    rule: str
+    case: str | None
+    shows: str
+    reason: str
+
+
+class Derived(NamedTuple):
+    """The checks of a contract, in the order in which they are made, and what is left out."""
+
+    checks: tuple[Check, ...]
+    untried: tuple[Untried, ...]
+
+    def only(self, rules: Iterable[str]) -> Self:
+        """Return those of some rules."""
+        wanted = frozenset(rules)
+        kept = (check for check in self.checks if check.rule in wanted)
+        return self._replace(checks=tuple(kept), untried=tuple(each for each in self.untried if each.rule in wanted))

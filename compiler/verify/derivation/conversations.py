@@ -1,0 +1,185 @@
+"""Requests that try the named checks about messages."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from compiler.verify.check import Fields
+from compiler.verify.derivation.points import FOREIGN, function
+from compiler.verify.derivation.situation import Situation, first_values
+from router.contract import named_checks as named
+
+Turn = tuple[str, Fields]
+"""What a request shows, and its fields."""
+
+ROLES: Final = ("system", "user", "assistant", "tool", "developer", "function", FOREIGN)
+
+
+def user(text: Any) -> Fields:  # noqa: ANN401 - any content
+    """Return a message of a user."""
+    return {"role": "user", "content": text}
+
+
+def calling(*ids: str, **fields: Any) -> Fields:  # noqa: ANN401 - any member
+    """Return an assistant's message that calls a tool once for each id."""
+    calls = [{"id": each, "type": "function", "function": {"name": "look", "arguments": "{}"}} for each in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls, "reasoning_content": "So.", **fields}
+
+
+def result(answered: Any, content: Any = "Seen.") -> Fields:  # noqa: ANN401 - any value
+    """Return a tool's message that answers a call."""
+    return {"role": "tool", "tool_call_id": answered, "content": content}
+
+
+ASSISTANT: Final[Fields] = {"role": "assistant", "content": "OK.", "reasoning_content": "So."}
+
+
+def turn_of(role: str, text: str) -> list[Fields]:
+    """Return a conversation in which a role speaks, as naturally as it may."""
+    if role == "tool":
+        return [user(text), calling("call_1"), result("call_1")]
+    if role == "assistant":
+        return [user(text), ASSISTANT, user(text)]
+    return [{"role": role, "content": text}] if role == "user" else [{"role": role, "content": text}, user(text)]
+
+
+def _roles(check: named.Roles, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        yield f"a message of role {role}", {"messages": turn_of(role, text)}
+    yield "a message without a role", {"messages": [user(text), {"content": text}]}
+    yield "a message of role USER", {"messages": [{"role": "USER", "content": text}]}
+
+
+def _system_messages(check: named.SystemMessages, situation: Situation) -> Iterator[Turn]:
+    for count in dict.fromkeys((max(check.max - 1, 0), check.max, check.max + 1)):
+        system = [{"role": "system", "content": situation.text}] * count
+        yield f"{count} system messages", {"messages": [*system, user(situation.text)]}
+
+
+def _first_role(check: named.FirstRole, situation: Situation) -> Iterator[Turn]:
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        first = {**turn_of(role, situation.text)[0], "role": role}
+        yield f"role {role} first", {"messages": [first, user(situation.text)]}
+
+
+def _last_role(check: named.LastRole, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        messages = [user(text), ASSISTANT] if role == "assistant" else turn_of(role, text)
+        if messages[-1]["role"] != role:
+            messages = [user(text), {"role": role, "content": text}]
+        yield f"role {role} last", {"messages": messages}
+
+
+def _required_role(check: named.RequiredRole, situation: Situation) -> Iterator[Turn]:
+    for role in dict.fromkeys((*ROLES, *check.any_of)):
+        only = [each for each in turn_of(role, situation.text) if each["role"] == role]
+        yield f"nothing but role {role}", {"messages": only}
+        spoken = [{"role": "system", "content": situation.text}, *only]
+        yield f"nothing but roles system and {role}", {"messages": spoken}
+
+
+def _alternation(_: named.Alternation, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    system, developer = ({"role": role, "content": text} for role in ("system", "developer"))
+    told: dict[str, list[Fields]] = {
+        "user, assistant, user": [user(text), ASSISTANT, user(text)],
+        "user, user": [user(text), user(text)],
+        "user, assistant, assistant, user": [user(text), ASSISTANT, ASSISTANT, user(text)],
+        "assistant first": [ASSISTANT, user(text)],
+        "two system messages first": [system, system, user(text)],
+        "a developer first": [developer, user(text)],
+        "a system message between": [user(text), ASSISTANT, system, user(text)],
+        "two results of tools": [user(text), calling("call_1", "call_2"), result("call_1"), result("call_2")],
+        "a user behind the result of a tool": [user(text), calling("call_1"), result("call_1"), user(text)],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _string_content(check: named.StringContent, situation: Situation) -> Iterator[Turn]:
+    parts = [{"type": "text", "text": situation.text}]
+    for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
+        for content in (parts, None):
+            messages = [
+                {**each, "content": content} if each["role"] == role else each for each in turn_of(role, situation.text)
+            ]
+            yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
+
+
+def _tool_results(_: named.ToolResults, situation: Situation) -> Iterator[Turn]:
+    asked = [user(situation.text), calling("call_1")]
+    told: dict[str, list[Fields]] = {
+        "a result that answers a call": [*asked, result("call_1")],
+        "a result without tool_call_id": [*asked, {"role": "tool", "content": "Seen."}],
+        "a result with an empty tool_call_id": [*asked, result("")],
+        "a result with a number for tool_call_id": [*asked, result(1)],
+        "a result that answers no call": [*asked, result("call_1"), result("call_9")],
+        "a result where nothing was called": [user(situation.text), result("call_1")],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _tool_calls_answered(_: named.ToolCallsAnswered, situation: Situation) -> Iterator[Turn]:
+    question, asked = user(situation.text), calling("call_1", "call_2")
+    one, two = result("call_1"), result("call_2")
+    told: dict[str, list[Fields]] = {
+        "two calls and both results": [question, asked, one, two],
+        "two calls and both results the other way round": [question, asked, two, one],
+        "two calls and one result": [question, asked, one],
+        "two calls and no result, a user behind": [question, asked, question],
+        "calls at the very end": [question, calling("call_1")],
+        "a user between the results": [question, asked, one, question, two],
+        "two rounds of calls": [question, calling("call_1"), one, calling("call_2"), two],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _reasoning_passed_back(_: named.ReasoningPassedBack, situation: Situation) -> Iterator[Turn]:
+    asked = calling("call_1")
+    del asked["reasoning_content"]
+    for shows, given in (
+        ("with reasoning_content", {"reasoning_content": "So."}),
+        ("with empty reasoning_content", {"reasoning_content": ""}),
+        ("without reasoning_content", {}),
+        ("with reasoning_content null", {"reasoning_content": None}),
+    ):
+        yield f"calls {shows}", {"messages": [user(situation.text), {**asked, **given}, result("call_1")]}
+    plain = {"role": "assistant", "content": "OK."}
+    yield "no calls and no reasoning_content", {"messages": [user(situation.text), plain, user(situation.text)]}
+
+
+def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn]:
+    when, lacking = first_values(check.when), "Say OK."
+    told: dict[str, list[Fields]] = {
+        "the word": [user(f"Say OK in {check.word}.")],
+        "the word in capitals": [user(f"Say OK in {check.word.upper()}.")],
+        "the word in a text part": [user([{"type": "text", "text": f"Say OK in {check.word}."}])],
+        "the word in a system message": [{"role": "system", "content": check.word}, user(lacking)],
+        "no such word": [user(lacking)],
+    }
+    yield from ((shows, {**when, "messages": messages}) for shows, messages in told.items())
+    for path, wanted in check.when.items():
+        for value in (*wanted[1:], "text", FOREIGN):
+            yield f"no such word with {path} {value}", {**when, path: value, "messages": [user(lacking)]}
+    yield "no such word where none is asked for", {"messages": [user(lacking)]}
+
+
+def tools_named(*names: str) -> list[Any]:
+    """Return tools with these names."""
+    return [function(name) for name in names]
+
+
+TURNS_BY: Final[dict[type, Callable[[Any, Situation], Iterator[Turn]]]] = {
+    named.Roles: _roles,
+    named.SystemMessages: _system_messages,
+    named.FirstRole: _first_role,
+    named.LastRole: _last_role,
+    named.RequiredRole: _required_role,
+    named.Alternation: _alternation,
+    named.StringContent: _string_content,
+    named.ToolResults: _tool_results,
+    named.ToolCallsAnswered: _tool_calls_answered,
+    named.ReasoningPassedBack: _reasoning_passed_back,
+    named.PromptContains: _prompt_contains,
+}
+"""What tries each of the checks about messages."""

@@ -1,0 +1,97 @@
+"""Requests that try the output budget, the number of images, the size of the body and the fields that are known."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from compiler.verify.check import Ask, Fields, written
+from compiler.verify.derivation.points import shown
+from compiler.verify.derivation.probe import Probe
+from compiler.verify.derivation.situation import Situation
+from compiler.verify.meaning.fields import BUDGETS
+from router.contract.fields import BUDGET_FIELDS
+from router.contract.rules import BodyLimit, Budget, ImageLimit, UnknownFieldsRule
+
+UNKNOWN: Final = "verify_unknown"
+"""A field that no contract knows."""
+
+PIXEL: Final = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+    "rkJggg=="
+)
+"""An image of one pixel."""
+
+
+def probes_of_budget(situation: Situation, rule: Budget) -> Iterator[Probe]:
+    """Yield requests that try the output budget under all its names."""
+    cap = rule.cap
+    yield Probe("no budget", situation.without(*BUDGETS))
+    for name in BUDGET_FIELDS:
+        yield from _of_budget(situation, name, (1, cap, cap + 1), is_edge=True)
+        yield from _of_budget(situation, name, (None, 0), is_edge=True)
+        yield from _of_budget(situation, name, (-1, 1.0, 1.5, "1", True, [1]), is_edge=False)
+        ask = _with(situation, {name: 1})
+        yield Probe(f"{name} of forty digits", ask.replaced(name, "9" * 40), is_edge=False)
+        yield Probe(f"{name} twice", ask.replaced(name, "1", "1"), is_edge=False)
+    first, second = BUDGET_FIELDS
+    for one, two in ((1, 1), (1, cap + 1), (cap + 1, 1), (2, 1)):
+        shows = f"{first} {one} and {second} {two}"
+        yield Probe(shows, _with(situation, {first: one, second: two}), is_edge=(one, two) != (2, 1))
+    for name in BUDGETS:
+        if name not in BUDGET_FIELDS:
+            yield from _of_budget(situation, name, (1, cap + 1, 0), is_edge=False)
+            yield Probe(f"{name} and {second}", _with(situation, {second: 1, name: 2}), is_edge=False)
+    if cap > 1:
+        over = {second: cap + 1, "min_tokens": cap + 1}
+        yield Probe("min_tokens above the cap, too", _with(situation, over), is_edge=False)
+
+
+def _of_budget(situation: Situation, name: str, values: tuple[Any, ...], *, is_edge: bool) -> Iterator[Probe]:
+    for value in values:
+        yield Probe(f"{name}: {shown(value)}", _with(situation, {name: value}), is_edge)
+
+
+def _with(situation: Situation, budgets: Fields) -> Ask:
+    fields = situation.without(*BUDGETS).fields()
+    return Ask.of({**fields, **budgets})
+
+
+def probes_of_images(situation: Situation, rule: ImageLimit) -> Iterator[Probe]:
+    """Yield requests with as many images as are allowed, and one more."""
+    most = rule.max_images
+    for count in dict.fromkeys((most, most + 1)):
+        if count:
+            yield Probe(_images(count), situation.ask({"messages": [_showing(situation, count)]}))
+    if most:
+        split = [_showing(situation, most), {"role": "assistant", "content": "OK."}, _showing(situation, 1)]
+        yield Probe(f"{_images(most + 1)} over two messages", situation.ask({"messages": split}), is_edge=False)
+        split[0] = _showing(situation, most - 1) if most > 1 else {"role": "user", "content": situation.text}
+        yield Probe(f"{_images(most)} over two messages", situation.ask({"messages": split}), is_edge=False)
+    for kind in ("input_image", "image"):
+        parts = [{"type": kind, kind: {"url": PIXEL}}] * (most + 1)
+        message = {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
+        shows = f"{_images(most + 1)} of type {kind}"
+        yield Probe(shows, situation.ask({"messages": [message]}), is_edge=False)
+
+
+def _images(count: int) -> str:
+    return f"{count} image{'' if count == 1 else 's'}"
+
+
+def _showing(situation: Situation, count: int) -> Fields:
+    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}] * count
+    return {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
+
+
+def probes_of_size(situation: Situation, rule: BodyLimit) -> Iterator[Probe]:
+    """Yield a body of the size that is allowed and one a byte larger."""
+    for size in (rule.max_bytes, rule.max_bytes + 1):
+        yield Probe(f"a body of {size:,} bytes", situation.ask()._replace(length=size))
+
+
+def probes_of_unknown(situation: Situation, rule: UnknownFieldsRule) -> Iterator[Probe]:
+    """Yield requests with a field that is not known, and one with every field that is."""
+    for value in (1, None, {"a": 1}):
+        ask = situation.ask().replaced(UNKNOWN, written(value))
+        yield Probe(f"a field that is not known: {UNKNOWN}: {shown(value)}", ask, is_edge=value == 1)
+    nulls: Fields = {name: None for name in rule.known if name not in situation.fields}
+    yield Probe("every known field, as null", Ask.of({**situation.fields, **nulls}))

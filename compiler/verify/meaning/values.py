@@ -1,0 +1,123 @@
+"""Values of requests as the language of contracts reads them: paths, equality, numbers, types, and their wording."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from router.contract.terms import Scalar
+
+Fields = dict[str, Any]
+
+WHOLE: Final = ("top_k", "n")
+"""Fields that engines declare as whole numbers; all other numbers are read as float64."""
+
+_NUMBER: Final = re.compile(r"[ \t\n]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t\n]*", re.ASCII)
+_LONGEST_NUMBER: Final = 64
+_SHOWN: Final = 200
+
+
+def at(fields: Fields, dotted: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what stands at a dotted path of nested objects; None where that is null or nothing."""
+    value: Any = fields
+    for step in dotted.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def stands(fields: Fields, dotted: str) -> bool:
+    """Tell whether something stands at a dotted path, be it null."""
+    above, _, last = dotted.rpartition(".")
+    holder = at(fields, above) if above else fields
+    return isinstance(holder, dict) and last in holder
+
+
+def put(fields: Fields, dotted: str, value: object) -> None:
+    """Set what stands at a dotted path; what is no object on the way becomes one."""
+    *above, last = dotted.split(".")
+    for step in above:
+        if not isinstance(fields.get(step), dict):
+            fields[step] = {}
+        fields = fields[step]
+    fields[last] = value
+
+
+def take_away(fields: Fields, dotted: str) -> None:
+    """Remove what stands at a dotted path, and the objects that are empty then."""
+    first, _, rest = dotted.partition(".")
+    if not rest:
+        fields.pop(first, None)
+        return
+    inner = fields.get(first)
+    if not isinstance(inner, dict) or rest.partition(".")[0] not in inner:
+        return
+    take_away(inner, rest)
+    if not inner:
+        del fields[first]
+
+
+def is_scalar(value: object, wanted: Scalar) -> bool:
+    """Tell whether a value is a scalar: numbers by value, strings and booleans exactly."""
+    if isinstance(value, bool) or isinstance(wanted, bool) or isinstance(value, str) or isinstance(wanted, str):
+        return type(value) is type(wanted) and value == wanted
+    return isinstance(value, int | float) and value == wanted
+
+
+def is_among(value: object, wanted: Iterable[Scalar]) -> bool:
+    """Tell whether a value is one of some scalars; where there are none, whether it is there at all."""
+    wanted = tuple(wanted)
+    return value is not None if not wanted else any(is_scalar(value, each) for each in wanted)
+
+
+def number_in(field: str, value: object) -> float | None:
+    """Return the number that an engine reads in a field; a string may say one, and true is one."""
+    if isinstance(value, str):
+        if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
+            return None
+        number = float(value)
+        return number if field not in WHOLE or re.fullmatch(r"\s*[+-]?[0-9]+(\.0+)?\s*", value) else None
+    if not isinstance(value, bool | int | float):
+        return None
+    number = float(value)
+    return None if field in WHOLE and not (math.isfinite(number) and number.is_integer()) else number
+
+
+def is_of_type(value: object, kind: str) -> bool:
+    """Tell whether a value is of a JSON type; a whole number may be written with a point."""
+    match value:
+        case bool():
+            return kind == "boolean"
+        case int():
+            return kind in {"number", "integer"}
+        case float():
+            return kind == "number" or (kind == "integer" and value.is_integer())
+        case str():
+            return kind == "string"
+        case list():
+            return kind == "array"
+        case _:
+            return kind == "object" and isinstance(value, dict)
+
+
+def plain_number(number: float | None) -> float | None:
+    """Return a number with no point where it is whole."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def told(value: object) -> str | None:
+    """Return a value as a text tells it; None where it is too long to be told whole."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else None
+
+
+def choices(values: Iterable[Scalar]) -> str:
+    """Return scalars as a text tells them: `0, 0.6 or 1`."""
+    words = [each if isinstance(each, str) else str(told(_plain(each))) for each in values]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _plain(value: bool | float) -> bool | float | None:
+    return value if isinstance(value, bool) else plain_number(value)

@@ -1,0 +1,66 @@
+"""An endpoint in this process: the router's decision on a contract and an engine that agrees to everything."""
+
+import json
+from functools import partial
+
+from compiler.verify.check import Ask
+from compiler.verify.derivation.requests import ENGINE_ANSWERS
+from compiler.verify.judgement import EVENT_STREAM, Answer
+from router.contract.answers import rename_model, retype_bad_request
+from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.engine_errors import retold
+from router.contract.errors import answer
+from router.contract.model import Contract
+from router.contract.streams import StreamEditor
+
+_JSON = "application/json"
+_USAGE = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+
+
+class Endpoint:
+    """Answers as the router does with a contract, in front of an engine that serves these models."""
+
+    def __init__(self, contract: Contract, served: tuple[str, ...]) -> None:
+        self._decide = partial(decide, contract=contract, served_ids=ServedIds(served))
+
+    def answer(self, ask: Ask) -> Answer:
+        """Return what comes back to a request, and what the engine got."""
+        decision = self._decide(ask.body())
+        if isinstance(decision, Refusal):
+            told = answer(decision.error, decision.errors, ask.request_id())
+            return Answer(told.status, _JSON, told.body, None, is_captured=True)
+        if ask.engine is not None:
+            return _refused_by_engine(ask, decision)
+        kind, body = _streamed(decision) if decision.stream else _whole(decision)
+        return Answer(200, kind, body, decision.body, is_captured=True)
+
+
+def _refused_by_engine(ask: Ask, decision: Forward) -> Answer:
+    body = json.dumps(ENGINE_ANSWERS[ask.engine or ""]).encode()
+    told = retold(body, decision.errors, ask.request_id()) if decision.errors.engine_400 is not None else None
+    if told is not None:
+        return Answer(told.status, _JSON, told.body, decision.body, is_captured=True)
+    if decision.errors.bad_request_type is not None:
+        body = retype_bad_request(body, decision.errors.bad_request_type)
+    return Answer(400, _JSON, body, decision.body, is_captured=True)
+
+
+def _whole(decision: Forward) -> tuple[str, bytes]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "OK."}, "finish_reason": "stop"}
+    body = json.dumps({"model": decision.model_served, "choices": [choice], "usage": _USAGE}).encode()
+    return _JSON, body if decision.answer_as is None else rename_model(body, decision.answer_as)
+
+
+def _streamed(decision: Forward) -> tuple[str, bytes]:
+    frames = [
+        {"model": decision.model_served, "choices": [{"index": 0, "delta": {"content": "OK."}, "finish_reason": None}]},
+        {"model": decision.model_served, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    options = json.loads(decision.body).get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage"):
+        frames.append({"model": decision.model_served, "choices": [], "usage": _USAGE})
+    stream = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames) + b"data: [DONE]\n\n"
+    if decision.answer_as is None and decision.usage is None:
+        return EVENT_STREAM, stream
+    editor = StreamEditor(decision.answer_as, decision.usage)
+    return EVENT_STREAM, editor.feed(stream) + editor.flush()

@@ -1,0 +1,67 @@
+"""Requests and expectations as values."""
+
+import json
+
+import pytest
+
+from compiler.verify.check import ANY_TEXT, Ask, Check, Derived, Refusal, Text, Untried, run_of_letters
+
+
+def test_a_request_is_sent_as_it_is_written() -> None:
+    """Members keep their order and their own spelling, repetitions included."""
+    ask = Ask((("model", '"m"'), ("n", "1e0"), ("n", "2")))
+    assert ask.body() == b'{"model": "m", "n": 1e0, "n": 2}'
+    assert ask.fields() == {"model": "m", "n": 2}
+
+
+def test_a_request_may_be_made_up_to_a_length() -> None:
+    """Blanks behind the object make up the size, and it stays the same object."""
+    ask = Ask.of({"model": "m"})._replace(length=100)
+    assert (len(ask.body()), ask.size()) == (100, 100)
+    assert json.loads(ask.body()) == {"model": "m"}
+
+
+def test_letters_are_written_out_when_they_are_sent() -> None:
+    """A run of letters takes no room before it is sent, and its size is known."""
+    ask = Ask.of({"url": f"data:{run_of_letters(5000)}"})
+    assert json.loads(ask.body())["url"] == "data:" + "A" * 5000
+    assert ask.size() == len(ask.body())
+
+
+def test_equal_requests_have_one_key() -> None:
+    """What is sent decides the key, and nothing else does."""
+    assert Ask.of({"a": 1}).key() == Ask((("a", "1"),)).key()
+    assert Ask.of({"a": 1}).key() != Ask.of({"a": 2}).key()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "holds"),
+    [
+        (("a", "c"), "abc", True),
+        (("a", "c"), "ac", True),
+        (("a", "c"), "a", False),
+        (("ab", "b"), "ab", False),
+        (("a", "b", "c"), "a-b-c", True),
+        (("a", "b", "c"), "a-c", False),
+        (("whole",), "whole", True),
+        (("whole",), "whole ", False),
+    ],
+)
+def test_a_text_holds_its_pieces_in_order(pieces: tuple[str, ...], text: str, holds: bool) -> None:
+    """Between the pieces of an expected text may stand anything, around them nothing."""
+    assert Text(pieces).holds(text) is holds
+
+
+def test_any_text_is_a_text() -> None:
+    """Where any text is expected, a number or an object is none."""
+    assert ANY_TEXT.holds("")
+    assert not ANY_TEXT.holds(1)
+    assert not ANY_TEXT.holds({})
+
+
+def test_only_some_rules_are_kept() -> None:
+    """Of what was derived, the checks and the gaps of some rules can be kept."""
+    check = Check("i", "a", None, "m", "s", Ask(()), Refusal("a", 400, {}, exact=False))
+    derived = Derived((check, check._replace(rule="b")), (Untried("a", None, "s", "r"), Untried("b", None, "s", "r")))
+    kept = derived.only(["b"])
+    assert [each.rule for each in (*kept.checks, *kept.untried)] == ["b", "b"]

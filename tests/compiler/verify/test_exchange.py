@@ -1,0 +1,135 @@
+"""Requests to an endpoint: how they are sent, and what is made of what goes wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler.selection import UsageError
+from compiler.verify.check import Ask
+from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
+from compiler.verify.recording import RecordError, open_record, read_record
+from router.engines.standin import Answer, Raw, Received, StandIn
+
+
+@pytest.fixture(name="engine")
+def _engine() -> Iterator[StandIn]:
+    with StandIn(models=("m",)) as standin:
+        yield standin
+
+
+def ask_of(text: str) -> Ask:
+    return Ask.of({"model": "m", "messages": [{"role": "user", "content": text}]})
+
+
+def exchange_with(engine: StandIn, key: str | None = None) -> Exchange:
+    return Exchange(Target(chat_url(engine.url), key, timeout=5.0))
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://h:1", "http://h:1/v1/chat/completions"),
+        ("http://h:1/", "http://h:1/v1/chat/completions"),
+        ("https://h/v1", "https://h/v1/chat/completions"),
+        ("https://h/api/paas/v4/", "https://h/api/paas/v4/chat/completions"),
+        ("https://h/base", "https://h/base/v1/chat/completions"),
+        ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+    ],
+)
+def test_the_address_of_chats_is_found(url: str, address: str) -> None:
+    """An endpoint may be named with its version, without it, or by its whole address."""
+    assert chat_url(url) == address
+
+
+@pytest.mark.parametrize("url", ["h:1", "ftp://h", "http://", "http://user:key@h/"])
+def test_what_is_no_address_is_misuse(url: str) -> None:
+    """What is no http address, or holds credentials, is refused before anything is sent."""
+    with pytest.raises(UsageError):
+        chat_url(url)
+
+
+def test_a_key_comes_out_of_the_environment() -> None:
+    """The usual variable may be missing, one that was named may not."""
+    assert api_key(None, {}) is None
+    assert api_key(None, {"PROFILEC_API_KEY": "k"}) == "k"
+    assert api_key("MINE", {"MINE": "k", "PROFILEC_API_KEY": "other"}) == "k"
+    with pytest.raises(UsageError):
+        api_key("MINE", {})
+
+
+def test_every_request_is_answered(engine: StandIn) -> None:
+    """Each request gets its own answer, and the key travels with all of them."""
+    asks = [ask_of(str(number)) for number in range(20)]
+    answers = dict(exchange_with(engine, "secret").answers((ask, 200) for ask in asks))
+    assert {answer.status for answer in answers.values()} == {200}
+    assert {*answers} == {*asks}
+    assert {tuple(received.values("Authorization")) for received in engine.received} == {("Bearer secret",)}
+
+
+def test_an_endpoint_that_is_busy_is_asked_again(engine: StandIn) -> None:
+    """A 429 is followed by another request after the time that it names, unless it is what is expected."""
+    engine.answer_next(Answer.json({}, 429, [("Retry-After", "0")]))
+    exchange = exchange_with(engine)
+    [(_, answer)] = exchange.answers([(ask_of("hi"), 200)])
+    assert (answer.status, exchange.requests_sent) == (200, 2)
+    engine.answer_next(Answer.json({}, 429))
+    [(_, answer)] = exchange.answers([(ask_of("hi"), 429)])
+    assert answer.status == 429
+
+
+def test_an_endpoint_that_lets_nobody_in_is_told_at_once(engine: StandIn) -> None:
+    """A 401 to the first request ends the run, with a hint at the key."""
+    engine.script(lambda _: Answer.json({}, 401))
+    with pytest.raises(EndpointError, match="PROFILEC_API_KEY"):
+        list(exchange_with(engine).answers((ask_of(str(number)), 200) for number in range(20)))
+    assert len(engine.received) == 1
+
+
+def test_a_broken_connection_is_no_verdict(engine: StandIn) -> None:
+    """An answer that never comes is a failure of the exchange, and others go on."""
+
+    def script(received: Received) -> Raw | None:
+        return Raw(then="reset") if b"broken" in received.body else None
+
+    engine.script(script)
+    exchange = Exchange(Target(chat_url(engine.url), timeout=5.0))
+    answers = dict(exchange.answers([(ask_of("hi"), 200), (ask_of("broken"), 200)]))
+    assert answers[ask_of("hi")].status == 200
+    assert answers[ask_of("broken")].failure is not None
+
+
+def test_a_key_that_is_echoed_is_hidden(engine: StandIn) -> None:
+    """The key never stands in an answer that may be written down."""
+    engine.answer_next(Answer.json({"echo": "secret"}))
+    [(_, answer)] = exchange_with(engine, "secret").answers([(ask_of("hi"), 200)])
+    assert b"secret" not in answer.body
+
+
+def test_a_record_is_read_again(tmp_path, engine: StandIn) -> None:
+    """What was written down is read as it was, and a run goes on behind a line that broke off."""
+    path = str(tmp_path / "record.jsonl")
+    record, known = open_record(path)
+    assert known == {}
+    exchange = Exchange(Target(chat_url(engine.url)), lambda _: ask_of("hi").body())
+    [(ask, answer)] = exchange.answers([(ask_of("hi"), 200)])
+    record.add(ask, answer)
+    assert read_record(path) == {ask.key(): answer}
+    record.close()
+    with Path(path).open("a") as file:
+        file.write('{"key": "x", "sta')
+    record, known = open_record(path)
+    record.add(ask, answer)
+    record.close()
+    assert read_record(path) == {ask.key(): answer}
+    assert known == {ask.key(): answer}
+
+
+def test_what_is_no_record_is_told(tmp_path) -> None:
+    """A file of something else is refused with its place, and so is one that is not there."""
+    path = tmp_path / "record.jsonl"
+    path.write_text("no\nrecord\n")
+    with pytest.raises(RecordError, match=r"record\.jsonl\"?:1: is no JSON"):
+        read_record(str(path))
+    with pytest.raises(RecordError):
+        read_record(str(tmp_path / "missing"))

@@ -1,0 +1,69 @@
+"""A router that has lost a rule, or moved an edge by one step, is found out."""
+
+import re
+
+import pytest
+
+from compiler.presets import preset_names
+from compiler.verify.derivation import Options, derive
+from compiler.verify.derivation.names import Deployment
+from router.contract.model import Contract
+from router.contract.rules import UnknownFieldsRule
+from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
+
+ALIKE = (
+    ("moonshot-kimi-fixed", r"^mode\.", "no case asks for a mode"),
+    ("", r"^mode\.default|^mode\.read\.\d+\.mode: 'thinking'", "no case asks for this mode by its name"),
+    ("moonshot-", r"fields\.chat_template_kwargs\.thinking\.from", "what it takes over is the default"),
+    ("moonshot-kimi-k2.7-code", r"chat_template_kwargs\.thinking\.map", "the value is forced, whatever is mapped"),
+    ("openai-reasoning", r"^fields\.temperature\.(min|max)", "only one value is allowed, which lies within"),
+    ("openai-reasoning", r"^cases\.0\.sections\.fields\.temperature\.(type|allowed|min|max)", "it is refused anyway"),
+    ("openai-reasoning", r"^cases\.1\.sections\.fields\.stop\.(type|min_items|max_items)", "it is refused anyway"),
+    ("mistral", r"^cases\.0\.sections\.fields\.top_p\.(above|max)", "only one value is allowed, which lies within"),
+    ("xiaomi-mimo", r"^fields\.thinking\.type\.allowed\.1: removed", "this value leads into another case"),
+    ("xiaomi-mimo", r"^cases\.2\.when\.mode", "the other mode has a case before it"),
+    ("zai-glm|qwen|deepseek-v4", r"^cases\.\d+\.when\.mode(\.0)?: removed", "no other mode gets there"),
+    ("", r"^mode\.read\.\d+\.when\.(thinking\.type|enable_thinking)\.0: removed", "other values are refused anyway"),
+    ("qwen", r"^checks\.prompt_contains", "what it asks for is refused while the model thinks"),
+    ("qwen", r"^cases\.0\.sections\.fields\.enable_thinking\.type", "only true is allowed, which is of the type"),
+    ("zai-glm", r"^cases\.\d+\.sections\.fields\.chat_template_kwargs\.enable_thinking\.map", "the value is forced"),
+    ("deepseek-v4", r"^fields\.chat_template_kwargs\.thinking\.map\.enabled", "this value leads into another case"),
+)
+"""Mutants that nobody can tell from the contract: a preset, the change, and why both do the same."""
+
+
+def why_alike(preset: str, contract: Contract, mutant: Mutant) -> str | None:
+    """Say why a mutant does what its contract does; None where nothing is known of it."""
+    if "known" in mutant.path and _knows_no_less(contract, mutant.contract):
+        return "the field is known by a rule of its own, too, and nobody asks for a name that nobody knows"
+    if "limits" in mutant.path and mutant.path[0] == "cases" and _images(contract) == _images(mutant.contract):
+        return "the size is held before the case is known"
+    found = (why for which, change, why in ALIKE if re.match(which, preset) and re.search(change, str(mutant)))
+    return next(found, None)
+
+
+def _knows_no_less(contract: Contract, mutant: Contract) -> bool:
+    pairs = zip(_known(contract), _known(mutant), strict=True)
+    return all({*known} <= {*of_mutant} for known, of_mutant in pairs)
+
+
+def _known(contract: Contract) -> list[tuple[str, ...]]:
+    rules = [*contract.rules, *(rule for rules in contract.case_rules.values() for rule in rules)]
+    return [rule.known for rule in rules if isinstance(rule, UnknownFieldsRule)]
+
+
+def _images(contract: Contract) -> list[int | None]:
+    return [case.sections.limits.max_images for case in contract.cases]
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_mutant_of_a_preset_is_caught(preset: str, record_property) -> None:
+    """Each change to a rule of a preset makes some check fail, but for those that change nothing."""
+    contract = contract_of(preset)
+    deployment = Deployment.for_contract(contract)
+    checks = derive(contract, deployment, Options(is_own=True)).checks
+    mutants = [mutant for mutant in mutants_of(contract) if why_alike(preset, contract, mutant) is None]
+    missed = [str(mutant) for mutant in mutants if not is_caught(mutant, contract, checks, deployment.served)]
+    record_property("caught", f"{len(mutants) - len(missed)} of {len(mutants)}")
+    print(f"{preset}: {len(mutants) - len(missed)} of {len(mutants)} mutants caught")  # noqa: T201 - the figure
+    assert not missed

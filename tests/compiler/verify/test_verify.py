@@ -1,0 +1,113 @@
+"""`profilec verify` as people run it, against the real router and against an engine that enforces nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compiler import cli
+from compiler.presets import preset_names
+from router.engines.standin import StandIn
+
+PROFILE = """\
+name: small
+fields:
+  temperature: {min: 0, max: 1, default: 0.5, source: "docs"}
+  reasoning_effort: {allowed: [low, high]}
+output: {max_tokens: {cap: 100, default: 10}}
+limits: {max_images: 1, max_body_bytes: 64KiB}
+errors: {bad_request_type: vendor_error}
+"""
+
+
+@pytest.fixture(name="profile")
+def _profile(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(PROFILE)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name the URL"),
+        (["http://127.0.0.1:1", "openai"], "--model"),
+        (["no-url", "openai", "--model", "m"], "no http or https URL"),
+        (["http://127.0.0.1:1", "openai", "--through-engine"], "name no URL"),
+        (["http://127.0.0.1:1", "openai", "--model", "m", "--only", "fields.x"], "no such rule"),
+        (["http://127.0.0.1:1", "openai", "--model", "m", "--replay", "missing"], "there is no file"),
+        (["http://127.0.0.1:1", "openai", "--model", "m", "--api-key-env", "NO_SUCH_NAME"], "NO_SUCH_NAME"),
+        (["http://127.0.0.1:1", "openai", "--model", "m", "--rps", "0"], "--rps"),
+        (["http://127.0.0.1:1", "openai", "--model", "m", "--concurrency", "0"], "--concurrency"),
+    ],
+)
+def test_misuse_is_told(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command line that makes no sense is told in a line, with exit code 2."""
+    assert cli.main(["verify", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_endpoint_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody answers the run ends at once, with exit code 1."""
+    assert cli.main(["verify", "http://127.0.0.1:9", "openai", "--model", "m", "--timeout", "1"]) == 1
+    assert "the connection was refused" in capsys.readouterr().err
+
+
+def test_an_engine_that_enforces_nothing_is_found_out(
+    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a bare engine what the contract refuses fails, and a record can be judged again without asking."""
+    record, report = str(tmp_path / "record.jsonl"), tmp_path / "report.json"
+    with StandIn(models=("m",)) as engine:
+        arguments = ["verify", engine.url, profile, "--model", "m", "--record", record]
+        assert cli.main([*arguments, "--format", "json", "-o", str(report)]) == 1
+        asked = len(engine.received)
+        assert cli.main([*arguments, "--format", "json", "-o", str(report)]) == 1
+        assert len(engine.received) == asked
+    value = json.loads(report.read_text())
+    broken = {check["rule"] for check in value["checks"] if check["result"] == "fail"}
+    assert {"fields.temperature", "fields.reasoning_effort", "output.max_tokens", "limits.max_images"} <= broken
+    assert all(check["declared"] != "" for check in value["checks"])
+    assert cli.main(["verify", "http://127.0.0.1:9", profile, "--model", "m", "--replay", record]) == 1
+    assert f"{value['failed']} of" in capsys.readouterr().out
+
+
+def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
+    """With --max-requests no more are sent, the same ones for a seed, and the others are told as not tried."""
+    report = tmp_path / "report.json"
+    ids = []
+    for seed in ("1", "1", "2"):
+        with StandIn(models=("m",)) as engine:
+            arguments = ["verify", engine.url, profile, "--model", "m", "--max-requests", "5", "--seed", seed]
+            cli.main([*arguments, "--format", "json", "-o", str(report)])
+            assert len(engine.received) == 5
+        value = json.loads(report.read_text())
+        ids.append([check["id"] for check in value["checks"]])
+        assert value["not_tried"] > 100
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_only_some_rules_are_tried(profile: str, tmp_path: Path) -> None:
+    """With --only no other rule is tried."""
+    report = tmp_path / "report.json"
+    with StandIn(models=("m",)) as engine:
+        arguments = ["verify", engine.url, profile, "--model", "m", "--only", "fields.temperature", "--format", "json"]
+        cli.main([*arguments, "-o", str(report)])
+    assert {check["rule"] for check in json.loads(report.read_text())["checks"]} == {"fields.temperature"}
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_router_keeps_every_preset(preset: str, tmp_path: Path) -> None:
+    """Through the real router every check of a preset passes, and none is unobservable."""
+    report = tmp_path / "report.json"
+    arguments = ["verify", "--through-engine", preset, "--max-body", "1048576", "--format", "json", "-o", str(report)]
+    code = cli.main(arguments)
+    value = json.loads(report.read_text())
+    assert [check["id"] for check in value["checks"] if check["result"] != "pass"] == []
+    assert (code, value["not_observable"]) == (0, 0)
+    assert value["seconds"] < 60
+
+
+def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
+    """The largest body and one a byte larger are tried, through the real router."""
+    assert cli.main(["verify", "--through-engine", profile, "-o", "/dev/null"]) == 0
