@@ -1,7 +1,7 @@
 """A request while the rules are run: the first refusal, all violations, the edits due."""
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from router.contract.conditions import Path, value_at
 from router.contract.editing import Edit
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from router.contract.budget import Tokens
 
 
+PARTS: Final = "\0parts"
+"""Marks messages of which some content is made of parts."""
+
+
 class Draft:
     """What the rules have said of a request so far."""
 
-    __slots__ = ("edits", "error", "refused_by", "request", "tokens", "values", "violations")
+    __slots__ = ("_marks", "edits", "error", "refused_by", "request", "tokens", "values", "violations")
 
     def __init__(self, request: Request, edits: list[Edit]) -> None:
         self.request = request
@@ -23,9 +27,16 @@ class Draft:
         self.error: ApiError | None = None
         self.refused_by: str | None = None
         self.violations: list[str] = []
+        self._marks: set[str] | None = None
         self.values: dict[Path, Any] = {}
         """The values that were edited, by path."""
         self.tokens: Tokens | None = None
+
+    def marks(self) -> set[str]:
+        """Return the keys and the roles of all messages, and PARTS where the content of one is more than a text."""
+        if self._marks is None:
+            self._marks = _marks_of(self.request.value("messages"))
+        return self._marks
 
     def refuse(self, rule: str, error: ApiError) -> None:
         """Take the error of a rule; the first one is what the client is told."""
@@ -72,3 +83,17 @@ class Draft:
         for other in [other for other in self.values if len(other) > len(path) and other[: len(path)] == path]:
             del self.values[other]
         self.values[path] = value
+
+
+def _marks_of(messages: object) -> set[str]:
+    marks: set[str] = set()
+    for message in messages if isinstance(messages, list) else ():
+        if not isinstance(message, dict):
+            continue
+        marks.update(message)
+        role, content = message.get("role"), message.get("content")
+        if isinstance(role, str):
+            marks.add(role)
+        if content is not None and not isinstance(content, str):
+            marks.add(PARTS)
+    return marks

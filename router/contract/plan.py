@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from router.contract import budget, images, sampling
+from router.contract import budget, images, named_checks, sampling
 from router.contract.checks import PARAM_OF, CheckJudge
 from router.contract.conditions import path_of
-from router.contract.draft import Draft
+from router.contract.draft import PARTS, Draft
 from router.contract.editing import Edit, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
@@ -35,7 +35,9 @@ class Plan:
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
         names_of_budget = tuple(budget.other_names(judged))
-        self._judges = tuple((_fields_judged(rule), _judge_of(rule, names_of_budget)) for rule in judged)
+        self._judges = tuple(
+            (_fields_judged(rule), _where_marked(_mark_of(rule), _judge_of(rule, names_of_budget))) for rule in judged
+        )
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
@@ -63,6 +65,32 @@ def _fields_judged(rule: Rule) -> frozenset[str] | None:
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))
         return None if param is None else frozenset((param,))
     return None
+
+
+_MARKS: Final[dict[type, str]] = {
+    named_checks.ToolResults: "tool",
+    named_checks.ToolCallsAnswered: "tool_calls",
+    named_checks.ReasoningPassedBack: "tool_calls",
+    named_checks.MessageTools: "tools",
+    named_checks.Images: PARTS,
+}
+"""Without what in its messages a request has nothing for a check to find, see `Draft.marks`."""
+
+
+def _mark_of(rule: Rule) -> str | None:
+    if isinstance(rule, ImageLimit):
+        return PARTS
+    return _MARKS.get(type(rule.check)) if isinstance(rule, CheckRule) else None
+
+
+def _where_marked(mark: str | None, judge: Judge) -> Judge:
+    """Return a judge that is not asked where it would find nothing: most conversations have neither tools nor parts."""
+
+    def judge_where_marked(draft: Draft) -> None:
+        if mark in draft.marks():
+            judge(draft)
+
+    return judge if mark is None else judge_where_marked
 
 
 def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
