@@ -80,9 +80,7 @@ def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
 
 def _read(request: Request, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
-    raw = raw_at(request, (field,))
-    if raw is None or raw == b"null":
-        raw = to_json(request.value(field))
+    raw = _raw(request, field)
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
         details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
@@ -90,10 +88,16 @@ def _read(request: Request, field: str, rule: Budget) -> int:
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
+def _raw(request: Request, field: str) -> bytes:
+    """Return a value as the client wrote it; one that its alias implies, as that writes it."""
+    raw = raw_at(request, (field,))
+    return to_json(request.value(field)) if raw is None or raw == b"null" else raw
+
+
 def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
     # The parser makes floats of integers from 2^64 on; a client is told the digits that it sent.
-    asked = int(request.members[field][0].raw(request.body))
+    asked = int(_raw(request, field))
     details = {"value": bare(asked), "min": 1, "max": rule.cap, "count": bare(asked)}
     details["model"] = request.value("model")
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)

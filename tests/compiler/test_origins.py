@@ -35,7 +35,8 @@ def test_comments_are_all_that_origins_add(chain):
     for line, without in zip(told, bare, strict=True):
         indent = len(line) - len(line.lstrip())
         # A list is told as a whole, with the mappings in it.
-        item = indent if line.lstrip().startswith("- ") else item if item is not None and indent > item else None
+        if item is None or indent <= item:
+            item = indent if line.lstrip().startswith("- ") else None
         is_whole = item is None and not line.endswith(":")
         assert not is_whole or re.fullmatch(r"  # (default.*|.+:\d+.*)", line[len(without) :])
         assert line.startswith(without)

@@ -230,7 +230,7 @@ SECRETS = {
 
 def test_a_refusal_is_logged_without_what_the_client_sent(router_of: RouterOf, engine: StandIn) -> None:
     """The log tells the kind of what was wrong, in one short line, and never a byte of the client's."""
-    router = router_of(ROUTER_MAX_IN_FLIGHT="3")
+    router = router_of()
     for wire in SECRETS.values():
         with RawClient(router.port) as client:
             assert client.send(wire).answer().status in {400, 414, 417}
