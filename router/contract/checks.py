@@ -10,6 +10,7 @@ from router.contract.conditions import tester_of
 from router.contract.draft import Draft
 from router.contract.errors import ApiError
 from router.contract.field_rules import Fields, Violation, listed, words_for
+from router.contract.messages import messages_of
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
@@ -44,13 +45,6 @@ class CheckJudge:
         draft.refuse(self.rule, error)
 
 
-def messages_of(fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the messages that are objects, with their places."""
-    messages = fields.get("messages")
-    if isinstance(messages, list):
-        yield from ((index, message) for index, message in enumerate(messages) if isinstance(message, dict))
-
-
 def _roles(check: named.Roles) -> Check:
     allowed, words = frozenset(check.allowed), listed(check.allowed)
 
@@ -77,29 +71,26 @@ def _system_messages(check: named.SystemMessages) -> Check:
 
 
 def _first_role(check: named.FirstRole) -> Check:
-    words = listed(check.allowed)
-
-    def find(fields: Fields) -> Violation | None:
-        index, message = next(messages_of(fields), (0, None))
-        role = None if message is None else message.get("role")
-        if message is None or role in check.allowed:
-            return None
-        said = f"messages[{index}] has the role {shown(role)}: the first must be of {words}"
-        return Violation("first_role", said, {"value": shown(role), "allowed": words, "index": index})
-
-    return find
+    return _role_at(0, "first", check)
 
 
 def _last_role(check: named.LastRole) -> Check:
+    return _role_at(-1, "last", check)
+
+
+def _role_at(place: int, which: str, check: named.FirstRole | named.LastRole) -> Check:
     words = listed(check.allowed)
 
     def find(fields: Fields) -> Violation | None:
-        index, message = next(iter([*messages_of(fields)][-1:]), (0, None))
-        role = None if message is None else message.get("role")
-        if message is None or role in check.allowed:
+        messages = [*messages_of(fields)]
+        if not messages:
             return None
-        said = f"messages[{index}] has the role {shown(role)}: the last must be of {words}"
-        return Violation("last_role", said, {"value": shown(role), "allowed": words, "index": index})
+        index, message = messages[place]
+        role = message.get("role")
+        if isinstance(role, str) and role in check.allowed:
+            return None
+        said = f"messages[{index}] has the role {shown(role)}: the {which} must be of {words}"
+        return Violation(f"{which}_role", said, {"value": shown(role), "allowed": words, "index": index})
 
     return find
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from router.contract import named_checks as named
 from router.contract.draft import Draft
 from router.contract.field_rules import Fields, Violation, full_match_of, listed
+from router.contract.messages import messages_of
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 
@@ -22,7 +23,7 @@ SPECIFIED: Final = "specified"
 def _tool_results(check: named.ToolResults) -> Check:
     def find(fields: Fields) -> Violation | None:
         called: set[str] = set()
-        for index, message in _messages(fields):
+        for index, message in messages_of(fields):
             called.update(_call_ids(message))
             if message.get("role") != "tool":
                 continue
@@ -43,7 +44,7 @@ def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
         # As the keys of a dict, so that many calls are not looked through for each answer.
         open_calls: dict[str, None] = {}
         asked_at = 0
-        for index, message in _messages(fields):
+        for index, message in messages_of(fields):
             if message.get("role") == "tool":
                 answered = message.get("tool_call_id")
                 if isinstance(answered, str):
@@ -76,7 +77,7 @@ def _message_tools(check: named.MessageTools) -> Check:
 
     def find(fields: Fields) -> Violation | None:
         names = {name for tool in _listed_tools(fields.get("tools")) if (name := _name_of(tool)) is not None}
-        for index, message in _messages(fields):
+        for index, message in messages_of(fields):
             tools = message.get("tools")
             if tools is None:
                 continue
@@ -188,7 +189,7 @@ def _chosen(choice: object) -> str | None:
 
 def _all_tools(fields: Fields) -> list[Any]:
     """Return the tools of a request and those in its messages."""
-    in_messages = (_listed_tools(message.get("tools")) for _, message in _messages(fields))
+    in_messages = (_listed_tools(message.get("tools")) for _, message in messages_of(fields))
     return [*_listed_tools(fields.get("tools")), *chain.from_iterable(in_messages)]
 
 
@@ -208,12 +209,6 @@ def _call_ids(message: dict[str, Any]) -> Iterator[str]:
         identity = call.get("id") if isinstance(call, dict) else None
         if isinstance(identity, str):
             yield identity
-
-
-def _messages(fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
-    messages = fields.get("messages")
-    if isinstance(messages, list):
-        yield from ((index, message) for index, message in enumerate(messages) if isinstance(message, dict))
 
 
 MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
