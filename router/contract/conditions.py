@@ -30,11 +30,6 @@ def equals(value: object, wanted: Scalar) -> bool:
     return type(value) in _COMPARABLE[type(wanted)] and value == wanted
 
 
-def holds(fields: dict[str, Any], condition: Condition) -> bool:
-    """Tell whether every field of a condition has one of its values; none given: whether it is there at all."""
-    return all(is_one_of(value_at(fields, path_of(path)), wanted) for path, wanted in condition.items())
-
-
 def is_one_of(value: object, wanted: Iterable[Scalar]) -> bool:
     """Tell whether a value is one of some scalars; of none: whether it is not null."""
     wanted = tuple(wanted)
@@ -42,7 +37,10 @@ def is_one_of(value: object, wanted: Iterable[Scalar]) -> bool:
 
 
 def tester_of(condition: Condition) -> Callable[[dict[str, Any]], bool]:
-    """Return a function that tells whether the fields of a request are as a condition asks."""
+    """Return a function that tells whether every field of a condition has one of its values.
+
+    Where it names none, the field has to be there.
+    """
     prepared = tuple((path_of(path), wanted) for path, wanted in condition.items())
 
     def test(fields: dict[str, Any]) -> bool:

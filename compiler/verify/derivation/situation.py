@@ -10,7 +10,7 @@ from compiler.verify.derivation.points import values_for
 from compiler.verify.meaning.fields import fault_of_field
 from compiler.verify.meaning.outcome import Answered, Meaning, Place, Refused
 from compiler.verify.meaning.values import at, put
-from router.contract.model import Case, Contract
+from router.contract.model import Contract
 from router.contract.named_checks import PromptContains
 from router.contract.rules import FieldRule, Rule
 from router.contract.terms import Condition
@@ -165,8 +165,3 @@ def _add_required(fields: Fields, rules: tuple[Rule, ...]) -> None:
                 put(fields, rule.path, value)
                 if fault_of_field(rule, fields) is None:
                     break
-
-
-def case_named(contract: Contract, name: str) -> Case:
-    """Return the case of a contract that has a name."""
-    return next(case for case in contract.cases if case.name == name)
