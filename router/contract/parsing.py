@@ -93,7 +93,7 @@ def parse(body: bytes) -> Request:
 
     Raises ApiError `bad_request` for anything else.
     """
-    if _may_hold_many_values(body) and holds_more_values(body, MAX_VALUES):
+    if holds_too_many_values(body):
         raise ApiError("bad_request", f"The request body holds more than {MAX_VALUES:,} JSON values")
     try:
         value = _read(body)
@@ -127,6 +127,8 @@ def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything
         gc.enable()
 
 
-def _may_hold_many_values(body: bytes) -> bool:
+def holds_too_many_values(body: bytes) -> bool:
+    """Tell whether JSON holds more than MAX_VALUES values."""
     # No valid JSON has more marks in its bytes than an array of empty arrays: two in three.
-    return len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
+    may_hold = len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
+    return may_hold and holds_more_values(body, MAX_VALUES)
