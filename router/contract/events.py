@@ -148,6 +148,9 @@ class EventData:
 
     def _ends(self) -> list[int]:
         """Return where in the payload each line ends."""
+        if len(self._lines) == 1:
+            # Nearly all events.
+            return [len(self.payload)]
         ends = accumulate((end - start + 1 for start, end in self._lines), initial=-1)
         return list(ends)[1:]
 
