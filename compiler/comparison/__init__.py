@@ -52,7 +52,7 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
 
     seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
     tried = Tried(seen.requests, len(seen.differences))
-    return Comparison(before.side(), after.side(), changes_seen(seen.differences), models, tried)
+    return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
 
 
 def fails(change: Change, fail_on: str) -> bool:

@@ -4,9 +4,8 @@ A request is judged by what the router itself would do with it under each contra
 thing are the same, and a change that no request meets is none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import chain
 from typing import Final, NamedTuple
 
 from compiler.comparison.narrowing import with_aliases
@@ -29,10 +28,15 @@ class Difference(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """How many requests were tried, and those that fare otherwise."""
+    """How many requests were tried, and those that fare otherwise.
+
+    cases: the names of those that both contracts have. aliases: the names of those that either has.
+    """
 
     requests: int
     differences: tuple[Difference, ...]
+    cases: frozenset[str]
+    aliases: frozenset[str]
 
 
 def observe(
@@ -43,20 +47,21 @@ def observe(
     `models` are the names to ask for, taken to be answered on both sides; none: every name that a contract speaks of.
     """
     sides = _sides(before, after, models)
-    checks = _distinct(chain.from_iterable(map(_derived, sides)))
+    requests = requests_for(sides[:1] if sides[0] == sides[1] else sides)
     onlookers = [Onlooker(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
-    differences = tuple(_differing(checks, *onlookers))
-    return Observation(len(checks), differences)
+    old, new = ({case.name for case in contract.cases} for contract in (before, after))
+    aliases = frozenset((*before.models.aliases, *after.models.aliases))
+    return Observation(len(requests), tuple(differing(requests, *onlookers)), frozenset(old & new), aliases)
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """A contract, and the models before which it stands."""
 
     contract: Contract
     deployment: Deployment
 
 
-def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[_Side, _Side]:
+def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[Side, Side]:
     if models:
         old, new = (with_aliases(contract, models) for contract in (before, after))
         return _for_models(old, models), _for_models(new, models)
@@ -67,7 +72,7 @@ def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[
     # An alias is one more name to ask for where a condition may be about it.
     named = [name for name in aliases if any(fnmatchcase(name, glob) for glob in globs)]
     deployment = Deployment(served, (*served, *named), is_whole=True)
-    return _Side(before, deployment), _Side(after, deployment)
+    return Side(before, deployment), Side(after, deployment)
 
 
 def _globs(contract: Contract) -> Iterator[str]:
@@ -75,29 +80,30 @@ def _globs(contract: Contract) -> Iterator[str]:
     yield from (glob for case in contract.cases for glob in case.when.model)
 
 
-def _for_models(contract: Contract, models: tuple[str, ...]) -> _Side:
+def _for_models(contract: Contract, models: tuple[str, ...]) -> Side:
     """Return a contract in front of engines that serve these models, or what they are routed as where that matters."""
     aliases = contract.models.aliases
     routed = {name: alias.model or PLAIN_MODEL for name, alias in aliases.items() if alias.model or alias.implies}
     served = tuple(dict.fromkeys((*routed.values(), *(name for name in models if name not in routed))))
-    return _Side(contract, Deployment(served, models, is_whole=True))
+    return Side(contract, Deployment(served, models, is_whole=True))
 
 
-def _derived(side: _Side) -> Iterable[Check]:
-    return derive(side.contract, side.deployment, Options(max_body=_ANY_SIZE)).checks
+def requests_for(sides: Iterable[Side]) -> dict[Ask, Check]:
+    """Return each request that shows a rule of one of the sides, once; none that is too large to be looked at.
 
-
-def _distinct(checks: Iterable[Check]) -> list[tuple[Check, Ask]]:
-    """Return each request once; none that is too large to be looked at, unless it is but made up to a size."""
+    One that is but made up to its size never is.
+    """
     found: dict[Ask, Check] = {}
-    for check in checks:
-        if check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY:
-            found.setdefault(check.ask._replace(engine=None), check)
-    return [(check, ask) for ask, check in found.items()]
+    for side in sides:
+        for check in derive(side.contract, side.deployment, Options(max_body=_ANY_SIZE)).checks:
+            if check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY:
+                found.setdefault(check.ask._replace(engine=None), check)
+    return found
 
 
-def _differing(checks: list[tuple[Check, Ask]], before: Onlooker, after: Onlooker) -> Iterator[Difference]:
-    for check, ask in checks:
+def differing(requests: Mapping[Ask, Check], before: Onlooker, after: Onlooker) -> Iterator[Difference]:
+    """Yield the requests of which a client sees otherwise what comes of them."""
+    for ask, check in requests.items():
         body = ask._replace(length=None).body()
         old, new = before.sees(ask, body), after.sees(ask, body)
         if not old.is_as(new):

@@ -1,5 +1,6 @@
 """Requests that fare otherwise → changes, each told once: by the setting that answers, and the case."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -7,16 +8,18 @@ from typing import Any, Final, NamedTuple
 from compiler.comparison.change import Change
 from compiler.comparison.fields import listed_words
 from compiler.comparison.naming import answered_no_longer, newly_answered
-from compiler.comparison.observation import Difference
-from compiler.comparison.values import text_of
+from compiler.comparison.observation import Difference, Observation
+from compiler.comparison.values import Value, text_of
 from compiler.comparison.visible import Setting, changes_of, own_words, setting_of, stated, subject_of, words_for_all
 
 _MODELS: Final = "models"
 _EVERY_REQUEST: Final = frozenset({"request", "models", "limits.max_body_bytes"})
 """Steps that are passed before a case is known."""
 
+_NAME_ANSWERED: Final = ("models", "answer_as")
+
 _MOST_SHOWN: Final = 3
-"""Requests that a sentence names; more are counted."""
+"""Requests that a sentence names; more are counted. Of members that come or go, more are another shape."""
 
 _ORDER_OF_SECTIONS: Final = (
     "models", "limits", "output", "sampling", "fields", "checks", "unknown_fields", "errors", "order",
@@ -31,15 +34,15 @@ class _Group(NamedTuple):
     found: list[Difference]
 
 
-def changes_seen(differences: Iterable[Difference]) -> tuple[Change, ...]:
+def changes_seen(seen: Observation) -> tuple[Change, ...]:
     """Return what clients see of a change from one contract to another, in the order of the profile language."""
-    differences = list(differences)
+    differences = seen.differences
     plain = [each for each in differences if not _is_about_two_rules(each)]
     groups = _grouped((_setting(each), each) for each in plain)
     explained = {subject for each in plain for subject in _subjects(each)}
     left = [each for each in differences if _is_about_two_rules(each) and not _subjects(each) & explained]
     groups += _grouped((_setting_of_two(each), each) for each in left)
-    changes = _merged((group.case, _change(group)) for group in groups)
+    changes = _merged((group.case, _located(_change(group), group, seen)) for group in groups)
     return tuple(sorted(changes, key=_place))
 
 
@@ -58,7 +61,7 @@ def _setting(difference: Difference) -> Setting:
     old, new = difference.old, difference.new
     rule = new.rule or old.rule
     if rule is None:
-        return "models", "answer_as"
+        return _NAME_ANSWERED
     setting = setting_of(rule)
     if old.rule is None or new.rule is None:
         return ("models", "aliases", difference.model) if rule == _MODELS else setting
@@ -91,8 +94,10 @@ def _change(group: _Group) -> Change:
     loosens = any(each.old.rule is not None and each.new.rule is None for each in group.found)
     if setting[:2] == ("models", "aliases"):
         return newly_answered(setting[-1]) if loosens else answered_no_longer(setting[-1])
+    if setting == _NAME_ANSWERED:
+        return Change(setting, json.loads(old.told), json.loads(new.told), _words(group.found))
     if setting == ("errors",):
-        return Change(setting, None, None, _words(group.found))
+        return Change(setting, *_members_told(group.found[0]), _words(group.found))
     if setting[-1] == "error":
         values = own_words(old, setting[:-1]), own_words(new, setting[:-1])
         return Change(setting, *values, _words(group.found))
@@ -101,6 +106,22 @@ def _change(group: _Group) -> Change:
         if len(known) == 1 and (known[0].tightens, known[0].loosens) == (tightens, loosens):
             return known[0]
     return Change(setting, stated(old, setting), stated(new, setting), _words(group.found), tightens, loosens)
+
+
+def _located(change: Change, group: _Group, seen: Observation) -> Change:
+    """Return a change with whose requests it is of, where the setting does not say it."""
+    if group.case is None and change.at[0] == "models":
+        return change
+    old, new = (each.case for each in group.found[0][2:])
+    names = {each.model for each in group.found}
+    words = [f"naming {text_of(name)}" for name in names if len(names) == 1 and name in seen.aliases]
+    if group.case is not None and old != new and {old, new} <= {None, *seen.cases}:
+        words.append(f"that come under {_case(new)} instead of {_case(old)}")
+    return replace(change, consequence=f"{change.consequence}; of requests {', '.join(words)}") if words else change
+
+
+def _case(name: str | None) -> str:
+    return "no case" if name is None else f"case {text_of(name)}"
 
 
 def _words(found: list[Difference]) -> str:
@@ -123,6 +144,14 @@ def _listed(shows: list[str]) -> str:
     return "; ".join([*shows[:_MOST_SHOWN], *more])
 
 
+def _members_told(difference: Difference) -> tuple[Value, Value]:
+    """Return the members of a refusal that are told otherwise, before and after."""
+    was, now = difference.old.members(), difference.new.members()
+    paths = [path for path in dict.fromkeys((*was, *now)) if repr(was.get(path)) != repr(now.get(path))]
+    old, new = ({path: told[path] for path in paths if path in told} for told in (was, now))
+    return old or None, new or None
+
+
 def _told_otherwise(difference: Difference) -> Iterator[str]:
     """Yield what differs in how a refusal is told, member by member."""
     old, new = difference.old, difference.new
@@ -130,9 +159,12 @@ def _told_otherwise(difference: Difference) -> Iterator[str]:
         yield f"the reason of {new.rule} instead of that of {old.rule}"
         return
     was, now = old.members(), new.members()
+    if len(was.keys() ^ now.keys()) > _MOST_SHOWN:
+        yield "a body of another shape"
+        return
     for path in dict.fromkeys((*was, *now)):
         if path not in was or path not in now:
-            yield f"{'no' if path not in now else 'a'} {path}"
+            yield f"{path} {'left out' if path not in now else 'beside the rest'}"
         elif repr(was[path]) != repr(now[path]):
             is_long = isinstance(now[path], str) and isinstance(was[path], str) and " " in now[path] + was[path]
             yield f"another {path}" if is_long else f"{path} {text_of(now[path])} instead of {text_of(was[path])}"
@@ -142,7 +174,8 @@ def _merged(changes: Iterable[tuple[str | None, Change]]) -> Iterator[Change]:
     """Yield each change once, with the cases that it is a change of, too."""
     found: dict[str, list[tuple[str | None, Change]]] = {}
     for case, change in changes:
-        key = repr((change.at, change.before, change.after, change.tightens, change.loosens))
+        _, _, whose = change.consequence.partition("; of requests ")
+        key = repr((change.at, change.before, change.after, change.tightens, change.loosens, whose))
         found.setdefault(key, []).append((case, change))
     for alike in found.values():
         cases = [case for case, _ in alike if case is not None]

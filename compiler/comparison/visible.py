@@ -14,7 +14,7 @@ from compiler.comparison.values import Value
 from compiler.unfreezing import check_of, error_of, field_of
 from router.contract.model import Sections
 from router.contract.rules import UnknownFieldsRule
-from router.contract.sections import Errors, Field, Interval, Output, Sampling, Stream, UnknownFields
+from router.contract.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, Stream, UnknownFields
 from router.contract.terms import Governed
 
 Setting = tuple[str, ...]
@@ -54,8 +54,23 @@ def changes_of(old: Sections, new: Sections, setting: Setting) -> Iterator[Chang
             yield replace(change, at=(*setting, *change.at[2:]))
         return
     for change in compare_sections(_visible(old), _visible(new)):
-        if change.at[: len(setting)] == setting:
+        if change.at == setting == ("output", "max_tokens"):
+            yield _without_default(change)
+        elif change.at[: len(setting)] == setting:
             yield change
+
+
+def _without_default(change: Change) -> Change:
+    """Return the change of a budget rule that comes or goes without what requests get that name no budget."""
+    before, after = (_budget(each) if isinstance(each, MaxTokens) else None for each in (change.before, change.after))
+    return replace(change, before=before, after=after, consequence=change.consequence.partition(_UNNAMED)[0])
+
+
+_UNNAMED: Final = "; those naming no budget"
+
+
+def _budget(budget: MaxTokens) -> Value:
+    return {"cap": budget.cap, "on_exceed": budget.on_exceed}
 
 
 def stated(seen: Seen, setting: Setting) -> Value:
@@ -70,7 +85,7 @@ def stated(seen: Seen, setting: Setting) -> Value:
             return None if check is None else check_of(_plain(check))
         case "output":
             budget = sections.output.max_tokens
-            return None if budget is None else {"cap": budget.cap, "on_exceed": budget.on_exceed}
+            return None if budget is None else _budget(budget)
         case "limits":
             value: Value = getattr(sections.limits, name)
             return value
