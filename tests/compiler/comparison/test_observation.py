@@ -15,7 +15,7 @@ from compiler.verify.derivation.names import Deployment
 from compiler.verify.judgement import judge
 from router.contract.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
-from tests.compiler.verify.mutants import contract_of, mutants_of
+from tests.compiler.verify.mutants import WORDS, Mutant, contract_of, mutants_of
 
 of_preset = cache(contract_of)
 
@@ -64,14 +64,26 @@ def test_presets_that_verify_tells_apart_differ(one: str, other: str) -> None:
 @pytest.mark.parametrize("preset", preset_names())
 def test_mutants_are_seen_exactly_where_answers_show_them(preset: str) -> None:
     """A mutant that verify catches from outside is a change; one that it catches only at the engine is none."""
+    assert not wrongly_seen(preset, list(mutants_of(of_preset(preset))))
+
+
+@pytest.mark.parametrize("preset", ["minimax", "mistral", "moonshot-kimi-k3", "openai", "stepfun"])
+def test_mutants_of_words_are_seen(preset: str) -> None:
+    """A change of how refusals are told is one exactly where some refusal of the router itself is told otherwise."""
+    mutants = [mutant for mutant in mutants_of(of_preset(preset), of_words=True) if WORDS & {*mutant.path}]
+    assert not wrongly_seen(preset, mutants)
+
+
+def wrongly_seen(preset: str, mutants: list[Mutant]) -> list[tuple[str, bool]]:
+    """Return those of some mutants of which the answers show another thing than what is seen, and what is seen."""
     contract = of_preset(preset)
     deployment = Deployment.for_contract(contract)
     requests = requests_for([Side(contract, deployment)])
     before = Onlooker(contract, deployment.served)
-    mutants = [mutant for mutant in mutants_of(contract) if not NOT_COMPARED & {*mutant.path}]
+    mutants = [mutant for mutant in mutants if not NOT_COMPARED & {*mutant.path}]
     wrong = []
     for mutant in mutants[:: -(-len(mutants) // MOST_MUTANTS)]:
         is_seen = any(differing(requests, before, Onlooker(mutant.contract, deployment.served)))
         if fails(preset, mutant.contract, is_own=is_seen) != is_seen:
             wrong.append((str(mutant), is_seen))
-    assert not wrong
+    return wrong
