@@ -10,6 +10,7 @@ from compiler.comparison.change import Change
 from compiler.comparison.narrowing import of_models
 from compiler.comparison.report import RENDERERS, Comparison, Side, Tried
 from compiler.compilation import compile_profile
+from compiler.diagnostics import CommandError
 from compiler.output import refuse_overwriting, write
 from compiler.selection import Named, UsageError, select
 from router.artifact import Artifact, read
@@ -39,7 +40,10 @@ def show(arguments: Namespace) -> int:
 
 
 def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparison:
-    """Compare what is written; or, with --observable, what comes of requests."""
+    """Compare what is written; or, with --observable, what comes of requests.
+
+    Raises UsageError for flags that are at odds, CommandError where there is no request to compare by.
+    """
     models = tuple(dict.fromkeys(arguments.model or ()))
     old, new = before.artifact.contract, after.artifact.contract
     if not arguments.observable:
@@ -51,6 +55,8 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
     from compiler.comparison.observed import changes_seen  # noqa: PLC0415
 
     seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
+    if not seen.requests and old != new:
+        raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
     tried = Tried(seen.requests, len(seen.differences))
     return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
 
