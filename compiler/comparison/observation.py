@@ -30,7 +30,8 @@ class Difference(NamedTuple):
 class Observation(NamedTuple):
     """How many requests were tried, and those that fare otherwise.
 
-    cases: the names of those that both contracts have. aliases: the names of those that either has.
+    cases: the names of those that both contracts have. aliases: the names of those that either
+    has, where requests ask for several.
     """
 
     requests: int
@@ -50,7 +51,8 @@ def observe(
     requests = requests_for(sides[:1] if sides[0] == sides[1] else sides)
     onlookers = [Onlooker(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
     old, new = ({case.name for case in contract.cases} for contract in (before, after))
-    aliases = frozenset((*before.models.aliases, *after.models.aliases))
+    # Where one model is asked for, all requests name it.
+    aliases = frozenset(() if len(models) == 1 else (*before.models.aliases, *after.models.aliases))
     return Observation(len(requests), tuple(differing(requests, *onlookers)), frozenset(old & new), aliases)
 
 

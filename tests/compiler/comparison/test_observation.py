@@ -19,7 +19,7 @@ from tests.compiler.verify.mutants import WORDS, Mutant, contract_of, mutants_of
 
 of_preset = cache(contract_of)
 
-MOST_MUTANTS = 15
+MOST_MUTANTS = 10
 """Of a preset; those that are looked at lie evenly among all."""
 
 NOT_COMPARED = {"stream", "engine_400"}
