@@ -173,6 +173,7 @@ class Worker(Process):
         if is_full:
             self._shed()
         self.nr_conns += 1
+        self.loop.forget_number(client.fileno())
         self._wait(connection, self.silent)
 
     def _bear(self, error: OSError) -> None:

@@ -88,6 +88,7 @@ class Connection:
             plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
         except OSError as error:
             raise not_connected(error) from error
+        turns.opened(plain.fileno())
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is None:
@@ -101,6 +102,7 @@ class Connection:
     def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
         """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
         connecting = socket.socket(family, socket.SOCK_STREAM)
+        turns.opened(connecting.fileno())
         try:
             connecting.setblocking(False)
             connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

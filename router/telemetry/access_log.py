@@ -24,6 +24,7 @@ import orjson
 
 from router import routes
 from router.exchange import Exchange
+from router.own_process import own_id
 from router.settings import Settings
 
 STDOUT: Final = 1
@@ -85,24 +86,24 @@ class AccessLog:
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines so far are written, but no longer than that."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             written = threading.Event()
             self._waiting.put(written)
             written.wait(seconds)
 
     def _is_running(self) -> bool:
         """Start the writer unless it runs; threads do not survive a fork. Without a thread to be had there is none."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             return True
         with self._lock:
-            if self._process != os.getpid():
+            if self._process != own_id():
                 try:
                     threading.Thread(target=self._write_for_ever, name="access-log", daemon=True).start()
                 except RuntimeError:
                     self._dropped += 1
                     return False
                 atexit.register(self.flush)
-                self._process = os.getpid()
+                self._process = own_id()
         return True
 
     def _drop(self, count: int) -> None:
