@@ -29,6 +29,11 @@ _ALWAYS: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _NOTHING: Final[Masks] = {}
 MOST_IDLE: Final = 64
 """How many turns that are over are kept for other work."""
+MOST_AT_ONCE: Final = 32
+"""How many descriptors are seen to before the worker looks around: each may be a request that takes its time.
+
+Of those that are ready the system names first the ones that it has not named for longest.
+"""
 _HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
@@ -78,7 +83,7 @@ class Loop:
     def dispatch(self, seconds: float) -> None:
         """Wait so long for something to happen, and let it be dealt with."""
         seconds = max(0.0, min(seconds, self._earliest - time.monotonic()))
-        happened = self._poll.poll(seconds if _HAS_EPOLL else math.ceil(seconds * 1000))
+        happened = self._poll.poll(seconds, MOST_AT_ONCE) if _HAS_EPOLL else self._poll.poll(math.ceil(seconds * 1000))
         waited_for = self._waited_for
         for fd, events, waiting in [(fd, events, waited_for.get(fd)) for fd, events in happened]:
             if waiting is None or not events & (waiting[0] | _ALWAYS):
