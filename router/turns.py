@@ -117,7 +117,8 @@ class Loop:
         now = time.monotonic()
         for turn in [turn for turn, deadline in self._deadlines.items() if deadline <= now]:
             if self._deadlines.get(turn, _NEVER) <= now:
-                turn.go_on(None)
+                # Where all of the process stood still, what it waits for may have come in time.
+                turn.go_on(turn.what_happened())
         self._earliest = min(self._deadlines.values(), default=_NEVER)
 
     def close(self) -> None:
@@ -189,6 +190,10 @@ class Turn(greenlet):
         happened = self.loop.give_way(self, time.monotonic() + seconds)
         return [happened] if happened is not None else []
 
+    def what_happened(self) -> tuple[int, int] | None:
+        """Return what has happened, unseen yet, at one of the descriptors that it waits for; None where nothing has."""
+        return next(iter(_polled(self._masks, 0.0)), None)
+
     def wait_for_thread(self, running: "Future[Any]") -> None:
         """Give way until another thread is done."""
         self._wait_for_other(_NOTHING)
@@ -216,6 +221,10 @@ def wait_for(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     current = getcurrent()
     if isinstance(current, Turn):
         return current.wait_for(masks, seconds)
+    return _polled(masks, seconds)
+
+
+def _polled(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     polled = select.poll()
     for fd, events in masks.items():
         polled.register(fd, events)
