@@ -36,6 +36,11 @@ Each change is tighter (requests that passed are refused, or the budget they ask
 or other. One that is tighter and looser at once, as a band that was shifted, counts for --fail-on tighter and for
 --fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
 
+With --observable requests are derived from both sides, at and around each edge of every rule in every mode and case,
+and what the router decides under either is compared: the status and body of refusals, and the name in answers. What
+an engine gets or answers, how a stream tells its usage and where a rule comes from do not count, nor do sentences of
+the router's own, which no profile states; two ways of spelling the same are the same. Nothing is sent anywhere.
+
 exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
 """
 
@@ -136,6 +141,15 @@ def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type 
     diff = _command(commands, "diff", summary, ("compiler.comparison", "show"), epilog=_DIFF)
     diff.add_argument("a", metavar="A", help="the profile before: a preset, a path, or an artifact ending in .json")
     diff.add_argument("b", metavar="B", help="the profile after")
+    diff.add_argument(
+        "--model", action="append", metavar="ID", help="compare only what holds for requests that ask for this model"
+    )
+    diff.add_argument(
+        "--observable", action="store_true", help="tell only what a client can see, who gets nothing but the answers"
+    )
+    diff.add_argument(
+        "--ignore-messages", action="store_true", help="with --observable: let messages of refusals be as they may"
+    )
     diff.add_argument(
         "--fail-on",
         choices=("any", "tighter", "looser"),

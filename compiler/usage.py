@@ -54,6 +54,8 @@ examples:
   profilec diff profile.json ./profile.yaml      what the next build changes
   profilec diff old.json new.json --fail-on tighter                fails when clients lose something
   profilec diff old.json new.json --format markdown -o comment.md  for a pull request
+  profilec diff profile.json ./profile.yaml --model kimi-k3        what changes for one model
+  profilec diff profile.json ./profile.yaml --observable           what a client can tell, who sees only answers
 """,
     "verify": """\
 examples:

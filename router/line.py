@@ -96,6 +96,8 @@ def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> byte
 
 
 def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
+    if not gateway.chooser.asks_for_key:
+        return None
     return gateway.chooser.key_of(value_of(environ, gateway.settings.session_header), body)
 
 

@@ -8,7 +8,9 @@ import math
 import select
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
 
 from greenlet import getcurrent, greenlet
 
@@ -19,10 +21,19 @@ ResultT = TypeVar("ResultT")
 Masks = Mapping[int, int]
 """Descriptors, and the events of each that are waited for, as `select.poll` has them; hang-up and error always are."""
 
+Call = Callable[[int, int], object]
+"""What is called with a descriptor and what happened at it."""
+
 _NEVER: Final = math.inf
+_ALWAYS: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _NOTHING: Final[Masks] = {}
 MOST_IDLE: Final = 64
 """How many turns that are over are kept for other work."""
+MOST_AT_ONCE: Final = 32
+"""How many descriptors are seen to before the worker looks around: each may be a request that takes its time.
+
+Of those that are ready the system names first the ones that it has not named for longest.
+"""
 _HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
@@ -35,9 +46,10 @@ class Loop:
     def __init__(self, aside: Callable[..., "Future[Any]"], later: Callable[..., None]) -> None:
         # Where there is no epoll, poll does the same for fewer descriptors; it counts in milliseconds.
         self._poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
-        self._calls: dict[int, Callable[[int, int], object]] = {}
-        self._leaving: set[int] = set()
-        """Descriptors that the system still waits for and nobody else does: most are back before the next poll."""
+        self._waited_for: dict[int, tuple[int, Call]] = {}
+        """The events of each descriptor that somebody waits for, and who."""
+        self._watched: dict[int, int] = {}
+        """What the system watches of each, which may be more: it is told so only once that happens."""
         self._deadlines: dict[Turn, float] = {}
         self._idle: list[Turn] = []
         self._earliest = _NEVER
@@ -45,63 +57,75 @@ class Loop:
         self.greenlet = getcurrent()
         self.aside = aside
         self.later = later
+        _LOOPS.add(self)
 
-    def register(self, fd: int, events: int, call: Callable[[int, int], object]) -> None:
-        """Have `call` called, with the descriptor and what happened, whenever one of these events is there."""
-        self._calls[fd] = call
-        if fd in self._leaving:
-            self._leaving.discard(fd)
-            try:
-                self._poll.modify(fd, events)
-            except OSError:  # it was closed meanwhile, and its number is another one's
-                self._poll.register(fd, events)
-        else:
+    def register(self, fd: int, events: int, call: Call) -> None:
+        """Have `call` called, with the descriptor and what happened, whenever one of these events is there.
+
+        Of a descriptor that was opened since its number was last waited for, `opened` has to tell before.
+        """
+        self._waited_for[fd] = (events, call)
+        watched = self._watched.get(fd)
+        if watched is None:
             self._poll.register(fd, events)
-
-    def modify(self, fd: int, events: int) -> None:
-        """Wait for other events of a descriptor."""
-        self._poll.modify(fd, events)
+            self._watched[fd] = events
+        elif events & ~watched:
+            self._watch(fd, events | watched)
 
     def unregister(self, fd: int) -> None:
         """Wait for a descriptor no more, which may be closed already."""
-        if self._calls.pop(fd, None) is not None:
-            self._leaving.add(fd)
+        self._waited_for.pop(fd, None)
+
+    def forget_number(self, fd: int) -> None:
+        """Take a descriptor for another one than that which had its number before."""
+        self._watched.pop(fd, None)
 
     def dispatch(self, seconds: float) -> None:
         """Wait so long for something to happen, and let it be dealt with."""
-        if self._leaving:
-            self.settle()
         seconds = max(0.0, min(seconds, self._earliest - time.monotonic()))
-        happened = self._poll.poll(seconds if _HAS_EPOLL else math.ceil(seconds * 1000))
-        calls = self._calls
-        for fd, events, call in [(fd, events, calls.get(fd)) for fd, events in happened]:
+        happened = self._poll.poll(seconds, MOST_AT_ONCE) if _HAS_EPOLL else self._poll.poll(math.ceil(seconds * 1000))
+        waited_for = self._waited_for
+        for fd, events, waiting in [(fd, events, waited_for.get(fd)) for fd, events in happened]:
+            if waiting is None or not events & (waiting[0] | _ALWAYS):
+                self._watch_less(fd)
             # What was done about one may have closed another, whose number may be a third one's by now.
-            if call is not None and calls.get(fd) is call:
-                call(fd, events)
+            elif waited_for.get(fd) is waiting:
+                waiting[1](fd, events & (waiting[0] | _ALWAYS))
         if self._earliest <= time.monotonic():
             self._end_late()
 
+    def _watch(self, fd: int, events: int) -> None:
+        self._poll.modify(fd, events)
+        self._watched[fd] = events
+
+    def _watch_less(self, fd: int) -> None:
+        """Have the system watch no more of a descriptor than is waited for."""
+        waiting = self._waited_for.get(fd)
+        if waiting is not None:
+            self._watch(fd, waiting[0])
+            return
+        self._watched.pop(fd, None)
+        with suppress(OSError, KeyError):  # it was closed
+            self._poll.unregister(fd)
+
     def settle(self) -> None:
-        """Have the system wait only for what somebody waits for: due before one is closed that others have open too."""
-        for fd in self._leaving:
-            try:
-                self._poll.unregister(fd)
-            except (OSError, KeyError):  # it was closed
-                continue
-        self._leaving.clear()
+        """Have the system watch only what somebody waits for: due before one is closed that others have open too."""
+        for fd in self._watched.keys() - self._waited_for.keys():
+            self._watch_less(fd)
 
     def _end_late(self) -> None:
         now = time.monotonic()
         for turn in [turn for turn, deadline in self._deadlines.items() if deadline <= now]:
             if self._deadlines.get(turn, _NEVER) <= now:
-                turn.go_on(None)
+                # Where all of the process stood still, what it waits for may have come in time.
+                turn.go_on(turn.what_happened())
         self._earliest = min(self._deadlines.values(), default=_NEVER)
 
     def close(self) -> None:
         """Wait for nothing any more."""
         if _HAS_EPOLL:
             self._poll.close()
-        self._calls.clear()
+        self._waited_for.clear()
 
     def begin(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
         """Let work begin, which must not raise, until it gives way; when it is over, `then` gets what it returns."""
@@ -166,6 +190,10 @@ class Turn(greenlet):
         happened = self.loop.give_way(self, time.monotonic() + seconds)
         return [happened] if happened is not None else []
 
+    def what_happened(self) -> tuple[int, int] | None:
+        """Return what has happened, unseen yet, at one of the descriptors that it waits for; None where nothing has."""
+        return next(iter(_polled(self._masks, 0.0)), None)
+
     def wait_for_thread(self, running: "Future[Any]") -> None:
         """Give way until another thread is done."""
         self._wait_for_other(_NOTHING)
@@ -178,15 +206,14 @@ class Turn(greenlet):
             if fd not in masks:
                 self.loop.unregister(fd)
         for fd, events in masks.items():
-            if fd not in before:
+            if before.get(fd) != events:
                 self.loop.register(fd, events, self._call)
-            elif before[fd] != events:
-                self.loop.modify(fd, events)
 
     def forget(self, fd: int) -> None:
         """Wait no more for a descriptor that is being closed: its number may soon be another one's."""
         if fd in self._masks:
             self._wait_for_other({other: events for other, events in self._masks.items() if other != fd})
+        self.loop.forget_number(fd)
 
 
 def wait_for(masks: Masks, seconds: float) -> list[tuple[int, int]]:
@@ -194,6 +221,10 @@ def wait_for(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     current = getcurrent()
     if isinstance(current, Turn):
         return current.wait_for(masks, seconds)
+    return _polled(masks, seconds)
+
+
+def _polled(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     polled = select.poll()
     for fd, events in masks.items():
         polled.register(fd, events)
@@ -207,6 +238,15 @@ MAX_MILLISECONDS: Final = 2**31 - 1
 def is_turn() -> bool:
     """Tell whether this runs in a turn, where nothing may block."""
     return isinstance(getcurrent(), Turn)
+
+
+def opened(fd: int) -> None:
+    """Say that a descriptor was opened, before it is waited for: its number may have been another one's."""
+    for loop in list(_LOOPS):
+        loop.forget_number(fd)
+
+
+_LOOPS: "Final[WeakSet[Loop]]" = WeakSet()
 
 
 def forget(fd: int) -> None:

@@ -7,10 +7,12 @@ from typing import Final
 
 from compiler.comparison.cases import compare
 from compiler.comparison.change import Change
-from compiler.comparison.report import RENDERERS, Comparison, Side
+from compiler.comparison.narrowing import of_models
+from compiler.comparison.report import RENDERERS, Comparison, Side, Tried
 from compiler.compilation import compile_profile
+from compiler.diagnostics import CommandError
 from compiler.output import refuse_overwriting, write
-from compiler.selection import Named, select
+from compiler.selection import Named, UsageError, select
 from router.artifact import Artifact, read
 
 DIFFERS: Final = 1
@@ -32,10 +34,31 @@ def show(arguments: Namespace) -> int:
     """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
     before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
     refuse_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
-    changes = compare(before.artifact.contract, after.artifact.contract)
-    comparison = Comparison(before.side(), after.side(), changes)
+    comparison = _compared(arguments, before, after)
     write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
-    return DIFFERS if any(fails(change, arguments.fail_on) for change in changes) else 0
+    return DIFFERS if any(fails(change, arguments.fail_on) for change in comparison.changes) else 0
+
+
+def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparison:
+    """Compare what is written; or, with --observable, what comes of requests.
+
+    Raises UsageError for flags that are at odds, CommandError where there is no request to compare by.
+    """
+    models = tuple(dict.fromkeys(arguments.model or ()))
+    old, new = before.artifact.contract, after.artifact.contract
+    if not arguments.observable:
+        if arguments.ignore_messages:
+            raise UsageError("--ignore-messages needs --observable")
+        sides = (of_models(old, models), of_models(new, models)) if models else (old, new)
+        return Comparison(before.side(), after.side(), compare(*sides), models)
+    from compiler.comparison.observation import observe  # noqa: PLC0415 - no other comparison waits for it
+    from compiler.comparison.observed import changes_seen  # noqa: PLC0415
+
+    seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
+    if not seen.requests and old != new:
+        raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
+    tried = Tried(seen.requests, len(seen.differences))
+    return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
 
 
 def fails(change: Change, fail_on: str) -> bool:

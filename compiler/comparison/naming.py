@@ -12,26 +12,36 @@ from router.contract.sections import Alias, Mode, Models
 Moves = tuple[Told, Told]
 """Whether requests that come under another case meet rules that are tighter there, and looser."""
 
+_ALIASES: Final = ("models", "aliases")
 _ID_NEEDED: Final = "; where engines list several models, ROUTER_MODEL_ID must now say which one aliases mean"
 
 
 def compare_models(before: Models, after: Models, moves: Moves) -> Iterator[Change]:
     """Yield what changes in the names that are answered."""
-    at = ("models", "aliases")
     for alias in before.aliases:
         if alias not in after.aliases:
-            gone = f"requests naming {text_of(alias)} will be answered 404, unless a served model has that name"
-            yield Change(at, alias, None, gone, tightens=True)
+            yield answered_no_longer(alias)
     added = [alias for alias in after.aliases if alias not in before.aliases]
     for alias in added:
-        answered = f"requests naming {text_of(alias)} will be answered instead of a 404"
         first = not before.aliases and alias == added[0]
-        yield Change(at, None, alias, f"{answered}{_ID_NEEDED if first else ''}", loosens=True)
+        yield newly_answered(alias, _ID_NEEDED if first else "")
     for alias in after.aliases:
         if alias in before.aliases:
-            yield from _alias((*at, alias), before.aliases[alias], after.aliases[alias], moves)
+            yield from _alias((*_ALIASES, alias), before.aliases[alias], after.aliases[alias], moves)
     if before.answer_as != after.answer_as:
         yield Change(("models", "answer_as"), before.answer_as, after.answer_as, _answer_as(after))
+
+
+def answered_no_longer(alias: str) -> Change:
+    """Return the change of a name that goes."""
+    gone = f"requests naming {text_of(alias)} will be answered 404, unless a served model has that name"
+    return Change(_ALIASES, alias, None, gone, tightens=True)
+
+
+def newly_answered(alias: str, besides: str = "") -> Change:
+    """Return the change of a name that comes; `besides` is what else there is to say."""
+    answered = f"requests naming {text_of(alias)} will be answered instead of a 404"
+    return Change(_ALIASES, None, alias, f"{answered}{besides}", loosens=True)
 
 
 def _alias(at: tuple[str, ...], before: Alias, after: Alias, moves: Moves) -> Iterator[Change]:

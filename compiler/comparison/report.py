@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import msgspec
@@ -21,6 +21,13 @@ _OUTCOMES: Final = {
     None: "some requests may newly be refused, or the budget they ask for lowered",
     False: "no request will newly be refused, nor the budget it asks for lowered",
 }
+_SEEN: Final = {
+    True: "some requests will newly be refused",
+    None: "some requests may newly be refused",
+    False: "no request that was tried will newly be refused",
+}
+"""The same where only what clients see is compared."""
+
 _MEANS_SOMETHING = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*\[\]<>|~&]")
 
 
@@ -34,12 +41,25 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """How many requests were tried with both sides, and how many of them fare otherwise."""
+
+    requests: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides and every change from the one to the other."""
+    """Two sides and every change from the one to the other.
+
+    models: those that the comparison is about; none: all. tried: what clients can tell, where only that was compared.
+    """
 
     before: Side
     after: Side
     changes: tuple[Change, ...]
+    models: tuple[str, ...] = ()
+    tried: Tried | None = None
 
     def counts(self) -> dict[str, int]:
         """Return how many changes there are of each effect."""
@@ -49,12 +69,22 @@ class Comparison:
     def verdict(self) -> str:
         """Say in one line what the changes come to."""
         if not self.changes:
-            return "The contracts are equal."
+            return self._equal()
         counts = [(count, effect) for effect, count in self.counts().items() if count]
         number = len(self.changes)
         which = counts[0][1] if number == 1 else ", ".join(f"{count} {effect}" for count, effect in counts)
-        outcome = _OUTCOMES[any_of(change.tightens for change in self.changes)]
-        return f"{number} change{'s' if number > 1 else ''} ({which}): {outcome}."
+        tightens = any_of(change.tightens for change in self.changes)
+        outcome = _OUTCOMES[tightens] if self.tried is None else _SEEN[tightens]
+        seen = "" if self.tried is None else f", seen in {self.tried.differing:,} of {self.tried.requests:,} requests"
+        return f"{number} change{'s' if number > 1 else ''} ({which}){self._scope()}{seen}: {outcome}."
+
+    def _equal(self) -> str:
+        if self.tried is None:
+            return f"The contracts are equal{self._scope()}."
+        return f"A client cannot tell the contracts apart{self._scope()}: {self.tried.requests:,} requests fare alike."
+
+    def _scope(self) -> str:
+        return f" for {' and '.join(map(text_of, self.models))}" if self.models else ""
 
 
 def as_text(comparison: Comparison) -> str:
@@ -76,8 +106,15 @@ def as_json(comparison: Comparison) -> str:
         "after": _side(comparison.after),
         "counts": comparison.counts(),
         "changes": [_change(change) for change in comparison.changes],
+        **_asked_for(comparison),
     }
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _asked_for(comparison: Comparison) -> dict[str, object]:
+    """Return what the command line narrowed the comparison to, as far as it did."""
+    models: dict[str, object] = {"models": list(comparison.models)} if comparison.models else {}
+    return models if comparison.tried is None else {**models, "observable": asdict(comparison.tried)}
 
 
 def as_markdown(comparison: Comparison) -> str:

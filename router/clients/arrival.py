@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 HELD_BYTES: Final = 64 * 1024
 """How much of a request is held until it is here; longer ones are read by a thread."""
 
+MOST_CHUNKS: Final = 1000
+"""How many chunks of a request are looked at, a microsecond each; one in more is left to a thread, like long ones."""
+
 _HEAD_END: Final = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"(?:\r\n)?[^\n]* HTTP/[0-9]\.[0-9]\r\n")
@@ -30,7 +33,7 @@ class Stage(Enum):
     HEAD = auto()
     BODY = auto()
     LONG = auto()
-    """Too much to be held, or not plain: a thread may have to wait for the rest."""
+    """Too much to be held, in too many pieces, or not plain: a thread may have to wait for the rest."""
     HERE = auto()
     """All of it, or enough to refuse it: no thread will wait."""
 
@@ -61,6 +64,7 @@ class Arrival:
         self._has_line = False
         self._chunk_start = 0
         self._chunk_end = 0
+        self._chunks_left = MOST_CHUNKS
         self._is_last_chunk = False
 
     def stage(self) -> Stage:
@@ -127,7 +131,10 @@ class Arrival:
                 return Stage.LONG if self._chunk_end - self._chunk_start > self._most_body else Stage.BODY
             elif self.data[self._chunk_end - 2 : self._chunk_end] != _LINE_END:
                 return Stage.HERE
+            elif not self._chunks_left:
+                return Stage.LONG
             else:
+                self._chunks_left -= 1
                 self._chunk_start = self._looked_at = self._chunk_end
                 self._chunk_end = 0
         return self._stage_of_trailers()

@@ -23,6 +23,9 @@ _VARIABLES: Final = {"CONTENT-TYPE": "CONTENT_TYPE", "CONTENT-LENGTH": "CONTENT_
 LONGEST_BYTES: Final = 4 * 1024 * 1024
 """The longest body that is served in a turn: judging a longer one would keep the others waiting."""
 
+PIECE_BYTES: Final = 64 * 1024
+"""How much of such a body is received at once."""
+
 _MOST_KNOWN: Final = 1000
 _KEEPS: Final = {"keep-alive": True, "close": False}
 
@@ -50,15 +53,14 @@ class Rest:
     def read(self, size: int = -1) -> bytes:
         """Return so much of the body, or all that is left; less where its client ends early. Raises TimeoutError."""
         wanted = self._left if size < 0 else min(size, self._left)
-        begun, self._begun = self._begun[:wanted], self._begun[wanted:]
-        piece = bytearray(wanted)
-        piece[: len(begun)] = begun
-        filled = len(begun)
-        with memoryview(piece) as view:
-            while filled < wanted and (received := self._sock.receive_into(view[filled:])):
-                filled += received
-        self._left -= filled
-        return bytes(piece) if filled == wanted else bytes(piece[:filled])
+        pieces, self._begun = [self._begun[:wanted]], self._begun[wanted:]
+        left = wanted - len(pieces[0])
+        # No more memory than what has come: many clients may promise much and send nothing.
+        while left and (piece := self._sock.receive(min(left, PIECE_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+        self._left -= wanted - left
+        return b"".join(pieces)
 
     def is_read(self) -> bool:
         """Tell whether nothing is left of it."""

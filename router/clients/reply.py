@@ -1,7 +1,7 @@
 """The answer to a plain request on its way out: as gunicorn's, with the head and the first of the body in one piece."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gunicorn import util
@@ -17,6 +17,9 @@ _TOGETHER_BYTES: Final = 64 * 1024
 _MOST_KNOWN: Final = 200
 _KNOWN: Final[set[str]] = set()
 """Names that gunicorn let pass, of headers that mean nothing to it: it would look at each anew."""
+_LENGTH: Final = "Content-Length"
+_BODIED: Final[dict[str, int]] = {}
+"""Statuses that gunicorn let pass of answers that may have a body."""
 
 
 def _has_meaning(name: str) -> bool:
@@ -54,14 +57,33 @@ class _Request:
 class Reply(Response):  # type: ignore[misc] # gunicorn has no types
     """One answer: what an app says of it is kept to what HTTP allows, as gunicorn does."""
 
+    status: str | None
+    status_code: int
+
     def __init__(self, request: Plain, sock: ClientSocket, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(_Request(keeps=request.keeps), sock, cfg)
+
+    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., Any]:  # noqa: ANN401 - gunicorn's
+        """Take status and headers, as gunicorn does, which looks anew at statuses that it has seen."""
+        code = _BODIED.get(status)
+        if code is None or exc_info or self.status is not None:
+            write: Callable[..., Any] = super().start_response(status, headers, exc_info)
+            if not self._omits_body and len(_BODIED) < _MOST_KNOWN:
+                _BODIED[status] = self.status_code
+            return write
+        self.status, self.status_code = status, code
+        self.process_headers(headers)
+        self.chunked = self.response_length is None
+        return self.write
 
     def process_headers(self, headers: list[tuple[str, str]]) -> None:
         """Take the headers of an answer, and refuse what HTTP does not allow, as gunicorn does."""
         for name, value in headers:
             if name in _KNOWN and value.isascii() and value.isprintable():
                 self.headers.append((name, value.strip(" ")))
+            elif name == _LENGTH and value.isascii() and value.isdigit():
+                self.response_length = int(value)
+                self.headers.append((name, value))
             else:
                 super().process_headers([(name, value)])
                 if len(_KNOWN) < _MOST_KNOWN and len(name) < _MOST_KNOWN and not _has_meaning(name):

@@ -35,9 +35,15 @@ class BoundedSocket(_Socket):
     """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
     send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
+    held: bytes = b""
+    """What was received already, and is received once more before what the system has."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Receive as sockets do, until the deadline."""
+        if self.held:
+            # Not all at once: of what a chunk is read from, gunicorn copies the rest for each chunk.
+            piece, self.held = self.held[:buflen], self.held[buflen:]
+            return piece
         if self.is_late:
             raise TimeoutError
         if self.deadline is not None:
@@ -47,14 +53,14 @@ class BoundedSocket(_Socket):
             self.settimeout(left)
         return super().recv(buflen, flags)
 
-    def receive_into(self, view: memoryview) -> int:
-        """Receive in a turn, until the deadline, into a buffer; return how many bytes, 0 at the end."""
+    def receive(self, most_bytes: int) -> bytes:
+        """Receive in a turn, until the deadline; return what has come, b"" at the end."""
         while True:
             seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
             if self.is_late or seconds <= 0:
                 raise TimeoutError
             try:
-                return super().recv_into(view)
+                return super().recv(most_bytes)
             except BlockingIOError:
                 turns.wait_for({self.fileno(): select.POLLIN}, seconds)
 

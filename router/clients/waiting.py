@@ -69,7 +69,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
         if isinstance(self.parser, RequestParser):
             self.parser.mesg_class = self._parse
-            self.parser.unreader.unread(bytes(self.arrival.data))
+            self.sock.held = bytes(self.arrival.data)
         self.arrival.data.clear()
 
     def _begin_under_tls(self) -> None:
@@ -90,7 +90,8 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         """Come back from a thread, with what it has received of the next request."""
         left = b""
         if isinstance(self.parser, RequestParser):
-            left = self.parser.unreader.take_buffered()
+            left = self.parser.unreader.take_buffered() + self.sock.held
+            self.sock.held = b""
         self.expect(left)
         self.stop_blocking()
         if not self.is_http2 and self.has_decrypted():

@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -27,7 +28,7 @@ from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
 from router.contract.model import Contract
-from router.turns import Loop
+from router.turns import Loop, wait_for
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -138,14 +139,23 @@ class Worker(Process):
         self.look_at = min(now + ROUND_SECONDS, accept_from, *[queue.next_deadline() for queue in self._queues()])
 
     def _end_late(self) -> None:
-        for connection in self.heads.late():
+        for connection in self._late(self.heads):
             self._refuse(connection, refusals.late_head(self.own.head_seconds))
-        for connection in self.bodies.late():
+        for connection in self._late(self.bodies):
             # The app says so itself, as of a body that a thread waits for: it knows the contract of the route.
             connection.sock.is_late = True
             self._hand_over(connection)
-        for connection in (*self.silent.late(), *self.kept.late(), *self.finishing.late()):
+        for connection in (*self._late(self.silent), *self._late(self.kept), *self.finishing.late()):
             self._drop(connection)
+
+    def _late(self, queue: Waiting) -> Iterator[Connection]:
+        """Yield the connections whose time is over, of which not even now has come what they wait for."""
+        for connection in queue.late():
+            # Where all of the process stood still, it may have come in time; once more is looked, and no longer waited.
+            if wait_for({connection.sock.fileno(): select.POLLIN}, 0.0):
+                self._on_readable(connection)
+            if connection.waits_in is queue:
+                yield connection
 
     def _queues(self) -> tuple[Waiting, ...]:
         return (self.finishing, self.kept, self.silent, self.heads, self.bodies)
@@ -173,6 +183,7 @@ class Worker(Process):
         if is_full:
             self._shed()
         self.nr_conns += 1
+        self.loop.forget_number(client.fileno())
         self._wait(connection, self.silent)
 
     def _bear(self, error: OSError) -> None:

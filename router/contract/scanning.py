@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 STEP_BYTES: Final = 64 * 1024
@@ -98,14 +99,18 @@ def _starts_of_digits(body: bytes, count: int) -> Iterator[int]:
     """Yield where so many digits in a row begin, in order."""
     # Cheap even for megabytes of base64: every so many bytes one is looked at, and among many digits all are digits.
     distance = max(1, count // _SAMPLES)
-    in_sample = re.compile(rb"[0-9]{%d,}+" % (count // distance))
-    in_body = re.compile(rb"(?<![0-9])[0-9]{%d}" % count)
+    in_sample, in_body = _patterns_of_digits(count, distance)
     for run in in_sample.finditer(body[::distance]):
         last = min(len(body), run.end() * distance)
         for first in range(max(0, (run.start() - 1) * distance + 1), last, STEP_BYTES):
             for digits in in_body.finditer(body, first, min(len(body), first + STEP_BYTES + count)):
                 if digits.start() < min(last, first + STEP_BYTES):
                     yield digits.start()
+
+
+@lru_cache(maxsize=8)
+def _patterns_of_digits(count: int, distance: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    return re.compile(rb"[0-9]{%d,}+" % (count // distance)), re.compile(rb"(?<![0-9])[0-9]{%d}" % count)
 
 
 _SAMPLES: Final = 8

@@ -21,10 +21,12 @@ class Chooser:
         self._loads = loads
         self._chance = chance
         self._turns = itertools.count()
+        self.asks_for_key = policy.asks_for_key
+        """Does the policy keep together what belongs together?"""
 
     def key_of(self, session: str | None, body: bytes) -> int | None:
         """Return what a request should stay together with, where the policy asks for it."""
-        return long_work.do(len(body), affinity.key_of, session, body) if self._policy.asks_for_key else None
+        return long_work.do(len(body), affinity.key_of, session, body) if self.asks_for_key else None
 
     def choose(self, model: str | None, key: int | None = None, excluding: Collection[str] = ()) -> str:
         """Return an engine that takes requests and serves the model, where that is known.

@@ -88,6 +88,7 @@ class Connection:
             plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
         except OSError as error:
             raise not_connected(error) from error
+        turns.opened(plain.fileno())
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is None:
@@ -101,6 +102,7 @@ class Connection:
     def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
         """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
         connecting = socket.socket(family, socket.SOCK_STREAM)
+        turns.opened(connecting.fileno())
         try:
             connecting.setblocking(False)
             connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -176,11 +178,10 @@ class Connection:
 
         Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
         """
-        # A TLS socket may hold back what poll does not know of; a plain one has nothing yet, more often than not.
         if self._early:
             early, self._early = self._early, b""
             return early
-        must_wait = not self._is_tls
+        must_wait = not self._has_decrypted()
         deadline = time.monotonic() + seconds
         while True:
             if must_wait and not watch.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
@@ -193,6 +194,13 @@ class Connection:
                 raise
             except (BlockingIOError, ssl.SSLWantReadError):
                 continue
+
+    def _has_decrypted(self) -> bool:
+        """Tell whether bytes wait inside the TLS layer, where poll does not see them.
+
+        For all others is waited, even if they are there: an engine that is fast must not keep its turn.
+        """
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def was_unread(self) -> bool:
         """Tell of a kept connection that ended whether the engine had closed it before this request came to it.

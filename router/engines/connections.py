@@ -1,6 +1,5 @@
 """Requests sent to engines over pooled sessions."""
 
-import os
 import threading
 
 import certifi
@@ -10,6 +9,7 @@ from router.clients.presence import Client
 from router.engines.answer import Answer, Times
 from router.engines.transport import EngineAdapter, Terms
 from router.headers import without_key
+from router.own_process import own_id
 from router.settings import Settings
 
 
@@ -45,12 +45,12 @@ class Connections:
 
     def close_idle(self) -> None:
         """Close connections that nobody has used for a while."""
-        if self._adapter is not None and self._process == os.getpid():
+        if self._adapter is not None and self._process == own_id():
             self._adapter.pool.close_idle()
 
     def forget(self, engine: str) -> None:
         """Close the idle connections to an engine that has left; those in use are not kept afterwards."""
-        if self._adapter is not None and self._process == os.getpid():
+        if self._adapter is not None and self._process == own_id():
             self._adapter.forget(engine)
 
     def close(self) -> None:
@@ -66,10 +66,10 @@ class Connections:
 
     def _own_adapter(self) -> EngineAdapter:
         adapter = self._adapter
-        if adapter is None or self._process != os.getpid():
+        if adapter is None or self._process != own_id():
             with self._lock:
                 adapter = self._adapter
-                if adapter is None or self._process != os.getpid():
+                if adapter is None or self._process != own_id():
                     adapter = self._open_session()
         return adapter
 
@@ -81,7 +81,7 @@ class Connections:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter)
         self._adapter = adapter
-        self._process = os.getpid()
+        self._process = own_id()
         return adapter
 
 

@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import ipaddress
 import logging
-import os
 import random
 import threading
 import time
@@ -19,6 +18,7 @@ from router.engines.failure import NoAnswerError
 from router.engines.fleet import Fleet
 from router.engines.health import jittered
 from router.engines.probing import Prober
+from router.own_process import own_id
 from router.settings import DNS, DnsServer, Settings
 
 FIRST_ANSWER_SECONDS: Final = 3.0
@@ -121,16 +121,16 @@ class Discovery:
 
     def start(self) -> None:
         """Begin to follow the names and to probe in this process, unless that is done already."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             return
         self._prober.start()
         with self._lock:
-            if self._process == os.getpid():
+            if self._process == own_id():
                 return
             self._recall()
             for name in self._names:
                 threading.Thread(target=self._run, args=(name,), name="engine-discovery", daemon=True).start()
-            self._process = os.getpid()
+            self._process = own_id()
 
     def _recall(self) -> None:
         """Begin with what other processes learnt: a worker that starts in an outage of DNS must know the engines."""
@@ -150,9 +150,9 @@ class Discovery:
         A process that took requests before would refuse them, although its siblings serve. It waits once, not again.
         """
         self.start()
-        if self._waited_in == os.getpid():
+        if self._waited_in == own_id():
             return
-        self._waited_in = os.getpid()
+        self._waited_in = own_id()
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         for answered in self._first_answers.values():
             answered.wait(max(0.0, deadline - time.monotonic()))

@@ -1,7 +1,6 @@
 """Engines looked at in the background: are they healthy, which models do they list, do they work when in doubt."""
 
 import logging
-import os
 import threading
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from router.engines.fleet import Card, Fleet, Report
 from router.engines.health import State
 from router.engines.outcome import Verdict, verdict_of
 from router.engines.schedule import Schedule
+from router.own_process import own_id
 from router.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
 
@@ -51,15 +51,15 @@ class Prober:
 
     def start(self) -> None:
         """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             return
         with self._lock:
-            if self._process == os.getpid():
+            if self._process == own_id():
                 return
             self._schedule = Schedule()
             self._schedule.join(self._fleet.engines)
             threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
-            self._process = os.getpid()
+            self._process = own_id()
 
     def start_and_look(self) -> None:
         """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.

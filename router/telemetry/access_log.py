@@ -24,6 +24,7 @@ import orjson
 
 from router import routes
 from router.exchange import Exchange
+from router.own_process import own_id
 from router.settings import Settings
 
 STDOUT: Final = 1
@@ -37,6 +38,7 @@ PAUSE_SECONDS: Final = 0.02
 """How long the writer lets lines gather under load, which costs less than waking it for each."""
 
 _MOST_AT_ONCE: Final = 1000
+_LINE_END: Final = b"\n"
 _PROBES: Final = frozenset({*routes.PROBES, routes.METRICS})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
@@ -67,6 +69,9 @@ class AccessLog:
         self._process = 0
         self._lock = threading.Lock()
         self._dropped = 0
+        self._left = b""
+        """What has still to be written; the writer's alone."""
+        self._is_within_line = False
         self._is_broken = False
 
     def note(self, exchange: Exchange) -> None:
@@ -85,24 +90,24 @@ class AccessLog:
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines so far are written, but no longer than that."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             written = threading.Event()
             self._waiting.put(written)
             written.wait(seconds)
 
     def _is_running(self) -> bool:
         """Start the writer unless it runs; threads do not survive a fork. Without a thread to be had there is none."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             return True
         with self._lock:
-            if self._process != os.getpid():
+            if self._process != own_id():
                 try:
                     threading.Thread(target=self._write_for_ever, name="access-log", daemon=True).start()
                 except RuntimeError:
                     self._dropped += 1
                     return False
                 atexit.register(self.flush)
-                self._process = os.getpid()
+                self._process = own_id()
         return True
 
     def _drop(self, count: int) -> None:
@@ -138,19 +143,34 @@ class AccessLog:
             lines.append(self._render({"time": _rfc3339(time.time()), "dropped_lines": dropped}))
         if self._is_broken:
             return
-        try:
-            for data in _joined(lines):
-                self._put_out(data)
-        except OSError as error:
-            self._fail(error, dropped + len(lines))
-
-    def _put_out(self, data: bytes) -> None:
-        while data:
+        pieces = list(_joined(lines))
+        for number, piece in enumerate(pieces):
             try:
-                data = data[os.write(self._descriptor, data) :]
+                self._put_out(piece)
+            except OSError as error:
+                lost = self._lose_unbegun() + sum(other.count(_LINE_END) for other in pieces[number + 1 :])
+                # The line that tells of those that were dropped before is the last.
+                self._fail(error, lost + dropped - 1 if dropped and lost else lost)
+                return
+
+    def _put_out(self, lines: bytes) -> None:
+        self._left += lines
+        while self._left:
+            try:
+                written = os.write(self._descriptor, self._left)
             except BlockingIOError:
                 # Whoever shares a terminal or a pipe may have made it non-blocking.
                 select.select([], [self._descriptor], [])
+                continue
+            self._is_within_line = not self._left.endswith(_LINE_END, 0, written)
+            self._left = self._left[written:]
+
+    def _lose_unbegun(self) -> int:
+        """Keep only the rest of a line that is written in part, as on a disk that gets full; tell how many are lost."""
+        begun = self._left.find(_LINE_END) + 1 if self._is_within_line else 0
+        lost = self._left.count(_LINE_END, begun)
+        self._left = self._left[:begun]
+        return lost
 
     def _fail(self, error: OSError, lines: int) -> None:
         self._drop(lines)

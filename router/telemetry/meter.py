@@ -6,7 +6,8 @@ summed; without it each tells of itself alone.
 
 import importlib
 import os
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -83,16 +84,17 @@ class _Numbers:
         return child
 
     def add(self, exchanges: Iterator[Exchange]) -> None:
-        """Count requests, each label set of a counter once for all of them, and bring the gauges up to date."""
-        amounts: dict[tuple[Metric, tuple[str, ...]], float] = defaultdict(float)
+        """Count requests, each label set once for all of them, and bring the gauges up to date."""
+        values: dict[tuple[Metric, tuple[str, ...]], list[float]] = defaultdict(list)
         for exchange in exchanges:
             for metric, labels, value in metrics.samples_of(exchange):
-                if metric.kind == "counter":
-                    amounts[metric, labels] += value
-                else:
-                    self._child(metric, labels).observe(value)
-        for (metric, labels), amount in amounts.items():
-            self._child(metric, labels).inc(amount)
+                values[metric, labels].append(value)
+        for (metric, labels), of_all in values.items():
+            child = self._child(metric, labels)
+            if metric.kind == "counter":
+                child.inc(sum(of_all))
+            else:
+                _observe(child, of_all)
         self._set_gauges()
 
     def _set_gauges(self) -> None:
@@ -117,6 +119,14 @@ class _Numbers:
         inherited = self._client.CollectorRegistry()
         inherited.register(_Inherited(self._view.profile))
         return bytes(self._client.generate_latest(registry) + self._client.generate_latest(inherited))
+
+
+def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - prometheus_client's
+    """Let a histogram observe values all at once: one by one each would cost the system calls that now all cost."""
+    # Its own `observe` takes only one. A test holds the two side by side.
+    histogram._sum.inc(sum(values))  # noqa: SLF001
+    for place, count in Counter(bisect_left(histogram._upper_bounds, value) for value in values).items():  # noqa: SLF001
+        histogram._buckets[place].inc(count)  # noqa: SLF001
 
 
 class _Inherited:

@@ -2,7 +2,6 @@
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from router.exchange import Exchange
+from router.own_process import own_id
 
 TICK_SECONDS: Final = 0.1
 """How long a request that is over may wait."""
@@ -49,7 +49,7 @@ class Recorder(Generic[SinkT]):
         if self.has_failed():
             return
         self._waiting.append(exchange)
-        if self._process != os.getpid():
+        if self._process != own_id():
             with suppress(Exception):  # it said so itself
                 self.start()
         elif len(self._waiting) >= MOST_WAITING:
@@ -57,31 +57,31 @@ class Recorder(Generic[SinkT]):
 
     def start(self) -> SinkT:
         """Return the sink of this process; the first to ask opens it. Raises what opening it raises."""
-        if self._process == os.getpid():
+        if self._process == own_id():
             return self._sink
         with self._lock:
-            if self._process != os.getpid():
+            if self._process != own_id():
                 try:
                     self._sink = self._open_sink()
                 except Exception as error:
-                    self._failed_in = os.getpid()
+                    self._failed_in = own_id()
                     self._waiting.clear()
                     cause = " ".join(str(error).split()) or type(error).__name__
                     _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
                     raise
-                self._process = os.getpid()
+                self._process = own_id()
                 atexit.register(self.flush)
                 self._start_thread()
         return self._sink
 
     def has_failed(self) -> bool:
         """Tell whether nothing is recorded in this process, because its sink could not be opened."""
-        return self._failed_in == os.getpid()
+        return self._failed_in == own_id()
 
     def flush(self) -> None:
         """Take all that waits to the sink."""
         with self._lock:
-            if self._process != os.getpid():
+            if self._process != own_id():
                 return
             try:
                 self._sink.add(_taken(self._waiting))

@@ -5,7 +5,6 @@ say where spans go to. Attributes follow its conventions for HTTP and generative
 """
 
 import importlib
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from router import routes
 from router.exchange import Exchange
+from router.own_process import own_id
 from router.settings import OPENTELEMETRY
 from router.telemetry.recorder import Recorder
 from router.telemetry.tracing import Attempt, Trace, new_span_id, new_trace_id, parent_of
@@ -62,7 +62,7 @@ class Tracer(Recorder["_Spans"]):
     def export(self) -> None:
         """Send what there is, without waiting long: the process ends."""
         self.flush()
-        if self._process == os.getpid():
+        if self._process == own_id():
             self._sink.export()
 
 
@@ -78,7 +78,7 @@ class _Spans:
         named = resources.Resource.create()
         if named.attributes.get("service.name", "").startswith("unknown_service"):
             named = named.merge(resources.Resource({"service.name": SERVICE}))
-        self._resource = named.merge(resources.Resource({"process.pid": os.getpid()}))
+        self._resource = named.merge(resources.Resource({"process.pid": own_id()}))
         self._sampler: Any = sdk.TracerProvider(shutdown_on_exit=False).sampler
         self._processor: Any = importlib.import_module("opentelemetry.sdk.trace.export").BatchSpanProcessor(
             exporter.OTLPSpanExporter()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -213,3 +214,20 @@ def test_a_descriptor_that_others_have_open_too_can_be_left(loop: Loop, pairs: A
     theirs.send(b"x")
     with elsewhere:
         assert loop._poll.poll(0) == []
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="poll names all that are ready")
+def test_between_many_that_are_ready_the_worker_looks_around(loop: Loop) -> None:
+    """A round sees to some of them, and the next ones to the others, none of which is left out for another."""
+    told: list[int] = []
+    with ExitStack() as opened:
+        for _ in range(3 * turns.MOST_AT_ONCE):
+            ours, theirs = socket.socketpair()
+            opened.enter_context(ours)
+            opened.enter_context(theirs)
+            theirs.send(b"x")
+            loop.register(ours.fileno(), select.POLLIN, lambda fd, _: told.append(fd))
+        for rounds in range(1, 4):
+            loop.dispatch(0.0)
+            assert len(told) == rounds * turns.MOST_AT_ONCE
+        assert len(set(told)) == 3 * turns.MOST_AT_ONCE

@@ -7,7 +7,7 @@ from gunicorn.http.parser import RequestParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.clients.arrival import HELD_BYTES, Arrival, Stage
+from router.clients.arrival import HELD_BYTES, MOST_CHUNKS, Arrival, Stage
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n%s\r\n"
@@ -69,6 +69,10 @@ ODD = {
     HEAD % b"X: content-length\r\n": Stage.LONG,
     TE + b"fffffff\r\n": Stage.LONG,
     TE + b"1\r\na\r\n" * (HELD_BYTES // 6 + 1): Stage.LONG,
+    TE + b"1\r\na\r\n" * MOST_CHUNKS: Stage.BODY,
+    TE + b"1\r\na\r\n" * MOST_CHUNKS + b"0\r\n\r\n": Stage.HERE,
+    TE + b"1\r\na\r\n" * (MOST_CHUNKS + 1): Stage.LONG,
+    TE + b"1\r\na\r\n" * (MOST_CHUNKS + 1) + b"0\r\n\r\n": Stage.LONG,
     TE + b"x": Stage.BODY,
     TE + b"123456789": Stage.BODY,
     TE + b"5\rx": Stage.BODY,

@@ -2,6 +2,7 @@
 
 import socket
 import time
+import tracemalloc
 
 import pytest
 from gunicorn.config import Config
@@ -225,3 +226,24 @@ def test_nothing_is_read_otherwise_than_gunicorn_reads_it(data, mutations):
         _compared(data, plain)
     except ParseException as error:
         raise AssertionError(data) from error
+
+
+class _Promising:
+    """A client's socket over which only the beginning of a body comes."""
+
+    def __init__(self, *pieces):
+        self._pieces = [*pieces, b""]
+
+    def receive(self, most_bytes):
+        return self._pieces.pop(0)[:most_bytes]
+
+
+def test_a_promise_takes_no_memory():
+    """A body costs what has come of it, however long its client says that it is."""
+    tracemalloc.start()
+    try:
+        assert Rest(_Promising(b"b", b"c"), b"a", LONGEST_BYTES).read() == b"abc"
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < LONGEST_BYTES / 16

@@ -19,6 +19,19 @@ def pair():
         yield client, other
 
 
+def test_what_was_received_is_received_again_before_the_rest(pair):
+    """In pieces no longer than they may be, and even when the client has had its time."""
+    client, other = pair
+    other.send(b"fg")
+    client.held = b"abcde"
+    client.is_late = True
+    assert [client.recv(2), client.recv(2), client.recv(2)] == [b"ab", b"cd", b"e"]
+    with pytest.raises(TimeoutError):
+        client.recv(2)
+    client.is_late = False
+    assert client.recv(2) == b"fg"
+
+
 def test_a_deadline_is_for_all_receptions_together(pair):
     """Bytes that keep coming do not move the deadline."""
     client, other = pair

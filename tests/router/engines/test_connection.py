@@ -1,9 +1,13 @@
 """One connection: whether its end shows that a request was never read."""
 
+import select
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +15,14 @@ from router.engines.connection import Connection, Endpoint
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
 from router.engines.watch import Watch
+from router.turns import Loop, wait_for
 from tests.router.rawengine import reset
+from tests.router.wire.tls import make_certificate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what the other side acknowledged")
 
 LONG = 20.0
+MUCH = 1 << 20
 HEAD = b"POST / HTTP/1.1\r\n\r\n"
 
 
@@ -121,3 +128,34 @@ def test_an_engine_that_does_not_take_a_connection_is_not_waited_for_long() -> N
 def test_a_name_is_no_address() -> None:
     """What has to be looked up has no family."""
     assert Endpoint.of("http://localhost:1").family() is None
+
+
+def test_an_engine_that_is_fast_gives_way_under_tls_too(tmp_path: Path) -> None:
+    """However much waits to be read, another turn that can go on does so between two pieces of it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*make_certificate(tmp_path))
+    trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+    order: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        endpoint = Endpoint.of(f"https://127.0.0.1:{listener.getsockname()[1]}")
+        accepted = threads.submit(lambda: context.wrap_socket(listener.accept()[0], server_side=True))
+        connection = Connection.open(endpoint, LONG, trusting)
+        ours, theirs = socket.socketpair()
+        with accepted.result(LONG) as engine, ours, theirs:
+            sent = threads.submit(engine.sendall, bytes(MUCH))
+            theirs.send(b"x")
+            loop = Loop(threads.submit, threads.submit)
+
+            def read() -> None:
+                left = MUCH
+                while left:
+                    left -= len(_receive(connection) or b"")
+
+            loop.begin(read, lambda _: order.append("all was read"))
+            loop.begin(lambda: wait_for({ours.fileno(): select.POLLIN}, LONG), lambda _: order.append("other"))
+            while len(order) < 2:
+                loop.dispatch(LONG)
+            sent.result(LONG)
+            loop.close()
+        connection.close()
+    assert order == ["other", "all was read"]

@@ -1,5 +1,7 @@
 """The access log: what its lines say, and what becomes of them where they cannot be written."""
 
+import errno
+import fcntl
 import json
 import os
 import socket
@@ -7,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from router.exchange import Exchange
 from router.telemetry.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
@@ -211,6 +215,43 @@ def test_a_full_disk_is_no_end(pipe: tuple[int, int]) -> None:
     lines = _read_until(reader, 2)
     os.close(full)
     assert [line.get("request_id") or line["dropped_lines"] for line in lines] == ["later", 1]
+
+
+@given(rooms=st.lists(st.integers(0, 3 * WRITE_BYTES), min_size=1, max_size=3), last=st.sampled_from([1, 20]))
+@settings(max_examples=20, deadline=None)
+def test_on_a_disk_that_gets_full_lines_are_whole_and_the_others_are_counted(rooms: list[int], last: int) -> None:
+    """Wherever the room ends, and however often: a line that was begun is ended later, and no line is told of twice."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1024 * 1024)
+    room = 0
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal room
+        if descriptor != writer:
+            return os_write(descriptor, data)
+        if not room and data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = os_write(descriptor, data[:room])
+        room -= written
+        return written
+
+    os_write = os.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.write", write)
+        log = AccessLog(as_json, writer)
+        count = 0
+        for each in [*rooms, 10**6]:
+            room += each
+            for _ in range(last if each == 10**6 else 20):
+                log.note(_exchange(request_id=str(count), **FULL))
+                count += 1
+            log.flush()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        lines = [json.loads(line) for line in file]
+    own = [int(str(line["request_id"])) for line in lines if "request_id" in line]
+    assert own == sorted(set(own))
+    assert len(own) + sum(int(str(line.get("dropped_lines", 0))) for line in lines) == count
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork beside threads is the point

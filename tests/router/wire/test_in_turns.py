@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from router.clients.arrival import MOST_CHUNKS
 from router.contract.model import Contract
 from router.contract.sections import Errors, Limits, Sampling
 from router.engines.standin import Answer, StandIn
@@ -130,3 +131,17 @@ def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, e
     with RawClient(router.port) as client:
         client.send((one * 9 + other) * 40)
         assert [client.answer().status for _ in range(400)] == [*[400] * 9, 200] * 40
+
+
+def test_behind_a_body_in_many_chunks_comes_the_next_request(router: RunningRouter, engine: StandIn) -> None:
+    """A thread reads the one, whatever came with it: the other is answered behind it, and both arrive whole."""
+    body = chat(x="y" * (MOST_CHUNKS + 10))
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    one = post_head(CHAT, {"Transfer-Encoding": "chunked"}) + chunks + b"0\r\n\r\n"
+    other = post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat()
+    with RawClient(router.port) as client:
+        client.send((one + other) * 3)
+        assert [client.answer().status for _ in range(6)] == [200] * 6
+    # The contract adds a value at the end.
+    got = [each.body for each in engine.wait_for(6)]
+    assert all(each.startswith(sent[:-1]) for each, sent in zip(got, [body, chat()] * 3, strict=True))

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import repeat
@@ -16,7 +17,7 @@ import pytest
 
 from router.contract.model import Contract
 from router.contract.sections import Errors, Models, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from router.engines.standin import EVENT_STREAM, Answer, Received, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.process import address_space, descriptors, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
@@ -26,6 +27,8 @@ from tests.router.wire.tls import make_certificate
 
 MANY = 64
 """More clients than a router with two requests in flight has threads."""
+STANDSTILL = 2.5
+"""For how many seconds a worker is not let run."""
 FEW_THREADS = 19
 """How many threads such a router has."""
 HEAD = head_of("GET", "/healthz", {})
@@ -179,6 +182,37 @@ def test_a_late_body_is_refused(hasty: RunningRouter, engine: StandIn, stall: st
         assert "1 s" in assert_error(client.answer(), 400, "bad_request")["message"]
         assert client.at_end()
     assert engine.received == []
+
+
+def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf, engine: StandIn) -> None:
+    """A worker that is not let run for longer than clients and engines may take reads first what came meanwhile."""
+    router = router_of(**{f"ROUTER_{each}_SECONDS": "2" for each in ("HEAD", "BODY", "FIRST_BYTE", "IDLE")})
+    request = post_head(CHAT, COUNTED) + chat()
+    asked, released = threading.Event(), threading.Event()
+
+    def answer_late(received: Received) -> None:
+        if b"late" in received.body:
+            asked.set()
+            assert released.wait(STANDSTILL)
+
+    engine.script(answer_late)
+    cuts = (0, len(request) // 4, len(request) - 1)  # in silence, within the head, within the body
+    with ExitStack() as opened:
+        clients = [opened.enter_context(RawClient(router.port)).send(request[:cut]) for cut in cuts]
+        waiting = opened.enter_context(RawClient(router.port))
+        late = chat(user="late")
+        waiting.send(post_head(CHAT, {"Content-Length": str(len(late))}) + late)
+        assert asked.wait(STANDSTILL)
+        _assert_serves(router)
+        os.kill(worker_of(router), signal.SIGSTOP)
+        try:
+            released.set()
+            for client, cut in zip(clients, cuts, strict=True):
+                client.send(request[cut:])
+            time.sleep(STANDSTILL)  # the time itself is what is tried
+        finally:
+            os.kill(worker_of(router), signal.SIGCONT)
+        assert [client.answer().status for client in (*clients, waiting)] == [200] * 4
 
 
 def test_a_late_body_is_refused_under_the_contract(router_of: RouterOf, engine: StandIn) -> None:

@@ -1,0 +1,79 @@
+"""A contract narrowed to requests that ask for some models: what it says of others is left out."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from router.contract.model import Case, Contract, Sections, When
+from router.contract.sections import Mode, Models, Reading
+
+Globs = tuple[str, ...]
+
+
+def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
+    """Return what holds for requests that ask for these models, or are served as them.
+
+    Cases and readings of the mode for other models go, and so do other aliases; those that are for all of the models
+    need no condition for it. Where a case is left without any condition, it is what holds for every request.
+    """
+    named = with_aliases(contract, models)
+    readings = tuple(_readings(named, models))
+    cases = tuple(_cases(named, models))
+    mode = Mode() if named.mode.default is None else msgspec.structs.replace(named.mode, read=readings)
+    return _folded(msgspec.structs.replace(named, mode=mode, cases=cases))
+
+
+def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
+    """Return a contract of whose aliases only these are left."""
+    aliases = {name: alias for name, alias in contract.models.aliases.items() if name in names}
+    return msgspec.structs.replace(contract, models=Models(aliases, contract.models.answer_as))
+
+
+def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[Reading]:
+    for reading in contract.mode.read:
+        globs = _left_of(reading.model, contract, models)
+        if globs is not None:
+            yield msgspec.structs.replace(reading, model=globs)
+
+
+def _cases(contract: Contract, models: tuple[str, ...]) -> Iterator[Case]:
+    for case in contract.cases:
+        globs = _left_of(case.when.model, contract, models)
+        if globs is not None:
+            yield msgspec.structs.replace(case, when=msgspec.structs.replace(case.when, model=globs))
+
+
+def _left_of(globs: Globs, contract: Contract, models: tuple[str, ...]) -> Globs | None:
+    """Return what of a condition has to be tested still: nothing where all models match; None where none does."""
+    matching = [any(_matches(globs, name) for name in _names_of(model, contract)) for model in models]
+    if not globs or all(matching):
+        return ()
+    return globs if any(matching) else None
+
+
+def _names_of(model: str, contract: Contract) -> tuple[str, ...]:
+    """Return the names that conditions see of a request for a model: that, and what it is routed as."""
+    alias = contract.models.aliases.get(model)
+    return (model,) if alias is None or alias.model is None else (model, alias.model)
+
+
+def _matches(globs: Globs, name: str) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _folded(contract: Contract) -> Contract:
+    """Return a contract whose first case without a condition, if there is one, is the base: nothing gets past it."""
+    place = next((place for place, case in enumerate(contract.cases) if case.when == When()), None)
+    if place is None:
+        return contract
+    sections = contract.cases[place].sections
+    values = {name: getattr(sections, name) for name in _SECTIONS}
+    # The size of a body is held before the case is known.
+    size = contract.limits.max_body_bytes
+    values["limits"] = msgspec.structs.replace(sections.limits, max_body_bytes=size)
+    return msgspec.structs.replace(contract, **values, cases=contract.cases[:place])
+
+
+_SECTIONS: Final = Sections.__struct_fields__

@@ -1,0 +1,93 @@
+"""What a client sees of one request under a contract: that it is answered, or how its refusal is told."""
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from compiler.verify.check import Ask
+from router.contract.decision import BODY_SIZE, Forward, Refusal, ServedIds, decide
+from router.contract.errors import ApiError, answer, request_too_large, words_of
+from router.contract.model import Contract, Sections
+from router.contract.rules import Rule
+from router.contract.sections import Errors
+
+
+class Seen(NamedTuple):
+    """What comes of a request, as far as its client can tell.
+
+    rule: which refuses it; None: it is answered. told: the status and body of the refusal, or the name in the answer.
+    unworded: the same without the router's own sentence, which says no more than the rule. case: where it is judged.
+    """
+
+    rule: str | None
+    told: str
+    unworded: str
+    case: str | None
+    sections: Sections
+    rules: tuple[Rule, ...]
+
+    def is_as(self, other: "Seen") -> bool:
+        """Tell whether a client sees the same; two sentences of the router's own for one refusal are the same."""
+        if (self.rule is None) != (other.rule is None):
+            return False
+        return self.told == other.told or self.unworded == other.unworded
+
+    def members(self) -> dict[str, Any]:
+        """Return what a refusal tells, by dotted path."""
+        return dict(_flat(json.loads(self.told), ""))
+
+
+class Onlooker:
+    """Sends requests to a contract in front of engines that serve these models, and sees what comes back."""
+
+    def __init__(self, contract: Contract, served: tuple[str, ...], *, reads_messages: bool = True) -> None:
+        self.contract = contract
+        self.served = served
+        self._reads_messages = reads_messages
+        self._cases = {case.name: case.sections for case in contract.cases}
+
+    def sees(self, ask: Ask, body: bytes) -> Seen:
+        """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
+        if ask.size() > self.contract.limits.max_body_bytes:
+            too_large = request_too_large(self.contract.limits.max_body_bytes)
+            return self._refused(Refusal(too_large, BODY_SIZE, errors=self.contract.errors))
+        decision = decide(body, self.contract, ServedIds(self.served))
+        return self._answered(decision) if isinstance(decision, Forward) else self._refused(decision)
+
+    def _answered(self, decision: Forward) -> Seen:
+        name = json.dumps(decision.answer_as or decision.model_served)
+        return self._seen(None, name, name, decision)
+
+    def _refused(self, decision: Refusal) -> Seen:
+        error, errors = decision.error, decision.errors
+        if not self._reads_messages:
+            words = msgspec.structs.replace(words_of(error, errors), message=None)
+            error = _saying("", error, words=words)
+            errors = msgspec.structs.replace(errors, answers={})
+        told, unworded = _told(error, errors), _told(_saying("", error), errors)
+        return self._seen(decision.rule, told, unworded, decision)
+
+    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Refusal) -> Seen:
+        case = decision.found.case
+        name = None if case is None else case.name
+        sections = self.contract if name is None else self._cases[name]
+        rules = self.contract.rules if name is None else self.contract.case_rules[name]
+        return Seen(rule, told, unworded, name, sections, rules)
+
+
+def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa: ANN401 - what an error is made of
+    known = {"part": error.part, "words": error.words, "details": error.details, **changed}
+    return ApiError(error.code, message, error.param, **known)
+
+
+def _told(error: ApiError, errors: Errors) -> str:
+    """Return the status and body of a refusal in one way of writing, so that only what differs differs."""
+    told = answer(error, errors)
+    return json.dumps({"status": told.status, "body": json.loads(told.body)}, sort_keys=True)
+
+
+def _flat(value: Any, path: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON
+    if not isinstance(value, dict) or not value:
+        return [(path.removeprefix("body."), value)]
+    return [pair for key, inner in value.items() for pair in _flat(inner, f"{path}.{key}" if path else key)]
