@@ -6,9 +6,12 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
+
+import msgspec
 
 from router import long_work
 from router.clients.presence import Client, ClientGoneError
@@ -230,11 +233,19 @@ def _refuse_cut(body: _Body, answer: Answer) -> None:
 
 
 def _is_json(body: bytes) -> bool:
+    with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        _skim(body)
+        return True
     try:
+        # Engines may answer NaN and Infinity.
         json.loads(body)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads JSON and makes nothing of it: the values of 8 MiB may be millions."""
 
 
 def _edited(body: _Body, relay: Relay) -> bytes:
