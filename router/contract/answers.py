@@ -103,7 +103,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 def _read_loosely(body: bytes) -> object:
     # Engines may answer NaN, Infinity, lone surrogates, integers of any length and half a character at a cut.
     try:
-        return json.loads(body.decode(errors="replace"), parse_int=str)
+        return json.loads(body.decode(errors="replace"), parse_int=float)
     except (ValueError, RecursionError):
         return None
 

@@ -36,6 +36,8 @@ NOT_RENAMED = [
     *(
         '{"model":null}',
         '{"model":7}',
+        '{"model":7,"x":NaN}',
+        '{"model":' + "9" * 5000 + ',"x":-Infinity}',
         '{"model":["served"]}',
         '{"model":{"model":"served"}}',
         '{"model":"b","model":null}',
