@@ -59,6 +59,7 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
 
     status: str | None
     status_code: int
+    sent: int
 
     def __init__(self, request: Plain, sock: ClientSocket, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(_Request(keeps=request.keeps), sock, cfg)
