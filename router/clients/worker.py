@@ -28,7 +28,7 @@ from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
 from router.contract.errors import ApiError, overloaded
 from router.contract.model import Contract
-from router.turns import Loop, wait_for
+from router.turns import Loop, is_turn, wait_for
 
 ROUND_SECONDS: Final = 1.0
 """Longest time between two signs of life to the master."""
@@ -298,7 +298,15 @@ class Worker(Process):
             return
         self.nr_long += 1
         connection.is_long = True
+        connection.sock.when_read = partial(self._end_reading, connection)
         self._hand_over(connection)
+
+    def _end_reading(self, connection: Connection) -> None:
+        """Give the place of a long request to another one: its answer may take its time."""
+        if is_turn():
+            self._count_long(connection)
+        else:
+            self.method_queue.defer(self._count_long, connection)
 
     # --- a request is over ---
 
@@ -353,6 +361,7 @@ class Worker(Process):
     def _count_long(self, connection: Connection) -> None:
         self.nr_long -= connection.is_long
         connection.is_long = False
+        connection.sock.when_read = None
 
     # --- a connection ends ---
 
