@@ -29,6 +29,7 @@ from compiler.verify.report.telling import caution_of, verdict_of
 from compiler.verify.run import Judged, Run
 from compiler.verify.saying import Sayings
 from compiler.verify.stage import staged
+from compiler.verify.unprovoked import unprovoked
 from compiler.version import release
 from router.artifact import Artifact
 
@@ -110,6 +111,7 @@ def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deploym
         deployment = Deployment.of(models)
     options = Options(is_own=arguments.through_engine, max_body=arguments.max_body)
     derived = derive(artifact.contract, deployment, options)
+    derived = derived._replace(untried=(*derived.untried, *unprovoked(artifact.contract)))
     if arguments.only:
         unknown = set(arguments.only) - {check.rule for check in derived.checks} - {u.rule for u in derived.untried}
         if unknown:

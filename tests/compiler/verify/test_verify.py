@@ -92,6 +92,20 @@ def test_an_endpoint_that_only_tells_of_its_own_state_is_given_up(
     assert "answered 503 to each of the first 5 requests: it is not ready" in said.err
 
 
+def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
+    """What a contract says of a wrong key or of overload is told as not tried, with the reason."""
+    path, report = tmp_path / "words.yaml", tmp_path / "report.json"
+    path.write_text(
+        "errors: {answers: {overloaded: {status: 429}, invalid_api_key: {code: E1}, bad_request: {code: E2}}}"
+    )
+    with StandIn(models=("m",)) as engine:
+        arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
+        cli.main([*arguments, "-o", str(report)])
+    untried = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
+    assert list(untried) == ["the words of overloaded (429)", "the words of invalid_api_key (401)"]
+    assert "too much load" in untried["the words of overloaded (429)"]
+
+
 def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
     """With --max-requests no more are sent, the same ones for a seed, and the others are told as not tried."""
     report = tmp_path / "report.json"
