@@ -10,6 +10,7 @@ from compiler.verify.check import Acceptance, Ask, Check, Refusal, Untried
 from compiler.verify.judgement import Answer, Verdict
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
+from compiler.verify.report.page_style import STYLE
 from compiler.verify.run import Judged, Run
 
 SHOWN = "<b>temperature</b> & \x1b[31m"
@@ -207,3 +208,22 @@ def test_the_page_tells_failures_with_all_that_is_known() -> None:
     for fact in ("sent", "came back", "expected", "the contract", "declared"):
         assert page.count(f"<dt>{fact}</dt>") >= 5
     assert "The contract is not kept" in page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("ink", ["ink", "soft", "good", "bad", "unseen"])
+def test_what_the_page_says_stands_out_from_its_ground(scheme: str, ink: str) -> None:
+    """All text has the contrast of 4.5 that people with weak sight need (WCAG 2, AA), in both colour schemes."""
+    light, dark = STYLE.split("prefers-color-scheme: dark")
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", light if scheme == "light" else dark))
+    for ground in ("ground", "card"):
+        darker, lighter = sorted((luminance(colours[ink]), luminance(colours[ground])))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+def luminance(colour: str) -> float:
+    """Return how light a colour is, as WCAG counts it."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    red, green, blue = (part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
