@@ -9,6 +9,7 @@ from compiler.compilation import Compiled, compile_profile
 from compiler.diagnostics import ProfileError
 from compiler.freezing import contract_of
 from compiler.printing import yaml_of
+from compiler.probe.asking import Reply, shown
 from compiler.probe.learning import Learnt
 from compiler.probe.wording import Mismatch, mismatches, samples_of, with_words, wording_of
 from compiler.selection import Selected
@@ -142,16 +143,24 @@ def _wrapped(line: str) -> list[str]:
 def _unclear(learnt: Learnt) -> list[str]:
     """Say what was asked and not answered, and what was not asked."""
     lines = []
-    for verdict, said in (
-        ("unclear", "not told: the endpoint failed"),
-        ("unasked", "not asked: --max-requests was reached"),
-    ):
-        counts: dict[str, int] = {}
+    for verdict, said in (("unclear", "failed"), ("unasked", "not asked: --max-requests was reached")):
+        by_about: dict[str, list[Reply]] = {}
         for reply in learnt.replies:
             if reply.verdict == verdict:
-                counts[reply.question.about] = counts.get(reply.question.about, 0) + 1
-        lines += [f"{about}: {count} {said}" for about, count in sorted(counts.items())]
+                by_about.setdefault(reply.question.about, []).append(reply)
+        for about, replies in sorted(by_about.items()):
+            answers = sorted({_answered(reply) for reply in replies} - {""})
+            told = f" ({', '.join(answers)}): {'; '.join(_changes(reply) for reply in replies[:3])}" if answers else ""
+            lines.append(f"{about}: {len(replies)} {said}{told}")
     return lines
+
+
+def _answered(reply: Reply) -> str:
+    return reply.answer.failure or (str(reply.answer.status) if reply.answer.status else "")
+
+
+def _changes(reply: Reply) -> str:
+    return ", ".join(f"{path} {shown(value)}" for path, value in reply.question.changes.items()) or "as it is"
 
 
 def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:

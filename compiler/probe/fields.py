@@ -157,9 +157,10 @@ def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_t
         refused = [shown(at(reply.question.ask.fields(), entry.path)) for reply in told if reply.is_refused]
         untold.append(f"fields.{entry.path}: {', '.join(refused[:6])} refused; no rule of the language says just that")
         return Found({}, next(iter(_good_of(told, entry)), None), tuple(untold))
+    is_set = of_numbers is not None and of_numbers.kind == "set" and "allowed" in best
     said = (
         numbers_said(of_numbers)
-        if of_numbers is not None and _is_about_numbers(best)
+        if of_numbers is not None and (is_set or _is_about_numbers(best))
         else values_said(told, entry.path)
     )
     return Found({**best, "source": said}, next(iter(_good_of(told, entry)), None), tuple(untold))

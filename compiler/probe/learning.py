@@ -122,7 +122,8 @@ def _learn_around(base: Base, scope: Scope, max_body: int) -> Learning[tuple[Fie
     untold: list[str] = []
     if scope.wants("errors"):
         yield from asked(*_unreadable(base))
-    unknown = yield from asked(*(base.question("models", {"model": name}) for name in UNKNOWN_MODELS))
+    names = UNKNOWN_MODELS if scope.wants("models") else ()
+    unknown = yield from asked(*(base.question("models", {"model": name}) for name in names))
     if any(reply.is_accepted for reply in unknown):
         untold.append("models: any name of a model is answered")
     if scope.wants("stream.usage"):

@@ -11,6 +11,7 @@ Example = tuple[str, Mapping[str, Any]]
 
 _NAMES: Final = (
     "message",
+    "model",
     "value",
     "param",
     "allowed",
@@ -20,7 +21,6 @@ _NAMES: Final = (
     "count",
     "index",
     "models",
-    "model",
     "request_id",
 )
 _MOST: Final = 6

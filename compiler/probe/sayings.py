@@ -17,7 +17,9 @@ def numbers_said(found: Numbers) -> str:
     accepted = sorted(number for number, is_accepted in taken if is_accepted)
     refused = sorted(number for number, is_accepted in taken if not is_accepted)
     if found.kind != "band" or not accepted:
-        return _said([f"{each:g}" for each in accepted], [f"{each:g}" for each in refused], found.replies)
+        near = sorted(refused, key=lambda each: min((abs(each - one) for one in accepted), default=0))
+        readable = [_text(each) for each in near if "e" not in _text(each)]
+        return _said(list(map(_text, accepted)), readable, found.replies)
     ends = list(dict.fromkeys([accepted[0], accepted[-1]]))
     beyond = [_nearest([each for each in refused if each < accepted[0]], accepted[0])]
     beyond.append(_nearest([each for each in refused if each > accepted[-1]], accepted[-1]))

@@ -11,6 +11,7 @@ from compiler.probe.sayings import statuses
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
 from compiler.verify.check import Fields
 from compiler.verify.meaning.values import at
+from router.contract.named_checks import CHECKS as CHECK_NAMES
 
 OUTPUT: Final = "output.max_tokens"
 
@@ -50,6 +51,18 @@ class Scope(NamedTuple):
             f"{about}.".startswith(f"{each}.") or f"{each}.".startswith(f"{about}.") for each in self.only
         )
 
+
+def known_rules() -> tuple[str, ...]:
+    """Return the names of all that can be asked about."""
+    fields = dict.fromkeys(f"fields.{entry.path}" for entry in ENTRIES)
+    checks = (f"checks.{name}" for name in CHECK_NAMES)
+    return (*_AROUND, *fields, *checks)
+
+
+_AROUND: Final = (
+    *("models", "mode", "cases", "limits.max_body_bytes", "limits.max_images", OUTPUT, "unknown_fields"),
+    *("stream.usage", "errors"),
+)
 
 _CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
     "checks.messages": learn_messages,

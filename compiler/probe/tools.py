@@ -6,11 +6,10 @@ from typing import Any, Final
 from compiler.probe.asking import Base, Learning, Reply, asked, shown
 from compiler.probe.conversations import Checks
 from compiler.probe.sayings import things_said, values_said
-from compiler.probe.texts import learn_texts, pattern_of
+from compiler.probe.texts import Texts, learn_texts, pattern_of
 from compiler.verify.check import Fields
 from compiler.verify.derivation.conversations import tools_named, user
 from compiler.verify.derivation.points import FOREIGN, function
-from compiler.verify.meaning.values import at
 
 _WORDS: Final = ("auto", "none", "required", "any")
 _CHOSEN: Final[Fields] = {"type": "function", "function": {"name": "look"}}
@@ -149,9 +148,8 @@ def _learn_tools(base: Base, about: str, placed: Any) -> Learning[Checks]:  # no
     def question(tools: object) -> Any:  # noqa: ANN401 - a question
         return base.question(about, placed(tools))
 
-    shapes: tuple[Any, ...] = ("look", [1], [{"function": {"name": "look"}}], [{"type": "function"}], [function(1)])
     plain = yield from asked(question(tools_named("look")), question(tools_named("look", "find")), question([]))
-    odd = yield from asked(*map(question, shapes))
+    odd = yield from asked(*map(question, _SHAPES.values()))
     if not plain[0].is_accepted or not any(reply.is_refused for reply in odd):
         return Checks({})
     if not all(reply.is_refused for reply in odd):
@@ -170,14 +168,27 @@ def _learn_tools(base: Base, about: str, placed: Any) -> Learning[Checks]:  # no
         section["forbidden_names"] = forbidden
     if twice[0].is_refused:
         section["unique"] = True
-    said = things_said(
-        _shown(plain, placed), _shown([*odd, *of_types, *of_names, *texts.replies], placed), [*plain, *odd]
-    )
+    replies = [*odd, *of_types, *of_names, *twice, *texts.replies]
+    said = things_said(["tools that are well formed"], _refused_tools(odd, of_types, of_names, twice, texts), replies)
     return Checks({about.removeprefix("checks."): {**section, "source": said}})
 
 
-def _shown(replies: Sequence[Reply], placed: Any) -> list[str]:  # noqa: ANN401
-    """Return the tools of replies that are no surprise in a line: accepted of the first, refused of the others."""
-    path = next(iter(placed([])))
-    found = [at(reply.question.ask.fields(), path) for reply in replies if reply.is_told]
-    return [f"{shown(value)}" for value in found[:3]]
+_SHAPES: Final[dict[str, Any]] = {
+    "a text": "look",
+    "a number in the list": [1],
+    "a tool without a type": [{"function": {"name": "look"}}],
+    "a function that is not there": [{"type": "function"}],
+    "the name 1": [function(1)],
+}
+"""What is no list of tools, in words."""
+
+
+def _refused_tools(
+    odd: Sequence[Reply], of_types: Sequence[Reply], of_names: Sequence[Reply], twice: Sequence[Reply], texts: Texts
+) -> list[str]:
+    """Return in words which tools were refused."""
+    words = [f"type {kind}" for kind, reply in zip(_TYPES, of_types, strict=True) if reply.is_refused]
+    words += [f"the name {name}" for name, reply in zip(_FORBIDDEN, of_names, strict=True) if reply.is_refused]
+    words += ["a name twice"] if twice[0].is_refused else []
+    words += ["some names by their letters or their length"] if any(each.is_refused for each in texts.replies) else []
+    return [*words, *(shape for shape, reply in zip(_SHAPES, odd, strict=True) if reply.is_refused)]
