@@ -24,6 +24,7 @@ _NEVER_SEEN: Final = (
     "what an engine gets: defaults that are injected, values that are forced, raised, lowered, mapped or dropped",
     "whether a budget above what a model can is clamped: where no cap is written, every budget was accepted",
     "how an engine's own 400 is told, and the words of answers other than 400, 404 and 413",
+    "which of two violations is told first: a draft tells them in the language's own order",
     "other models, other names for this one, and fields that the catalogue of the probe does not have",
 )
 
@@ -117,7 +118,7 @@ def _dated(values: Fields, date: str) -> Fields:
 
 def _head(learnt: Learnt, run: Run, wrong: tuple[Mismatch, ...]) -> str:
     """Return the comment at the head of a draft."""
-    asked = sum(reply.verdict != "unasked" for reply in learnt.replies)
+    asked = len({reply.question.ask.key() for reply in learnt.replies if reply.verdict != "unasked"})
     lines = [
         "yaml-language-server: $schema=./profile.schema.json",
         f"A draft of what {run.model} is held to at {run.endpoint}, learnt by `profilec probe` on {run.date}.",
@@ -172,10 +173,15 @@ def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:
             if each.is_verdict == is_verdict:
                 counts[each.reply.question.about] = counts.get(each.reply.question.about, 0) + 1
         lines += [
-            f"{about}: {count} of the requests that were sent would be {said}"
+            f"{about}: {count} of the requests that were sent would be {said}{_WHY.get(about, '')}"
             for about, count in sorted(counts.items())
         ]
     return lines
+
+
+_WHY: Final = {
+    "request": ", since this router always asks for strict JSON, a model, and a stream that is true or false"
+}
 
 
 def _compiled(data: bytes) -> Compiled:
