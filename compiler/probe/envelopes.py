@@ -121,9 +121,10 @@ def _key(place: Place) -> str:
 def _mark(place: Place, values: list[Any], samples: Sequence[Sample], slots: dict[str, Place]) -> Any:  # noqa: ANN401
     """Return what stands in the template at a place."""
     first = values[0]
-    if all(value is None for value in values):
-        return "{null}"
     key = _key(place)
+    if all(value is None for value in values):
+        is_field = key == "param" and all(sample.error.param is None for sample in samples)
+        return "{param}" if is_field else "{null}"
     is_alike = all(value == first and type(value) is type(first) for value in values)
     if key == "param" and "param" not in slots:
         slots["param"] = place

@@ -143,6 +143,8 @@ def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_t
     told = [reply for reply in replies if reply.is_told]
     if not any(reply.is_accepted for reply in told):
         return Found({"refuse": True, "source": f"every value that was tried is refused {_status(told)}"})
+    if all(reply.is_accepted for reply in told):
+        return Found({}, next(iter(_good_of(told, entry)), None))
     best, fewest = {}, None
     for rule in _hypotheses(entry, told, of_numbers, of_texts):
         wrong = _wrong(entry.path, rule, told)
@@ -194,7 +196,9 @@ def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
     if entry.kind == "whole":
         kinds.sort(key=lambda kind: kind != "integer")
     pair = [["string", "array"]] if "string" in kinds and "array" in kinds else []
-    return [*kinds, *pair, *([list(kinds)] if len(kinds) > 1 else [])]
+    # Whole numbers are numbers.
+    every = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+    return [*kinds, *pair, *([every] if len(every) > 1 else [])]
 
 
 def _accepted_scalars(told: list[Reply], entry: Entry) -> list[Any]:

@@ -1,6 +1,7 @@
 """All that is learnt of an endpoint, in its order: a base request, fields and checks, limits, other situations."""
 
 import json
+import re
 from typing import Any, Final, NamedTuple
 
 from compiler.probe.asking import Base, Learning, Question, Reply, asked
@@ -13,7 +14,7 @@ from compiler.probe.sayings import things_said
 from compiler.probe.sections import Scope, Sections, keeping, learn_sections
 from compiler.probe.situations import Situations, learn_situations
 from compiler.sizes import bytes_of
-from compiler.verify.check import Fields
+from compiler.verify.check import Fields, written
 from compiler.verify.derivation.points import items_of
 from router.contract.fields import OTHER_SPELLINGS
 from router.contract.rules import ALWAYS_KNOWN
@@ -212,12 +213,12 @@ def _learn_unknown(base: Base, scope: Scope) -> Learning[_Unknown]:
 
 
 def _without_name(reply: Reply) -> tuple[int, str]:
-    name = next(iter(reply.question.changes))
-    value = json.dumps(reply.question.changes[name], ensure_ascii=False)
-    body = reply.answer.body.decode(errors="replace").replace(name, "")
-    for text in (value, value.strip('"'), json.dumps(json.loads(value))):
-        body = body.replace(text, "") if text else body
-    return reply.answer.status, "".join(letter for letter in body if not letter.isdigit() and letter not in "abcdef-")
+    """Return a refusal without the field that it is about, its value, numbers and ids."""
+    ((name, value),) = reply.question.changes.items()
+    body = reply.answer.body.decode(errors="replace")
+    for text in (written(value), json.dumps(value), json.dumps(written(value))[1:-1]):
+        body = body.replace(text, "")
+    return reply.answer.status, re.sub(rf"\b{re.escape(name)}\b|[0-9a-f-]{{8,}}|[0-9]+|\W", "", body)
 
 
 def _likely(entry: Entry) -> Any:  # noqa: ANN401 - any JSON value

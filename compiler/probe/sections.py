@@ -5,7 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from compiler.probe.asking import Base, Learning, Question, Reply, asked, together
 from compiler.probe.catalogue import BUDGET_ENTRIES, ENTRIES, Entry
-from compiler.probe.conversations import Checks, learn_messages
+from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
+from compiler.probe.conversations import Checks, learn_messages, words_of
 from compiler.probe.fields import Found, learn_field
 from compiler.probe.sayings import statuses
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
@@ -92,6 +93,11 @@ def learn_sections(base: Base, scope: Scope) -> Learning[Sections]:
             kind, _, path = key.partition(".")
             (values["fields"] if kind == "fields" else values["checks"])[path or key] = rule
         untold += found[name].untold
+    if "required_role" in values["checks"] and _is_emptiness_alike(kept):
+        # The check refuses an empty conversation, too.
+        values["fields"]["messages"].pop("min_items", None)
+        if values["fields"]["messages"].keys() == {"source"}:
+            del values["fields"]["messages"]
     output = _folded_budget(values["fields"], kept)
     if output:
         values["output"] = output
@@ -178,6 +184,13 @@ def _folded_budget(fields: dict[str, Fields], replies: list[Reply]) -> Fields:
         if is_other:
             fields[path] = {"min": 1, "max": cap, "source": rule["source"]}
     return {"max_tokens": {"cap": cap, "default": "none", "source": source}}
+
+
+def _is_emptiness_alike(replies: list[Reply]) -> bool:
+    """Tell whether no message at all is refused in the words in which some conversation is."""
+    empty = {words_of(reply) for reply in replies if reply.is_refused and reply.question.changes.get("messages") == []}
+    others = {words_of(reply) for reply in replies if reply.is_refused and reply.question.about == ABOUT_MESSAGES}
+    return bool(empty) and empty <= others
 
 
 def _refused_low(path: str, replies: list[Reply]) -> Iterator[Reply]:

@@ -217,13 +217,14 @@ def _shared(groups: list[_Group], usual: list[Fields], commonest: Any, envelopes
         told = [group.words[name] for group in groups if name in group.words]
         if not told:
             continue
-        value = _commonest(told)
-        if value is not None and _gain(name, value, groups, usual) > 0:
-            shared[name] = value
+        gain, place = max((_gain(name, value, groups, usual), -place) for place, value in enumerate(told))
+        if gain > 0 and told[-place] is not None:
+            shared[name] = told[-place]
     message = _commonest(group.words["message"] for group in groups)
     gain = _gain("message", message, groups, usual)
     is_rule = all(group.rule.startswith(_OF_RULES) for group in groups)
-    if gain > 0 and (_MESSAGE in message or not (is_rule or _is_mixed(groups))):
+    is_general = _MESSAGE in message or "{param}" in message
+    if gain > 0 and (is_general or not (is_rule or _is_mixed(groups))):
         shared["message"] = message
     shape = max((group.shape for group in groups), key=lambda each: _weight(groups, each))
     in_force = usual[0].get("body", envelopes[commonest].template)
