@@ -4,6 +4,7 @@ Nothing here asks anybody: whoever drives a learning sends its questions and pas
 """
 
 import copy
+import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -91,7 +92,24 @@ def reply_to(question: Question, answer: Answer | None) -> Reply:
     if answer.failure is None and answer.status == _OK:
         return Reply(question, "accepted", answer)
     refuses = answer.failure is None and answer.status in _REFUSING and answer.status not in _OF_ITS_STATE
-    return Reply(question, "refused" if refuses else "unclear", answer)
+    is_refusal = refuses and not _is_about_another(question, answer)
+    return Reply(question, "refused" if is_refusal else "unclear", answer)
+
+
+def _is_about_another(question: Question, answer: Answer) -> bool:
+    """Tell whether a refusal names a field of the request that the question did not change."""
+    try:
+        body = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    holder = body.get("error") if isinstance(body, dict) else None
+    param = (holder if isinstance(holder, dict) else body if isinstance(body, dict) else {}).get("param")
+    if not isinstance(param, str) or not question.changes:
+        return False
+    root = param.partition(".")[0]
+    changed = {path.partition(".")[0] for path in question.changes}
+    # Rules of other fields may look into the messages.
+    return root not in {*changed, "messages"} and any(root == name for name, _ in question.ask.members)
 
 
 def asked(*questions: Question) -> Learning[Sequence[Reply]]:

@@ -89,6 +89,9 @@ def _assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
         different = differing_from(there, sections)
         told[name] = {"when": case["when"], **_without_idle_sources(different, there)}
     kept = {name: case for name, case in told.items() if len(case) > 1}
+    if not any("mode" in case["when"] for case in kept.values()):
+        # A mode in which nothing is otherwise is none.
+        base = {name: section for name, section in base.items() if name != "mode"}
     return {**base, **({"cases": kept} if kept else {})}
 
 

@@ -153,7 +153,7 @@ def _mark(place: Place, values: list[Any], samples: Sequence[Sample], slots: dic
 def _may_be_words(value: object) -> bool:
     """Tell whether a profile can say a type, or a code, like this."""
     if isinstance(value, str):
-        return 0 < len(value) <= _LONGEST_WORD
+        return 0 < len(value) <= _LONGEST_WORD and value.isprintable()
     return isinstance(value, int) and not isinstance(value, bool)
 
 

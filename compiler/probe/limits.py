@@ -12,6 +12,9 @@ from compiler.verify.check import Fields, run_of_letters
 from compiler.verify.derivation.limits import PIXEL
 from router.contract.sections import DEFAULT_MAX_BODY_BYTES
 
+Taken = Callable[[Reply], bool]
+"""Tells whether a size was taken, by the reply to it."""
+
 MIB: Final = 1024 * 1024
 _MEGABYTE: Final = 1_000_000
 _DATA: Final = "data:image/png;base64,"
@@ -33,8 +36,8 @@ def learn_images(base: Base, max_body: int) -> Learning[Limits]:
     if first.is_refused:
         more = yield from asked(*(_showing(base, "limits.max_images", [PIXEL] * count) for count in (2, 3)))
         said = things_said([], ["1 image", "2 images"], [first, *more])
-        size = yield from _learn_size(base, max_body, usual=words_of(first))
-        return Limits({"max_images": 0, "source": said}, {} if size is None else {"images": size})
+        size, untold = yield from _learn_size(base, max_body, usual=words_of(first))
+        return Limits({"max_images": 0, "source": said}, {} if size is None else {"images": size}, untold)
     if not first.is_accepted:
         return Limits({}, {}, ("limits.max_images: no image was answered or refused",))
     sources = yield from _learn_sources(base)
@@ -42,8 +45,11 @@ def learn_images(base: Base, max_body: int) -> Learning[Limits]:
         lambda count: _showing(base, "limits.max_images", [_SMALL] * int(count)), _COUNTS, is_whole=True
     )
     check: Fields = sources.rules.get("images", {})
+    untold = sources.untold
     limits: Fields = {}
-    if counted.high is not None:
+    if any(reply.answer.status == _TOO_LARGE for reply in counted.replies):
+        untold = (*untold, "limits.max_images: so many images make a body that is too large")
+    elif counted.high is not None:
         most = int(counted.high.at)
         said = _counts_said(most, counted.replies)
         elsewhere = yield from one(_showing(base, "limits.max_images", ["https://127.0.0.1/a.png"] * (most + 1)))
@@ -51,10 +57,11 @@ def learn_images(base: Base, max_body: int) -> Learning[Limits]:
             check = {**check, "max_data_urls": most, "source": said}
         else:
             limits = {"max_images": most, "source": said}
-    size = yield from _learn_size(base, max_body)
+    size, not_told = yield from _learn_size(base, max_body)
+    untold = (*untold, *not_told)
     if size is not None:
         check = {**check, **size}
-    return Limits(limits, {"images": check} if check else {}, sources.untold)
+    return Limits(limits, {"images": check} if check else {}, untold)
 
 
 def _counts_said(most: int, replies: tuple[Reply, ...]) -> str:
@@ -90,7 +97,15 @@ def _learn_sources(base: Base) -> Learning[Checks]:
     return Checks({"images": {**section, "source": things_said(accepted[1:], refused, replies)}})
 
 
-def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning[Fields | None]:
+def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning[tuple[Fields | None, tuple[str, ...]]]:
+    """Return what `checks.images` says of sizes, and what could not be told."""
+    try:
+        return (yield from _size(base, max_body, usual)), ()
+    except _NotToldError as error:
+        return None, (f"checks.images: the largest image could not be told: {error}",)
+
+
+def _size(base: Base, max_body: int, usual: str | None) -> Learning[Fields | None]:
     """Learn how large an image may be, as a data URL and decoded, as far as the bound on bodies goes.
 
     usual: how each image is refused, where each is; one that is too large is refused in other words.
@@ -103,6 +118,8 @@ def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning
         return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(-(-size * 4 // 3))}"])
 
     most = max_body * 3 // 4 - _SPARE
+    if most < 1:
+        return None
     if usual is not None:
         largest = yield from one(of_bytes(most))
         if is_taken(largest) or not largest.is_refused:
@@ -111,21 +128,31 @@ def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning
     if edge is None:
         return None
     at, (taken, refused) = edge
-
-    def url(size: int) -> Question:
-        return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(size - len(_DATA))}"])
-
-    round_urls = [each for each in (20 * MIB, 10 * MIB) if abs(each * 3 // 4 - at) < MIB]
     if refused.answer.status == _TOO_LARGE:
         return None
-    name, size = "max_bytes", at
-    for each in round_urls:
-        kept, beyond = yield from asked(url(each), url(each + 1))
-        if is_taken(kept) and not is_taken(beyond):
-            name, size = "max_url_bytes", each
+    name, size = yield from _measured(base, at, is_taken)
     said = things_said([f"{size:,} bytes"], ["a byte more"], [taken, refused])
     return {name: size_of(size) if size % 1024 == 0 else size, "source": said}
 
+
+def _measured(base: Base, at: int, is_taken: Taken) -> Learning[tuple[str, int]]:
+    """Return which size is bounded, that of the image or that of its URL, and the bound; `at` is the image's."""
+    for size in _ROUND:
+        if abs(size * 3 // 4 - at) >= MIB:
+            continue
+        kept, beyond = yield from asked(_url(base, size), _url(base, size + 1))
+        if is_taken(kept) and not is_taken(beyond):
+            return "max_url_bytes", size
+    return "max_bytes", at
+
+
+def _url(base: Base, size: int) -> Question:
+    """Return a question about a data URL of so many bytes."""
+    return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(size - len(_DATA))}"])
+
+
+_ROUND: Final = (20 * MIB, 10 * MIB)
+"""Bounds on the length of a URL that are told from one on the image by nothing else than that they are round."""
 
 _SPARE: Final = 4096
 """Bytes that the rest of a request may take."""
@@ -140,12 +167,28 @@ def learn_body(base: Base, max_body: int) -> Learning[Limits]:
         question = base.question("limits.max_body_bytes")
         return question._replace(ask=question.ask._replace(length=size))
 
-    edge = yield from _edge(of_bytes, max_body)
+    try:
+        edge = yield from _edge(of_bytes, max_body)
+    except _NotToldError as error:
+        return Limits({}, {}, (f"limits.max_body_bytes: could not be told: {error}",))
     if edge is None:
         return _without_limit(max_body)
     at, replies = edge
     said = things_said([f"{at:,} bytes"], ["a byte more"], replies)
     return Limits({"max_body_bytes": size_of(at) if at % 1024 == 0 else at, "source": said}, {})
+
+
+class _NotToldError(Exception):
+    """What came back says nothing about a size; the message is what came."""
+
+
+def _one_told(question: Question) -> Learning[Reply]:
+    """Ask one question. Raises _NotToldError where the reply says nothing."""
+    reply = yield from one(question)
+    if not reply.is_told:
+        size = question.ask.size()
+        raise _NotToldError(f"{reply.answer.failure or reply.answer.status or 'not asked'} for {size:,} bytes")
+    return reply
 
 
 def _without_limit(max_body: int) -> Limits:
@@ -156,9 +199,6 @@ def _without_limit(max_body: int) -> Limits:
     size = max_body if max_body % 1024 else size_of(max_body)
     said = f"{max_body:,} bytes accepted, more was not tried"
     return Limits({"max_body_bytes": size, "source": said}, {}, (told,))
-
-
-Taken = Callable[[Reply], bool]
 
 
 def _is_accepted(reply: Reply) -> bool:
@@ -173,9 +213,7 @@ def _edge(
     step = MIB
     while low < most:
         size = min(step, most)
-        reply = yield from one(of_bytes(size))
-        if not reply.is_told:
-            return None
+        reply = yield from _one_told(of_bytes(size))
         if not is_taken(reply):
             high = size
             break
@@ -183,19 +221,19 @@ def _edge(
     if high is None:
         return (yield from _just_above(of_bytes, low, is_taken))
     for unit in (MIB, _MEGABYTE, 64 * 1024, 1024):
-        found = yield from _bracketed(of_bytes, (low, high), unit, is_taken)
-        if found is None:
-            return None
-        low, high = found
+        low, high = yield from _bracketed(of_bytes, (low, high), unit, is_taken)
         exact = yield from _exact(of_bytes, low, high, is_taken)
-        if exact is not None:
+        if exact is not None and exact[0]:
             return exact
     while high - low > 1:
         found = yield from _bracketed(of_bytes, (low, high), max(1, (high - low) // 2), is_taken)
-        if found is None or found == (low, high):
-            return None
+        if found == (low, high):
+            break
         low, high = found
-    return (yield from _exact(of_bytes, low, high, is_taken))
+    exact = yield from _exact(of_bytes, low, high, is_taken)
+    if exact is None or exact[0] < 1:
+        raise _NotToldError(f"bodies of {low:,} bytes are answered now so and now otherwise")
+    return exact
 
 
 def _just_above(
@@ -218,8 +256,8 @@ def _exact(
 
 def _bracketed(
     of_bytes: Callable[[int], Question], sizes: tuple[int, int], unit: int, is_taken: Taken
-) -> Learning[tuple[int, int] | None]:
-    """Narrow two sizes to neighbours among the multiples of a unit; None where it could not be told."""
+) -> Learning[tuple[int, int]]:
+    """Narrow two sizes to neighbours among the multiples of a unit."""
     low, high = sizes
     first, last = low // unit, -(-high // unit)
     while last - first > 1:
@@ -228,9 +266,7 @@ def _bracketed(
         if not low < size < high:
             first, last = (middle, last) if size <= low else (first, middle)
             continue
-        reply = yield from one(of_bytes(size))
-        if not reply.is_told:
-            return None
+        reply = yield from _one_told(of_bytes(size))
         if is_taken(reply):
             low, first = size, middle
         else:

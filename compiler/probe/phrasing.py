@@ -30,7 +30,7 @@ def template_of(examples: Sequence[Example]) -> tuple[str, int]:
     """Return the template that gives most of the texts, the one with the fewest placeholders, and how many it gives."""
     best, most = _escaped(examples[0][0]), 0
     for text, details in _richest(examples):
-        for template in _templates(text, details, prefers_names=len(examples) == 1):
+        for template in islice(_templates(text, details, prefers_names=len(examples) == 1), _MOST_TEMPLATES):
             count = sum(filled(template, known) == said for said, known in examples)
             if count > most:
                 best, most = template, count
@@ -50,6 +50,7 @@ def _richest(examples: Sequence[Example]) -> list[Example]:
 
 
 _MOST_RICH: Final = 2
+_MOST_TEMPLATES: Final = 500
 
 
 def _templates(text: str, details: Mapping[str, Any], *, prefers_names: bool) -> Iterator[str]:

@@ -164,7 +164,7 @@ def _learn_tools(base: Base, about: str, placed: Any) -> Learning[Checks]:  # no
     if texts.lengths.kind == "band" or not texts.takes_any_letter:
         section["name_pattern"] = pattern_of(texts)
     forbidden = [name for name, reply in zip(_FORBIDDEN, of_names, strict=True) if reply.is_refused]
-    if forbidden:
+    if forbidden and about == "checks.tools":
         section["forbidden_names"] = forbidden
     if twice[0].is_refused:
         section["unique"] = True

@@ -122,8 +122,16 @@ def _groups(samples: Sequence[Sample], envelopes: dict[Any, Envelope]) -> Iterab
         alike = [sample for sample in own if shape_of(sample.body) == shape]
         envelope = envelopes[shape]
         examples = tuple((_text(sample, envelope), sample.details) for sample in alike)
-        words = {**_words(alike, envelope), "message": template_of(examples)[0]}
+        words = {**_words(alike, envelope), "message": _sayable(template_of(examples)[0])}
         yield _Group(place, rule, part, code, shape, words, examples)
+
+
+def _sayable(template: str) -> str:
+    """Return a message if a profile can say it: no long text, and none of several lines."""
+    return template if template.isprintable() and 0 < len(template) <= _LONGEST_MESSAGE else _MESSAGE
+
+
+_LONGEST_MESSAGE: Final = 2000
 
 
 def _in_shared_words(groups: list[_Group]) -> list[_Group]:
@@ -158,7 +166,7 @@ def _shared_template(groups: list[_Group]) -> str | None:
         return None
     found = [template_of([first, *firsts]) for first in firsts[:_MOST_TRIED]]
     template, count = max(found, key=lambda each: each[1])
-    return template if (count - 1) * 2 > len(groups) else None
+    return template if (count - 1) * 2 > len(groups) and _sayable(template) == template else None
 
 
 _MOST_TRIED: Final = 8
@@ -322,7 +330,7 @@ def mismatches(contract: Contract, replies: Iterable[Reply], model: str) -> list
     from router.contract.errors import answer  # noqa: PLC0415
 
     found, served = [], ServedIds((model,))
-    for reply in replies:
+    for reply in {reply.question.ask.key(): reply for reply in replies}.values():
         if not reply.is_told or (reply.is_accepted and reply.question.ask.size() > _LARGE):
             continue
         decision = decide(reply.question.ask.body(), contract, served)

@@ -1,5 +1,6 @@
 """`profilec probe` as people run it: against the real router, an engine that enforces nothing, and nobody at all."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from compiler import cli, probe
 from compiler.compilation import compile_profile
 from compiler.selection import Selected
 from compiler.verify.stage import staged
-from router.engines.standin import Answer, StandIn
+from router.engines.standin import Answer, Received, StandIn
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
 from tests.compiler.probe.test_learning import without_evidence
 from tests.compiler.probe.test_round_trip import failing
@@ -83,6 +84,35 @@ def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
     assert set(without_evidence(values)) == {"fields", "errors"}
     assert set(values["fields"]) == {"messages"}
     assert "at most 2,000 requests, bodies of at most 1,048,576 bytes" in capsys.readouterr().err
+
+
+def refusing_like_pydantic(received: Received) -> Answer | None:
+    """Refuse temperatures above 2 and what is no number, with every violation told over several lines."""
+    try:
+        value = float(json.loads(received.body).get("temperature", 1))
+    except (ValueError, TypeError, AttributeError):
+        value = 3
+    if received.method != "POST" or value <= 2:
+        return None
+    detail = {
+        "type": "less\nthan",
+        "loc": ["body", "temperature"],
+        "msg": "two\nlines\t{here}",
+        "input": value,
+        "ctx": {"le": 2},
+    }
+    return Answer.json({"detail": [detail], "trace": "\x07", "kind": None, "ok": False, "list": []}, 422)
+
+
+def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
+    """Texts that no profile can say are left out, and the rule that they tell of is learnt all the same."""
+    output = tmp_path / "draft.yaml"
+    with StandIn(models=("m",)) as engine:
+        engine.script(refusing_like_pydantic)
+        command = ["probe", engine.url, "--model", "m", "--only", "fields.temperature", "errors", "-o", str(output)]
+        assert cli.main(command) == 0
+    values, _ = draft_written(output)
+    assert values["fields"]["temperature"]["max"] == 2
 
 
 @pytest.mark.parametrize("preset", ["moonshot-kimi-k3", "zai-glm"])
