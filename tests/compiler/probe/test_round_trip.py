@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler.comparison.observation import observe
+from compiler.comparison.observed import changes_seen
 from compiler.presets import preset_names
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
@@ -42,6 +44,9 @@ def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
     assert not failing(found.contract, contract, model, max_body)
     assert {each.reply.question.about for each in found.draft.mismatches} == set(case.get("differs", {}))
     assert found.requests <= MOST_REQUESTS
+    seen = changes_seen(observe(contract, found.contract, (model,), max_body=max_body))
+    untold = [change for change in seen if not any(path in change.path for path in case.get("differs", {}))]
+    assert not untold
 
 
 def test_every_preset_makes_the_round_trip() -> None:
