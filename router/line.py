@@ -3,6 +3,7 @@
 import time
 from typing import Any, NamedTuple
 
+from router import long_work
 from router.artifact import Artifact
 from router.clients.intake import read_body
 from router.clients.presence import Client
@@ -44,7 +45,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     """
     contract = gateway.artifact.contract
     body = _read(gateway, environ, exchange)
-    decision = decide(body, contract, gateway.fleet.served_ids())
+    decision = long_work.do(len(body), decide, body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
     exchange.violations = decision.violations
     exchange.case = decision.found.case.name if decision.found.case is not None else None

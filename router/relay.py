@@ -6,13 +6,14 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
+from functools import cached_property, partial
 from http import HTTPStatus
-from io import BytesIO
 from typing import Final, NamedTuple
 
-import urllib3
+import msgspec
 
+from router import long_work
 from router.clients.presence import Client, ClientGoneError
 from router.contract.answers import rename_model, retype_bad_request
 from router.contract.engine_errors import retold
@@ -22,6 +23,7 @@ from router.contract.scanning import Balance
 from router.contract.sections import Errors
 from router.contract.stream_usage import Usage
 from router.contract.streams import StreamEditor
+from router.decoding import CutError, UndecodableError, decoded
 from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
@@ -32,10 +34,12 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
 JSON: Final = "application/json"
-_DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]*\Z")
+_DONE = re.compile(rb"[\r\n]data:[ ]?\[DONE\][ \t]*[\r\n]")
 _TAIL_BYTES: Final = 64
 """How much of a stream is remembered, to find in it what comes in two pieces."""
-_ERROR_EVENT = re.compile(rb"(?:^|[\r\n])data:[ ]?\{[ ]?\"error\"")
+_ERROR_EVENT = re.compile(rb"[\r\n]data:[ ]?\{[ ]?\"error\"")
+_BEFORE_FIRST_LINE: Final = b"\n"
+"""What stands for the line before the first one, so that each begins behind the end of another."""
 _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _UNENCODED: Final = ("", "identity")
@@ -135,7 +139,20 @@ def _is_stream(answer: Answer) -> bool:
 
 
 def _media_type(answer: Answer) -> str:
-    return answer.header("Content-Type").partition(";")[0].strip().lower()
+    """Return the media type of an answer, which it may say more than once; "" where it says several."""
+    if "," not in answer.header("Content-Type"):
+        return _bare_type(answer.header("Content-Type"))
+    said = {_bare_type(value) for name, value in answer.headers if name.lower() == "content-type"}
+    return said.pop() if len(said) == 1 else ""
+
+
+def _bare_type(value: str) -> str:
+    return value.partition(";")[0].strip().lower()
+
+
+def _is_json_type(media_type: str) -> bool:
+    # Types of JSON may say so at their end (RFC 6839, section 3.1).
+    return media_type == JSON or media_type.endswith("+json")
 
 
 def _buffered(relay: Relay) -> Relayed:
@@ -149,26 +166,50 @@ def _buffered(relay: Relay) -> Relayed:
             relay.exchange.answered = time.monotonic()
             return _too_long_to_hold(relay, pieces)
     relay.exchange.answered = time.monotonic()
-    body = b"".join(pieces)
+    body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
     told = _told_anew(body, relay)
     if told is not None:
         return told
-    edited, decoded = _edit(body, answer, relay.edits)
+    edited = _edited(body, relay)
     headers = for_client(answer.headers)
-    if edited is not body:
-        stale = OF_THE_BODY | ({"content-encoding"} if decoded else set())
+    if edited is not body.sent:
+        stale = OF_THE_BODY | ({"content-encoding"} if body.is_coded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
     return Relayed(answer.status, headers, edited)
 
 
-def _told_anew(body: bytes, relay: Relay) -> Relayed | None:
+class _Body:
+    """The whole body of an answer, as it was sent and, once somebody asks, without its content codings."""
+
+    def __init__(self, sent: bytes, answer: Answer) -> None:
+        self.sent = sent
+        self._codings = answer.header("Content-Encoding").strip().lower()
+        self.is_coded = bool(sent) and self._codings not in _UNENCODED
+        self.is_cut = False
+        """Does it end before its codings do? Nobody knows until `plain` was asked for."""
+
+    @cached_property
+    def plain(self) -> bytes | None:
+        """The body without its codings; None when they are unknown or broken, or unfold to too much."""
+        if not self.is_coded:
+            return self.sent
+        try:
+            return long_work.do(MAX_BUFFERED_BYTES, decoded, self.sent, self._codings, MAX_BUFFERED_BYTES)
+        except CutError:
+            self.is_cut = True
+        except UndecodableError:
+            pass
+        return None
+
+
+def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
     """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
     errors = relay.edits.errors
-    if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None:
+    if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
-    plain = _decoded(body, relay.answer)
-    told = None if plain is None else retold(plain, errors, relay.exchange.request_id, relay.exchange.model_asked)
+    arguments = body.plain, errors, relay.exchange.request_id, relay.exchange.model_asked
+    told = long_work.do(len(body.plain), retold, *arguments)
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
@@ -176,21 +217,45 @@ def _told_anew(body: bytes, relay: Relay) -> Relayed | None:
     return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
-def _refuse_cut(body: bytes, answer: Answer) -> None:
-    """Raise ApiError when an answer that ends with its connection is not whole, as far as its JSON can tell."""
-    if answer.is_framed or answer.status != HTTPStatus.OK:
+def _refuse_cut(body: _Body, answer: Answer) -> None:
+    """Raise EngineError when an answer that ends with its connection is not whole, as far as its bytes can tell."""
+    if answer.is_framed:
         return
-    plain = _decoded(body, answer)
-    if not body or (_media_type(answer) == JSON and plain is not None and not _is_json(plain)):
+    if not body.sent:
+        if answer.status == HTTPStatus.OK:
+            raise EngineError(Outcome.BROKEN)
+        return
+    plain = body.plain
+    if body.is_cut:
+        raise EngineError(Outcome.BROKEN)
+    if plain is not None and _is_json_type(_media_type(answer)) and not long_work.do(len(plain), _is_json, plain):
         raise EngineError(Outcome.BROKEN)
 
 
 def _is_json(body: bytes) -> bool:
+    with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        _skim(body)
+        return True
     try:
+        # Engines may answer NaN and Infinity.
         json.loads(body)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads JSON and makes nothing of it: the values of 8 MiB may be millions."""
+
+
+def _edited(body: _Body, relay: Relay) -> bytes:
+    """Return the body for the client, the same object where nothing is to be edited or nobody can decode it."""
+    edit = relay.edits.edit_of(relay.answer.status)
+    plain = body.plain if edit is not None else None
+    if edit is None or plain is None:
+        return body.sent
+    edited = long_work.do(len(plain), edit, plain)
+    return body.sent if edited is plain else edited
 
 
 def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
@@ -232,32 +297,7 @@ def _refuse_unbalanced(balance: Balance | None) -> None:
 def _must_tell_its_end(answer: Answer) -> bool:
     """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
     is_plain = answer.header("Content-Encoding").strip().lower() in _UNENCODED
-    return not answer.is_framed and answer.status == HTTPStatus.OK and _media_type(answer) == JSON and is_plain
-
-
-def _edit(body: bytes, answer: Answer, edits: AnswerEdits) -> tuple[bytes, bool]:
-    """Return the body for the client and whether it was decoded; undecodable bodies stay as they are."""
-    edit = edits.edit_of(answer.status)
-    plain = _decoded(body, answer) if edit is not None else None
-    if edit is None or plain is None:
-        return body, False
-    edited = edit(plain)
-    return (body, False) if edited is plain else (edited, plain is not body)
-
-
-def _decoded(body: bytes, answer: Answer) -> bytes | None:
-    """Return a body without its content coding; None when that is unknown, broken or unfolds to too much."""
-    encoding = answer.header("Content-Encoding").strip().lower()
-    if encoding in _UNENCODED or not body:
-        return body
-    if any(name.strip() not in urllib3.HTTPResponse.CONTENT_DECODERS for name in encoding.split(",")):
-        return None
-    compressed = urllib3.HTTPResponse(BytesIO(body), {"Content-Encoding": encoding}, preload_content=False)
-    try:
-        plain = compressed.read(MAX_BUFFERED_BYTES + 1, decode_content=True)
-    except urllib3.exceptions.HTTPError:
-        return None
-    return plain if len(plain) <= MAX_BUFFERED_BYTES else None
+    return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
 
 
 def _streamed(relay: Relay) -> Relayed:
@@ -266,7 +306,7 @@ def _streamed(relay: Relay) -> Relayed:
     first = answer.read_piece(relay.comment_seconds)
     relay.exchange.answered = time.monotonic()
     if first == b"":
-        _refuse_bare_end(answer, b"")
+        _refuse_bare_end(answer, is_done=False)
     headers = for_client(answer.headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
@@ -278,7 +318,8 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
     answer = relay.answer
     encoded = answer.header("Content-Encoding").strip().lower() not in _UNENCODED
     lines = relay.edits.of_stream()
-    tail = b""
+    tail = _BEFORE_FIRST_LINE
+    is_done = False
     is_at_line_start = True
     piece = first
     relay.exchange.stream_end = "client_gone"
@@ -290,18 +331,20 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
             else:
                 seen = tail + piece
                 tail = seen[-_TAIL_BYTES:]
+                is_done = is_done or _holds_done(seen)
                 _note_error_event(answer, seen)
-                leaving = piece if encoded else lines.feed(piece)
+                leaving = piece if encoded else long_work.do(lines.held_bytes() + len(piece), lines.feed, piece)
                 if leaving:
                     is_at_line_start = leaving.endswith(b"\n")
                     yield leaving
             piece = answer.read_piece(relay.comment_seconds)
-        _refuse_bare_end(answer, tail)
-        relay.exchange.stream_end = _end_of(tail, encoded=encoded)
+        is_done = is_done or _holds_done(tail + b"\n")
+        _refuse_bare_end(answer, is_done=is_done)
+        relay.exchange.stream_end = "encoded" if encoded else "done" if is_done else "without_done"
     except EngineError as error:
         _LOG.warning("a stream broke off: %s", error.code)
         relay.exchange.code = error.code
-        is_done = bool(_DONE.search(tail))
+        is_done = is_done or _holds_done(tail + b"\n")
         relay.exchange.stream_end = "done" if is_done else "broken"
         if encoded:
             # Plain bytes behind compressed ones would be garbage.
@@ -322,10 +365,9 @@ def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
         yield b"" if encoded else lines.flush()
 
 
-def _end_of(tail: bytes, *, encoded: bool) -> str:
-    if encoded:
-        return "encoded"
-    return "done" if _DONE.search(tail) else "without_done"
+def _holds_done(seen: bytes) -> bool:
+    """Tell whether a line says that the stream is over; at its end, a line end has to be put behind the last one."""
+    return b"[DONE]" in seen and _DONE.search(seen) is not None
 
 
 def _note_error_event(answer: Answer, seen: bytes) -> None:
@@ -334,9 +376,9 @@ def _note_error_event(answer: Answer, seen: bytes) -> None:
         answer.tell(Outcome.FAILED)
 
 
-def _refuse_bare_end(answer: Answer, tail: bytes) -> None:
+def _refuse_bare_end(answer: Answer, *, is_done: bool) -> None:
     """Raise EngineError when only the end of the connection ends the stream, and `[DONE]` did not come."""
-    if not answer.is_framed and not _DONE.search(tail):
+    if not answer.is_framed and not is_done:
         raise EngineError(Outcome.BROKEN)
 
 

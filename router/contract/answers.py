@@ -2,14 +2,29 @@
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import orjson
 
 from router.contract.editing import to_json
-from router.contract.members import Member, end_of_value, find_members
+from router.contract.members import Member, TooManyMembersError, end_of_value, find_members
+from router.contract.parsing import holds_too_many_values
+
+MAX_MEMBERS: Final = 10_000
+"""Most members of an object that is looked through for an edit; one with more stays as it is. Engines write some ten,
+and a million would take seconds."""
 
 _MODEL = re.compile(rb'"model"[ \t\n\r]*+:[ \t\n\r]*+')
+
+
+class _Named(msgspec.Struct):
+    """What of an answer names its model; the rest is skipped unread."""
+
+    model: msgspec.Raw = msgspec.Raw()
+
+
+_read_named = msgspec.json.Decoder(_Named).decode
 
 
 def rename_model(body: bytes, name: str) -> bytes:
@@ -22,14 +37,21 @@ def retype_bad_request(body: bytes, new_type: str) -> bytes:
 
     Nested `{"error": {…}}` and flat `{"object": "error", "message": …}` are known; anything else comes back unchanged.
     """
+    try:
+        return _retyped(body, new_type)
+    except TooManyMembersError:
+        return body
+
+
+def _retyped(body: bytes, new_type: str) -> bytes:
     value = read_object(body)
     start, end = 0, len(body)
     if isinstance(value.get("error"), dict):
-        error = [member for member in find_members(body) if member.key == "error"][-1]
+        error = [member for member in find_members(body, most=MAX_MEMBERS) if member.key == "error"][-1]
         start, end = error.start, error.end
     elif value.get("object") != "error" or "message" not in value:
         return body
-    members = find_members(body, start, end)
+    members = find_members(body, start, end, MAX_MEMBERS)
     types = [member for member in members if member.key == "type"]
     if types:
         return _with_replaced(body, types, to_json(new_type))
@@ -39,17 +61,38 @@ def retype_bad_request(body: bytes, new_type: str) -> bytes:
 
 
 def model_strings(body: bytes) -> list[Member]:
-    """Return the top-level `model` members of a JSON object that are strings; none when the one in force is not."""
-    if not isinstance(read_object(body).get("model"), str):
+    """Return the top-level `model` members of a JSON object that are strings; none when the one in force is not.
+
+    None either where the object has more than MAX_MEMBERS.
+    """
+    if not _names_model(body):
         return []
     if body.count(b'"model"') == 1 and b"\\u00" not in body and (key := _MODEL.search(body)):
         # No other key can say `model`, and the object has one: there is no need to look at all members.
         return [Member("model", key.start(), key.end(), end_of_value(body, key.end()))]
-    return [member for member in find_members(body) if member.key == "model" and body[member.start] == ord('"')]
+    try:
+        members = find_members(body, most=MAX_MEMBERS)
+    except TooManyMembersError:
+        return []
+    return [member for member in members if member.key == "model" and body[member.start] == ord('"')]
+
+
+def _names_model(body: bytes) -> bool:
+    try:
+        return bytes(memoryview(_read_named(body).model)[:1]) == b'"'
+    except msgspec.ValidationError:  # it is no object
+        return False
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return isinstance(read_object(body).get("model"), str)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that an engine wrote, as far as it can be read; an empty one for anything else."""
+    """Return the JSON object that an engine wrote, as far as it can be read; an empty one for anything else.
+
+    So is one of too many values: to read them would take a second and hundreds of megabytes.
+    """
+    if holds_too_many_values(body):
+        return {}
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -60,7 +103,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 def _read_loosely(body: bytes) -> object:
     # Engines may answer NaN, Infinity, lone surrogates, integers of any length and half a character at a cut.
     try:
-        return json.loads(body.decode(errors="replace"), parse_int=str)
+        return json.loads(body.decode(errors="replace"), parse_int=float)
     except (ValueError, RecursionError):
         return None
 

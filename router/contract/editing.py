@@ -7,8 +7,7 @@ from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from router.contract.conditions import Path
-from router.contract.errors import ApiError
-from router.contract.members import Member, start_of_next, walk_members
+from router.contract.members import Member, Members, start_of_next
 from router.contract.parsing import Request
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -71,15 +70,13 @@ def _drop_nested_repetitions(request: Request, rule: str, path: Path) -> list[Ed
     if not standing:
         return []
     last = standing[-1]
-    raw = last.raw(request.body)
-    if b"\\" not in raw and all(raw.count(_quoted(step)) <= 1 for step in path[1:]):
-        # Most requests: no key of the path can be there twice.
+    if _is_plain(request, last, path[1:]):
         return []
     edits = []
     for depth, step in enumerate(path[1:], start=2):
         if request.body[last.start] != _OPENING_BRACE:
             break
-        inner = grouped(request.body, last).get(step)
+        inner = request.members_of(last).get(step)
         if not inner:
             break
         if len(inner) > 1:
@@ -88,12 +85,24 @@ def _drop_nested_repetitions(request: Request, rule: str, path: Path) -> list[Ed
     return edits
 
 
+def _is_plain(request: Request, member: Member, steps: Path) -> bool:
+    """Tell at a glance, of most requests, that no key with one of these names can be twice in what a member holds."""
+    if member.start in request.nested or member.end - member.start > _MOST_GLANCED_AT_BYTES:
+        return False
+    raw = member.raw(request.body)
+    return b"\\" not in raw and all(raw.count(_quoted(step)) <= 1 for step in steps)
+
+
+_MOST_GLANCED_AT_BYTES: Final = 1024
+"""Of what is longer, its members are found once for all rules, instead of searching it for each of them."""
+
+
 def raw_at(request: Request, path: Path) -> bytes | None:
     """Return the bytes of the value at a path as they were sent, of repeated keys the last."""
     members, last = request.members, None
     for step in path:
         if last is not None:
-            members = grouped(request.body, last) if request.body[last.start] == _OPENING_BRACE else {}
+            members = request.members_of(last) if request.body[last.start] == _OPENING_BRACE else {}
         if step not in members:
             return None
         last = members[step][-1]
@@ -108,7 +117,7 @@ def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
     body = request.body
     splices = _plain_splices(request, edits)
     if splices is None:
-        splices, _ = _splices(body, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
+        splices, _ = _splices(request, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
     return _spliced(body, splices)
 
 
@@ -129,7 +138,7 @@ _NESTED: Final = 2
 
 
 def _sort_out(
-    members: dict[str, list[Member]], edits: tuple[Edit, ...]
+    members: Members, edits: tuple[Edit, ...]
 ) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]], set[str]] | None:
     """Return the values of fields, those in objects that are not there, and the fields to take away, of plain edits."""
     values: dict[str, bytes] = {}
@@ -190,7 +199,10 @@ def _key(name: str) -> bytes:
 
 
 class _Change:
-    """What becomes of one member of an object."""
+    """What becomes of one member of an object.
+
+    `inner` are the edits of what is in it: in the value that it gets, where that is not None, else in the one it has.
+    """
 
     __slots__ = ("dropped", "inner", "only_last", "value")
 
@@ -202,35 +214,36 @@ class _Change:
 
     def take(self, path: Path, edit: Edit) -> None:
         """Add an edit of the member, or of what is at a path inside of it."""
-        if len(path) > 1 and (self.dropped or self.value is not None):
-            self._edit_value(path[1:], edit)
-        elif len(path) > 1:
+        if len(path) > 1:
             self.inner.append((path[1:], edit))
         elif edit.kind == "remove":
             self.only_last = True
         elif edit.kind == "drop":
             self.value, self.dropped, self.inner = None, True, []
         else:
-            self._set(edit.value)
+            self.set(edit.value)
 
-    def _set(self, value: bytes) -> None:
-        # Of what was dropped, the last place takes the value.
+    def set(self, value: bytes) -> None:
+        """Give the member a value; of one that was dropped, the last place takes it."""
         self.only_last = self.only_last or self.dropped
         self.value, self.dropped, self.inner = value, False, []
 
-    def _edit_value(self, path: Path, edit: Edit) -> None:
-        """Edit the value that an earlier edit has given the member."""
-        if self.value is None or not self.value.startswith(b"{"):
-            built = _built([(path, edit)])
-            if built is not None:
-                self._set(built)
+    def settle(self) -> None:
+        """Make the edits inside of a value that the member gets, all at once: it may be as long as the request."""
+        if not self.inner or not (self.dropped or self.value is not None):
             return
-        self.value = _edited_object(self.value, [(path, edit)])
+        if self.value is None or not self.value.startswith(b"{"):
+            built = _built(self.inner)
+            self.inner = []
+            if built is not None:
+                self.set(built)
+            return
+        self.value, self.inner = _edited_object(self.value, self.inner), []
         self.dropped = self.value is None
 
 
 def _splices(
-    body: bytes, span: tuple[int, int], members: dict[str, list[Member]], edits: list[_Located]
+    request: Request, span: tuple[int, int], members: Members, edits: list[_Located]
 ) -> tuple[list[_Splice], bool]:
     """Return what is to be spliced into the object at `span`, and whether nothing is left in it."""
     changes: dict[str, _Change] = {}
@@ -241,8 +254,9 @@ def _splices(
     removed: set[int] = set()
     for name, change in changes.items():
         standing = members.get(name, [])
+        change.settle()
         if change.inner:
-            splices += _edit_inside(body, standing, change)
+            splices += _edit_inside(request, standing, change)
         if change.dropped or change.only_last:
             removed.update(member.start for member in (standing if change.dropped else standing[:-1]))
         if change.value is not None and standing:
@@ -250,46 +264,30 @@ def _splices(
         elif change.value is not None:
             injected.append(_key(name) + change.value)
     if removed:
-        splices += _removals(body, sorted(chain.from_iterable(members.values()), key=_start), removed)
+        splices += _removals(request.body, sorted(chain.from_iterable(members.values()), key=_start), removed)
     is_left = len(removed) < sum(map(len, members.values()))
     if injected:
-        closing = body.rindex(b"}", *span)
+        closing = request.body.rindex(b"}", *span)
         splices.append((closing, closing, (b"," if is_left else b"") + b",".join(injected)))
     return splices, bool(removed) and not is_left and not injected
 
 
-def _edit_inside(body: bytes, standing: list[Member], change: _Change) -> list[_Splice]:
+def _edit_inside(request: Request, standing: list[Member], change: _Change) -> list[_Splice]:
     """Return the splices inside of a member; where it holds no object, set it to one instead."""
-    if not standing or body[standing[-1].start] != _OPENING_BRACE:
+    if not standing or request.body[standing[-1].start] != _OPENING_BRACE:
         change.value = _built(change.inner)
         return []
     last = standing[-1]
-    splices, emptied = _splices(body, (last.start, last.end), grouped(body, last), change.inner)
+    splices, emptied = _splices(request, (last.start, last.end), request.members_of(last), change.inner)
     change.dropped = emptied
     return [] if emptied else splices
 
 
-def grouped(body: bytes, member: Member) -> dict[str, list[Member]]:
-    """Return the members of the object that a member holds, by their keys.
-
-    Raises ApiError where they are so many that looking through them would keep a worker busy.
-    """
-    members: dict[str, list[Member]] = {}
-    for count, inner in enumerate(walk_members(body, member.start, member.end), start=1):
-        if count > MAX_NESTED_MEMBERS:
-            raise ApiError("bad_request", f"An object in the request holds more than {MAX_NESTED_MEMBERS} members")
-        members.setdefault(inner.key, []).append(inner)
-    return members
-
-
-MAX_NESTED_MEMBERS: Final = 10_000
-"""Most members, repetitions included, of an object that is looked into."""
-
-
 def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
     """Return an object with its edits made, None where they leave nothing in it."""
-    members = grouped(body, Member("", 0, 0, len(body)))
-    splices, is_emptied = _splices(body, (0, len(body)), members, edits)
+    holder = Request(body, {}, {}, repeats=False, nested={})
+    members = holder.members_of(Member("", 0, 0, len(body)))
+    splices, is_emptied = _splices(holder, (0, len(body)), members, edits)
     return None if is_emptied else _spliced(body, splices)
 
 

@@ -1,13 +1,16 @@
 """Server-sent events in the bytes of a stream: where each ends, and where its data stands."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 """Longest event in bytes that is held until it is complete; a longer one passes in fragments."""
 
 _END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
+_LINE_END = re.compile(rb"[\r\n]")
 _LONGEST_END: Final = len(b"\r\n\r\n")
 _BLANK_LINES: Final = (b"\n\n", b"\n\r\n")
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
@@ -44,7 +47,9 @@ class EventSplitter:
         search_from = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += piece
         parts = []
-        if length := self._length_of_comments():
+        if self._is_within_comment(search_from):
+            search_from = max(search_from, len(self._held) - _LONGEST_END + 1)
+        elif length := self._length_of_comments():
             parts.append(Part("comments", self._take(length)))
             search_from = 0
         while length := self._length_of_event(search_from):
@@ -62,6 +67,14 @@ class EventSplitter:
     def flush(self) -> Part | None:
         """Return what is left at the end of the stream: an event without its blank line, or the rest of a long one."""
         return self._whole(self._take(len(self._held))) if self._held else None
+
+    def held_bytes(self) -> int:
+        """Return how many bytes are held until an event is complete."""
+        return len(self._held)
+
+    def _is_within_comment(self, search_from: int) -> bool:
+        """Tell whether a comment goes on of which what came before holds no end: not all of it is looked at anew."""
+        return self._held.startswith(b":") and not _LINE_END.search(self._held, search_from)
 
     def _length_of_comments(self) -> int:
         comments = None if self._is_passing else _COMMENTS.match(self._held)
@@ -103,6 +116,10 @@ class WholeEvents:
             self._splitter = EventSplitter()
         return whole + b"".join([part.data for part in self._splitter.feed(piece[end:])])
 
+    def held_bytes(self) -> int:
+        """Return how many bytes are held until an event is complete."""
+        return self._splitter.held_bytes()
+
     def release(self) -> bytes:
         """Return what is whole and was held: nothing ever is."""
         return b""
@@ -129,6 +146,14 @@ class EventData:
         self._lines = [line.span(1) for line in _DATA.finditer(event)]
         self.payload = b"\n".join(event[start:end] for start, end in self._lines)
 
+    def _ends(self) -> list[int]:
+        """Return where in the payload each line ends."""
+        if len(self._lines) == 1:
+            # Nearly all events.
+            return [len(self.payload)]
+        ends = accumulate((end - start + 1 for start, end in self._lines), initial=-1)
+        return list(ends)[1:]
+
     def spliced(self, splices: Iterable[Splice]) -> bytes:
         """Return the event with changes to its payload, given in order; every byte that is not data stays.
 
@@ -136,20 +161,21 @@ class EventData:
         """
         pieces = []
         at = 0
+        ends = self._ends()
         for splice in splices:
             value = splice.value
-            for start, end in self._places(splice.start, splice.end):
+            for start, end in self._places(splice.start, splice.end, ends):
                 pieces += [self.event[at:start], value]
                 value = b""
                 at = end
         pieces.append(self.event[at:])
         return b"".join(pieces)
 
-    def _places(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _places(self, start: int, end: int, ends: list[int]) -> Iterator[tuple[int, int]]:
         """Yield where in the event a part of the payload stands, on each of its lines."""
-        line_at = 0
-        for line_start, line_end in self._lines:
-            behind = line_at + line_end - line_start
-            if line_at <= end and start <= behind:
-                yield line_start + max(0, start - line_at), line_start + min(end, behind) - line_at
-            line_at = behind + 1
+        for line in range(bisect_left(ends, start), len(ends)):
+            line_start, line_end = self._lines[line]
+            line_at = ends[line] - (line_end - line_start)
+            if line_at > end:
+                return
+            yield line_start + max(0, start - line_at), line_start + min(end, ends[line]) - line_at

@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -42,19 +43,32 @@ class Member(NamedTuple):
         return body[self.start : self.end]
 
 
-def find_members(body: bytes, start: int = 0, end: int | None = None) -> list[Member]:
+Members = dict[str, list[Member]]
+"""The members of an object by their keys, of each in the order in which they stand there."""
+
+
+class TooManyMembersError(Exception):
+    """An object has more members than are looked at."""
+
+
+def find_members(body: bytes, start: int = 0, end: int | None = None, most: int | None = None) -> list[Member]:
     """Return the members, in order and with repetitions, of the object between `start` and `end`.
 
-    There must be valid JSON with nothing but space around the object: this scans, it does not validate.
+    There must be valid JSON with nothing but space around the object: this scans, it does not validate. Raises
+    TooManyMembersError where there are more than `most`.
     """
-    return list(walk_members(body, start, end))
+    return list(walk_members(body, start, end, most))
 
 
-def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Member]:
+def walk_members(body: bytes, start: int = 0, end: int | None = None, most: int | None = None) -> Iterator[Member]:
     """Yield what `find_members` returns."""
-    values = _last_values(body[start:end])
+    text = body[start:end]
+    last_values = _last_values(text)
+    if most is not None and len(last_values) > most:
+        raise TooManyMembersError
+    values: list[msgspec.Raw] | None = None
     at = _behind(_OPENING, body, start)
-    while True:
+    for place in count():
         key = _KEY.match(body, at)
         if key is not None:
             key_end, value_start = key.end(1), key.end()
@@ -63,10 +77,24 @@ def walk_members(body: bytes, start: int = 0, end: int | None = None) -> Iterato
             value_start = _behind(_COLON, body, key_end)
         else:
             return
+        if place == most:
+            raise TooManyMembersError
         name = _unescape(body[at:key_end])
-        value_end = end_of_value(body, value_start, values.get(name))
+        value_end = _end_if_known(body, value_start, last_values.get(name))
+        if value_end < 0:
+            # The key stands there again: only what sees each of them can tell.
+            values = _all_values(text, most) if values is None else values
+            value_end = end_of_value(body, value_start, values[place] if values else None)
         yield Member(name, at, value_start, value_end)
         at = start_of_next(body, value_end)
+
+
+def grouped(body: bytes, start: int, end: int | None, most: int) -> Members:
+    """Return the members of the object between `start` and `end`. Raises TooManyMembersError."""
+    members: Members = {}
+    for member in walk_members(body, start, end, most):
+        members.setdefault(member.key, []).append(member)
+    return members
 
 
 def start_of_next(body: bytes, at: int) -> int:
@@ -74,20 +102,28 @@ def start_of_next(body: bytes, at: int) -> int:
     return _behind(_SEPARATOR, body, at)
 
 
-def end_of_value(body: bytes, at: int, last_value: msgspec.Raw | None = None) -> int:
-    """Return where the value ends that starts at `at`; `last_value` may be its bytes. Raises ValueError.
+def end_of_value(body: bytes, at: int, value: msgspec.Raw | None = None) -> int:
+    """Return where the value ends that starts at `at`; `value` may be its bytes. Raises ValueError.
 
     Of JSON that is cut off, a value that ends later counts as not valid.
     """
+    end = _end_if_known(body, at, value)
+    if end >= 0:
+        return end
+    if body.startswith(b'"', at):
+        return end_of_string(body, at)
+    return _end_of_container(body, at)
+
+
+def _end_if_known(body: bytes, at: int, value: msgspec.Raw | None) -> int:
+    """Return where a value ends that is a scalar without quotes, or whose bytes `value` may be; -1 where it is not."""
     scalar = _SCALAR.match(body, at)
     if scalar:
         return scalar.end()
     # A string, an array and an object say by themselves where they end, so that equal bytes end at the same place.
-    if last_value is not None and body.startswith(last_value, at):
-        return at + memoryview(last_value).nbytes
-    if body.startswith(b'"', at):
-        return end_of_string(body, at)
-    return _end_of_container(body, at)
+    if value is not None and body.startswith(value, at):
+        return at + memoryview(value).nbytes
+    return -1
 
 
 def _last_values(text: bytes) -> dict[str, msgspec.Raw]:
@@ -99,6 +135,28 @@ def _last_values(text: bytes) -> dict[str, msgspec.Raw]:
         return _read_values(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
+
+
+class _Key:
+    """A key that equals no other, so that a dict keeps all that are the same."""
+
+
+def _all_values(text: bytes, most: int | None) -> list[msgspec.Raw]:
+    """Return the bytes of all values, in order, those of repeated keys too; none where msgspec gives up.
+
+    It takes twice as long as the last of each key alone. Raises TooManyMembersError.
+    """
+    places = count()
+
+    def key_of(_: type, name: Any) -> _Key:  # noqa: ANN401, ARG001 - as msgspec calls it
+        if next(places) == most:
+            raise TooManyMembersError
+        return _Key()
+
+    try:
+        return list(msgspec.json.decode(text, type=dict[_Key, msgspec.Raw], dec_hook=key_of).values())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return []
 
 
 def _end_of_container(body: bytes, at: int) -> int:

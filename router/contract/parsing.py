@@ -7,15 +7,19 @@ import orjson
 
 from router.contract.errors import ApiError
 from router.contract.fields import standard_name
-from router.contract.members import Member, walk_members
+from router.contract.members import Member, Members, TooManyMembersError, grouped
 from router.contract.numbers import show
 from router.contract.scanning import holds_digits, holds_more_values
 
 MAX_NUMBER_DIGITS: Final = 1000
 """Longest run of digits in one number."""
 
-MAX_MEMBERS: Final = 100_000
-"""Most members of the request object, repetitions included, so that no body keeps a worker busy for long."""
+MAX_MEMBERS: Final = 2_000
+"""Most members of the request object, repetitions included: each costs 1 to 2 µs, and clients send some tens."""
+
+MAX_NESTED_MEMBERS: Final = 2_000
+"""Most members, repetitions included, of all objects in a request that are looked into. Some 1,000 tokens may stand in
+a `logit_bias`."""
 
 MAX_VALUES: Final = 1_000_000
 """Most values in a request, those in objects and arrays included: each costs time and memory once it is read."""
@@ -29,13 +33,31 @@ _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
 class Request(NamedTuple):
     """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand.
 
-    `repeats` tells that some top-level field stands there more than once.
+    `repeats` tells that some top-level field stands there more than once. `nested` has the members of the objects in
+    it that were looked into, by where they start: each is walked once, however many rules are about it.
     """
 
     body: bytes
     fields: dict[str, Any]
-    members: dict[str, list[Member]]
-    repeats: bool = False
+    members: Members
+    repeats: bool
+    nested: dict[int, Members]
+
+    def members_of(self, member: Member) -> Members:
+        """Return the members of the object that a member holds.
+
+        Raises ApiError where the objects that are looked into have more than MAX_NESTED_MEMBERS.
+        """
+        known = self.nested.get(member.start)
+        if known is None:
+            left = MAX_NESTED_MEMBERS - sum(len(places) for each in self.nested.values() for places in each.values())
+            try:
+                known = grouped(self.body, member.start, member.end, left)
+            except TooManyMembersError:
+                message = f"The objects in the request that are looked into hold more than {MAX_NESTED_MEMBERS} members"
+                raise ApiError("bad_request", message) from None
+            self.nested[member.start] = known
+        return known
 
     def value(self, field: str) -> Any:  # noqa: ANN401 - a JSON value may be anything
         """Return a field's value; None when it is absent or null."""
@@ -71,7 +93,7 @@ def parse(body: bytes) -> Request:
 
     Raises ApiError `bad_request` for anything else.
     """
-    if _may_hold_many_values(body) and holds_more_values(body, MAX_VALUES):
+    if holds_too_many_values(body):
         raise ApiError("bad_request", f"The request body holds more than {MAX_VALUES:,} JSON values")
     try:
         value = _read(body)
@@ -83,13 +105,12 @@ def parse(body: bytes) -> Request:
     if holds_digits(body, MAX_NUMBER_DIGITS):
         message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
         raise ApiError("bad_request", message)
-    members: dict[str, list[Member]] = {}
-    count = 0
-    for count, member in enumerate(walk_members(body), start=1):
-        if count > MAX_MEMBERS:
-            raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members")
-        members.setdefault(member.key, []).append(member)
-    return Request(body, value, members, repeats=count > len(members))
+    try:
+        members = grouped(body, 0, None, MAX_MEMBERS)
+    except TooManyMembersError:
+        raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members") from None
+    repeats = sum(map(len, members.values())) > len(members)
+    return Request(body, value, members, repeats, {})
 
 
 def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything
@@ -106,6 +127,8 @@ def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything
         gc.enable()
 
 
-def _may_hold_many_values(body: bytes) -> bool:
+def holds_too_many_values(body: bytes) -> bool:
+    """Tell whether JSON holds more than MAX_VALUES values."""
     # No valid JSON has more marks in its bytes than an array of empty arrays: two in three.
-    return len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
+    may_hold = len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
+    return may_hold and holds_more_values(body, MAX_VALUES)

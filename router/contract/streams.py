@@ -3,10 +3,10 @@
 import re
 from typing import Any, Final, Literal
 
-from router.contract.answers import model_strings, read_object
+from router.contract.answers import MAX_MEMBERS, model_strings, read_object
 from router.contract.editing import to_json
 from router.contract.events import MAX_EVENT_BYTES, EventData, EventSplitter, Part, Splice
-from router.contract.members import Member, end_of_value, find_members
+from router.contract.members import Member, TooManyMembersError, end_of_value, find_members
 
 _MAY_FINISH = re.compile(rb'"finish_reason"(?![ \t]*+:[ \t]*+null)')
 _END_OF_STREAM: Final = b"[DONE]"
@@ -30,6 +30,10 @@ class StreamEditor:
         if self._needs_no_edit(piece):
             return piece
         return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
+
+    def held_bytes(self) -> int:
+        """Return how many bytes are held until an event is complete."""
+        return self._splitter.held_bytes()
 
     def release(self) -> bytes:
         """Return the whole events that were held for usage which does not come; the beginning of one stays behind."""
@@ -87,7 +91,7 @@ class _UsageMover:
             return self.give_up() + self._begin(event)
         if frame.get("choices") == [] and isinstance(frame.get("usage"), dict):
             tail = event if self._keeps_tail else b""
-            return self._let_go(_with_usage(self._end_frame, _usage_of(data.payload))) + tail
+            return self._let_go(_with_usage(self._end_frame, data.payload)) + tail
         self._behind.append(event)
         self._length += len(event)
         return b"" if self._length <= MAX_EVENT_BYTES else self.give_up()
@@ -99,7 +103,7 @@ class _UsageMover:
         payload = EventData(self._end_frame).payload
         if not isinstance(read_object(payload).get("usage"), dict):
             return self.give_up()
-        return self._let_go(_with_usage(self._end_frame, _usage_of(payload)))
+        return self._let_go(_with_usage(self._end_frame, payload))
 
     def give_up(self) -> bytes:
         """Return what is held as it came: it was not the end, or nobody can tell."""
@@ -138,16 +142,22 @@ def _is_error(frame: dict[str, Any]) -> bool:
 
 def _usage_of(payload: bytes) -> bytes:
     # Line ends in JSON are space between tokens; in an event's data they would end the line.
-    return _last(find_members(payload), "usage").raw(payload).replace(b"\n", b" ")
+    return _last(find_members(payload, most=MAX_MEMBERS), "usage").raw(payload).replace(b"\n", b" ")
 
 
-def _with_usage(end_frame: bytes, usage: bytes) -> bytes:
-    """Return an end frame whose first choice has that usage."""
-    data = EventData(end_frame)
+def _with_usage(end_frame: bytes, told: bytes) -> bytes:
+    """Return an end frame whose first choice has the usage that a payload tells; as it is, beyond MAX_MEMBERS."""
+    try:
+        return _with_value(EventData(end_frame), _usage_of(told))
+    except TooManyMembersError:
+        return end_frame
+
+
+def _with_value(data: EventData, usage: bytes) -> bytes:
     payload = data.payload
-    start = payload.index(b"{", _last(find_members(payload), "choices").start)
+    start = payload.index(b"{", _last(find_members(payload, most=MAX_MEMBERS), "choices").start)
     end = end_of_value(payload, start)
-    members = find_members(payload, start, end)
+    members = find_members(payload, start, end, MAX_MEMBERS)
     standing = [Splice(member.start, member.end, usage) for member in members if member.key == "usage"]
     closing = end - 1
     separator = b"," if members else b""

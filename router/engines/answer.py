@@ -73,10 +73,13 @@ class _Message:
         self._head_bytes += len(name) + len(value)
         if len(self.headers) >= MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
             raise _MalformedError("too many headers")
-        self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
+        # Of white space before the colon, a header is rid before it is passed on (RFC 9112, section 5.1).
+        self.headers.append((name.rstrip(b" \t").decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
+        if status < HTTPStatus.CONTINUE:
+            raise _MalformedError("no status")
         if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
             self._interim += 1
             if self._interim > MAX_INTERIM_ANSWERS:
@@ -85,7 +88,7 @@ class _Message:
         self.is_headed = True
 
     def on_body(self, body: bytes) -> None:
-        if not self.is_complete:
+        if self.is_headed and not self.is_complete:
             self.pieces.append(body)
 
     def on_message_complete(self) -> None:

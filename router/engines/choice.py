@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Callable, Collection
 
+from router import long_work
 from router.contract.errors import ApiError
 from router.engines import affinity
 from router.engines.fleet import Fleet
@@ -25,7 +26,7 @@ class Chooser:
 
     def key_of(self, session: str | None, body: bytes) -> int | None:
         """Return what a request should stay together with, where the policy asks for it."""
-        return affinity.key_of(session, body) if self.asks_for_key else None
+        return long_work.do(len(body), affinity.key_of, session, body) if self.asks_for_key else None
 
     def choose(self, model: str | None, key: int | None = None, excluding: Collection[str] = ()) -> str:
         """Return an engine that takes requests and serves the model, where that is known.

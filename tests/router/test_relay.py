@@ -6,6 +6,7 @@ import pytest
 
 import router.relay
 from router.clients.presence import Client
+from router.contract.errors import ApiError
 from router.contract.events import WholeEvents
 from router.contract.sections import Errors
 from router.engines.outcome import Outcome
@@ -154,3 +155,22 @@ def test_usage_changes_no_other_answer() -> None:
     assert AnswerEdits(usage="move").edit_of(200) is None
     assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeEvents)
     assert not AnswerEdits().due()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_whole"), [(LONG, True), (LONG[:-1], False), (b'{"a":NaN}', True), (b"[NaN", False)]
+)
+def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
+    body: bytes, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON is skimmed, and only what is none of the strict kind is read: its values may be millions."""
+    if body == LONG:
+        monkeypatch.setattr(router.relay.json, "loads", lambda _: pytest.fail("all of it was read"))
+    answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
+    answer.read_head()
+    going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))
+    if is_whole:
+        assert relay(going).body == body
+    else:
+        with pytest.raises(ApiError, match="cut off"):
+            relay(going)

@@ -55,7 +55,8 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
             end.close()
 
 
-def _run(loop: Loop, over: list[Any], count: int = 1) -> None:
+def run(loop: Loop, over: list[Any], count: int = 1) -> None:
+    """Run a loop until so much is over."""
     end = time.monotonic() + LONG
     while len(over) < count:
         assert time.monotonic() < end
@@ -75,7 +76,7 @@ def test_turns_wait_beside_each_other(loop: Loop, pairs: Any) -> None:
         loop.begin(lambda number=number: work(number), over.append)
     for number in (2, 0, 1):
         pairs[number][1].send(b"x")
-        _run(loop, over, len(over) + 1)
+        run(loop, over, len(over) + 1)
     assert over == [2, 0, 1]
 
 
@@ -84,7 +85,7 @@ def test_a_turn_waits_no_longer_than_it_wants(loop: Loop, pairs: Any) -> None:
     over: list[Any] = []
     loop.begin(lambda: wait_for({pairs[0][0].fileno(): select.POLLIN}, LONG), over.append)
     loop.begin(lambda: wait_for({pairs[1][0].fileno(): select.POLLIN}, 0.01), over.append)
-    _run(loop, over)
+    run(loop, over)
     assert over == [[]]
 
 
@@ -104,7 +105,7 @@ def test_what_a_turn_waits_for_may_change(loop: Loop, pairs: Any) -> None:
         ]
 
     loop.begin(work, over.append)
-    _run(loop, over)
+    run(loop, over)
     assert over == [[[], [(first, select.POLLOUT)], [(first, select.POLLIN)], [], []]]
 
 
@@ -115,9 +116,9 @@ def test_a_descriptor_is_free_once_its_turn_is_over(loop: Loop, pairs: Any) -> N
     pairs[0][1].send(b"x")
     for count in (1, 2):
         loop.begin(lambda: wait_for({fd: select.POLLIN}, LONG), over.append)
-        _run(loop, over, count)
+        run(loop, over, count)
     loop.register(fd, select.POLLIN, lambda *happened: over.append(happened))
-    _run(loop, over, 3)
+    run(loop, over, 3)
     assert over == [[(fd, select.POLLIN)], [(fd, select.POLLIN)], (fd, select.POLLIN)]
 
 
@@ -164,7 +165,7 @@ def test_a_turn_that_closes_a_descriptor_may_wait_for_its_number_again(loop: Loo
             return wait_for({number: select.POLLIN}, LONG)
 
     loop.begin(work, over.append)
-    _run(loop, over)
+    run(loop, over)
     assert len(over[0]) == 1
 
 
@@ -186,7 +187,7 @@ def test_what_cannot_give_way_runs_aside(loop: Loop) -> None:
 
     loop.begin(work, over.append)
     assert not over
-    _run(loop, over)
+    run(loop, over)
     ((where, error),) = over
     assert where != here
     assert error == "no"

@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.check import Acceptance, Check, Derived, Refusal, Told, Untried
 from compiler.verify.derivation.checks import probes_of_check
 from compiler.verify.derivation.fields import probes_of_field, probes_of_sampling
 from compiler.verify.derivation.limits import probes_of_budget, probes_of_images, probes_of_size, probes_of_unknown
-from compiler.verify.derivation.names import Deployment, Homes, alias_probes, distinguishing, moved
+from compiler.verify.derivation.names import Deployment, Homes, alias_probes, carried, distinguishing, moved
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.requests import (
     ENGINE_ANSWERS,
@@ -146,12 +146,12 @@ class _Derivation:
         """Try what leads out of a case once more in a request that is held in the case by something else."""
         if self._meaning.outcome(probe.ask).place in (None, situation.place) or probe.ask.text is not None:
             return
-        for other in self._situations:
-            if other.place == situation.place and other is not situation:
-                ask = moved(probe.ask, situation, other)
-                if self._meaning.outcome(ask).place == situation.place:
-                    self._add(rule, other, probe._replace(ask=ask))
-                    return
+        others = [other for other in self._situations if other.place == situation.place and other is not situation]
+        for move, other in product((carried, moved), others):
+            ask = move(probe.ask, situation, other)
+            if ask is not None and self._meaning.outcome(ask).place == situation.place:
+                self._add(rule, other, probe._replace(ask=ask))
+                return
 
     def _of_errors(self, situation: Situation) -> None:
         """Let the engine refuse: by telling it to, or else by what engines refuse by themselves."""

@@ -96,6 +96,19 @@ def moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
     return ask._replace(members=(*keep, *added))
 
 
+def carried(ask: Ask, home: Situation, situation: Situation) -> Ask | None:
+    """Return a request of one situation with all that it changes there, beside what tells the case of another.
+
+    None where both speak of the same field.
+    """
+    told = {(name, written(value)) for name, value in home.fields.items()}
+    changed = [member for member in ask.members if member not in told]
+    own = [(name, written(value)) for name, value in situation.fields.items()]
+    if not {name for name, _ in changed}.isdisjoint(situation.fields):
+        return None
+    return ask._replace(members=(*own, *changed))
+
+
 _SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.answers import rename_model, retype_bad_request
+from router.contract import answers
+from router.contract.answers import MAX_MEMBERS, rename_model, retype_bad_request
 from router.contract.members import find_members
+from router.contract.parsing import MAX_VALUES
 from tests.router.contract.tables import CASES
 from tests.router.contract.test_members import written_objects
 
@@ -34,6 +36,8 @@ NOT_RENAMED = [
     *(
         '{"model":null}',
         '{"model":7}',
+        '{"model":7,"x":NaN}',
+        '{"model":' + "9" * 5000 + ',"x":-Infinity}',
         '{"model":["served"]}',
         '{"model":{"model":"served"}}',
         '{"model":"b","model":null}',
@@ -118,3 +122,21 @@ def test_only_the_bytes_of_the_type_change(written_object, shape, new_type):
     assert (retyped[:start], retyped[end + grown :]) == (body[:start], body[end:])
     assert [member for member in after if member[0] != "type"] == [member for member in before if member[0] != "type"]
     assert {json.loads(value) for key, value in after if key == "type"} == {new_type}
+
+
+@pytest.mark.parametrize("key", ["k%d", "model"])
+@pytest.mark.parametrize("edit", [rename_model, retype_bad_request])
+def test_an_object_of_very_many_members_stays_as_it_is(edit, key):
+    """What no engine writes is not looked through for long: up to the bound it is edited, beyond it nothing is."""
+    for count, is_edited in ((MAX_MEMBERS - 3, True), (MAX_MEMBERS + 1, False)):
+        more = ",".join(f'"{key.replace("%d", str(place))}":[]' for place in range(count))
+        body = f'{{{more},"object":"error","message":"m","m\\u006fdel":"served"}}'.encode()
+        assert (edit(body, "new") is not body) == is_edited
+
+
+@pytest.mark.parametrize("edit", [rename_model, retype_bad_request])
+def test_an_answer_of_very_many_values_costs_no_memory_for_each(edit, monkeypatch):
+    """Values that no edit is about are not made: a name is found among them, an error of so many is none."""
+    monkeypatch.setattr(answers.orjson, "loads", lambda _: pytest.fail("all of it was read"))
+    body = b'{"error":{"type":"x"},"x":[' + b"{}," * MAX_VALUES + b'{}],"model":"served"}'
+    assert (edit(body, "new") is not body) == (edit is rename_model)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.contract import events
 from router.contract.events import MAX_EVENT_BYTES, EventData, EventSplitter, Splice, WholeEvents
 
 ENDS = ["\n", "\r\n", "\r"]
@@ -137,3 +138,52 @@ def test_a_splice_changes_data_alone(lines, data):
 
 def _without_data(event):
     return [b"data" if line.startswith(b"data:") else line for line in event.splitlines(keepends=True)]
+
+
+class _CountedLines(list):
+    """Lines of an event, and how often one of them was looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, place):
+        self.looked_at += 1
+        return super().__getitem__(place)
+
+    def __iter__(self):
+        for place in range(len(self)):
+            yield self[place]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_many_splices_look_at_each_line_a_few_times(end):
+    """An event of thousands of lines, each with something to change, is edited in one go."""
+    count = 3000
+    data = EventData((f"data: model{end}" * count + end).encode())
+    data._lines = _CountedLines(data._lines)
+    spliced = data.spliced([Splice(6 * line, 6 * line + 5, b"x") for line in range(count)])
+    assert spliced == (f"data: x{end}" * count + end).encode()
+    assert data._lines.looked_at <= 4 * count
+
+
+class _CountedPattern:
+    """A pattern, and how many bytes it was given to look at from their beginning."""
+
+    def __init__(self, pattern):
+        self.pattern = pattern
+        self.given = 0
+
+    def match(self, text):
+        self.given += len(text)
+        return self.pattern.match(text)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_comment_that_comes_in_pieces_is_not_looked_through_for_each(monkeypatch, end):
+    """What has come of a long comment is looked at once, and its end is found wherever it is cut."""
+    counted = _CountedPattern(events._COMMENTS)
+    monkeypatch.setattr(events, "_COMMENTS", counted)
+    comment = b": " + b"x" * 100_000 + end.encode() * 2
+    stream = comment + b"data: 1\n\n"
+    parts = _parts([stream[at : at + 50] for at in range(0, len(stream), 50)])
+    assert _joined(parts) == [("comments", comment), ("event", b"data: 1\n\n")]
+    assert counted.given < 3 * len(stream)

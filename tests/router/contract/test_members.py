@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract import members
-from router.contract.members import find_members, start_of_next
+from router.contract.members import TooManyMembersError, find_members, start_of_next
 
 SPACE = st.text(" \t\r\n", max_size=2)
 SCALARS = (
@@ -39,6 +39,7 @@ def written_objects(draw):
 def _help(request, monkeypatch):
     if request.param == "without":
         monkeypatch.setattr(members, "_last_values", lambda _text: {})
+        monkeypatch.setattr(members, "_all_values", lambda _text, _most: [])
 
 
 @pytest.mark.usefixtures("_help")
@@ -61,6 +62,16 @@ class TestMembers:
         found = find_members(around, len(before), len(before) + len(body))
         assert [(member.key, member.raw(around)) for member in found] == written
 
+    @given(written_objects(), st.integers(0, 7))
+    def test_no_more_members_than_wanted_are_looked_at(self, written_object, most):
+        """An object of more members than that raises, repetitions included."""
+        body, written = written_object
+        if len(written) <= most:
+            assert len(find_members(body, most=most)) == len(written)
+        else:
+            with pytest.raises(TooManyMembersError):
+                find_members(body, most=most)
+
     @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 100, 999, 1000, 1023])
     @pytest.mark.parametrize("opening", ["[", '{"a":', '[1,{"b":[]},{"c":['])
     def test_depth_does_not_matter(self, depth, opening):
@@ -75,6 +86,20 @@ class TestMembers:
             ("x", body.rindex(b" ,")),
             ("y", len(body) - 1),
         ]
+
+
+@pytest.mark.parametrize("value", [b'["\\"a"]', b'{"a":{"b":[1]}}', b"[[[]]]", b'[{"":"]"}]'])
+def test_values_of_repeated_keys_are_not_scanned(monkeypatch, value):
+    """Where each value ends is msgspec's to say, also where a key stands there again: Python's scan takes ten times."""
+    monkeypatch.setattr(members, "_end_of_container", lambda *_: pytest.fail("scanned"))
+    body = b'{"a":' + value + b',"b":1,"\\u0061":' + value[:-1] + b" " + value[-1:] + b',"a":[2]}'
+    assert [member.key for member in find_members(body)] == ["a", "b", "a", "a"]
+    assert [json.loads(member.raw(body)) for member in find_members(body)] == [
+        json.loads(value),
+        1,
+        json.loads(value),
+        [2],
+    ]
 
 
 def test_what_engines_write_against_the_rules_is_scanned_all_the_same():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.contract.answers import MAX_MEMBERS
 from router.contract.streams import StreamEditor
 from tests.router.contract.tables import CASES
 from tests.router.contract.test_answers import NOT_RENAMED, RENAMED
@@ -309,3 +310,16 @@ def test_no_more_is_held_than_the_bound(monkeypatch):
     assert editor.feed(other) == END_FRAME + other * 3
     assert editor.feed(TAIL_FRAME) == TAIL_FRAME
     assert editor.feed(END_FRAME + TAIL_FRAME) == WITH_USAGE
+
+
+@pytest.mark.parametrize("told", ["tail", "end frame", "choice"])
+def test_usage_in_an_object_of_very_many_members_stays_where_it_is(told):
+    """What no engine writes is not looked through for long: its frames leave as they came."""
+    more = ",".join(f'"k{place}":1' for place in range(MAX_MEMBERS)).encode()
+    end_frame, tail_frame = {
+        "tail": (END_FRAME, TAIL_FRAME.replace(b"{}", b"{}," + more)),
+        "end frame": (END_FRAME.replace(b"]}", b"]," + more + b"}"), TAIL_FRAME),
+        "choice": (END_FRAME.replace(b'"stop"', b'"stop",' + more), TAIL_FRAME),
+    }[told]
+    editor = StreamEditor(None, "copy")
+    assert editor.feed(end_frame) + editor.feed(tail_frame) == end_frame + tail_frame

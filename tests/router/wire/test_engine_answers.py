@@ -14,6 +14,7 @@ import pytest
 
 from router.contract.model import Contract
 from router.contract.sections import Errors, Models, plain_aliases
+from router.decoding import MAX_PARTS
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import JSON, Reply
 from router.relay import MAX_BUFFERED_BYTES
@@ -73,6 +74,27 @@ def _ask(router: RunningRouter, body: bytes = chat()) -> RawAnswer:
         pytest.param(Raw(b"what?\r\n\r\n"), 502, "upstream_incomplete", id="no status line"),
         pytest.param(Raw(b"HTTP/1.1 OK 200\r\n\r\n"), 502, "upstream_incomplete", id="no status"),
         pytest.param(Raw(b"HTTP/1.1 99 Low\r\n\r\n"), 502, "upstream_incomplete", id="status out of range"),
+        pytest.param(
+            Raw(b"HTTP/1.1 000 Low\r\nContent-Length: 2\r\n\r\n{}" + WHOLE), 502, "upstream_incomplete", id="status 0"
+        ),
+        pytest.param(
+            Raw(b"HTTP/1.1 099 Low\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + WHOLE, then="keep"),
+            502,
+            "upstream_incomplete",
+            id="status 99",
+        ),
+        pytest.param(
+            Raw(b"HTTP/1.1 050 Low\r\n\r\n" + bytes(1_000_000)), 502, "upstream_incomplete", id="status 50 without end"
+        ),
+        pytest.param(
+            Raw(OK + b"Content-Length : 10\r\n\r\n{}"), 502, "upstream_incomplete", id="short of a length before space"
+        ),
+        pytest.param(
+            Raw(OK + b"Transfer-Encoding\t : chunked\r\n\r\n2\r\nab\r\n5\r\nab"),
+            502,
+            "upstream_incomplete",
+            id="cut chunk of a coding before space",
+        ),
         pytest.param(Raw(b"HTTP/3.0 200 OK\r\n\r\n"), 502, "upstream_incomplete", id="unknown version"),
         pytest.param(Raw(b"\x16\x03\x01\x02\x00"), 502, "upstream_incomplete", id="TLS"),
         pytest.param(Raw(OK + b"Content-Type: appli"), 502, "upstream_incomplete", id="cut in a header"),
@@ -110,6 +132,31 @@ def _ask(router: RunningRouter, body: bytes = chat()) -> RawAnswer:
             Answer(headers=JSON, body=b'{"a":', framing="close"), 502, "upstream_incomplete", id="JSON cut by bare end"
         ),
         pytest.param(Answer(headers=JSON, framing="close"), 502, "upstream_incomplete", id="nothing by bare end"),
+        *(
+            pytest.param(
+                Answer(status, JSON, b'{"a":', "close"), 502, "upstream_incomplete", id=f"{status} by bare end"
+            )
+            for status in (201, 400, 404, 500)
+        ),
+        *(
+            pytest.param(
+                Answer(400, [("Content-Type", kind) for kind in kinds], b'{"a":', "close"),
+                502,
+                "upstream_incomplete",
+                id=f"{' and '.join(kinds)} by bare end",
+            )
+            for kinds in (
+                ["application/json", "application/json; charset=utf-8"],
+                ["application/problem+json"],
+                ["Application/JSON "],
+            )
+        ),
+        pytest.param(
+            Answer(headers=[*JSON, ("Content-Encoding", "gzip")], body=gzip.compress(b"{}")[:-1], framing="close"),
+            502,
+            "upstream_incomplete",
+            id="gzip cut by bare end",
+        ),
         pytest.param(Answer(hold=Event()), 504, "upstream_timeout", id="silence"),
         pytest.param(
             Answer(headers=[*JSON, ("Content-Length", "4")], body=[b"{}", Event()]),
@@ -169,6 +216,10 @@ def test_an_answer_without_a_body_is_passed_on(router: RunningRouter, engine: St
         Answer(headers=JSON, body=b'{"a":1}'),
         Answer(headers=JSON, body=[b'{"a"', b":1}"], framing="chunked"),
         Answer(headers=JSON, body=b'{"a":1}', framing="close"),
+        Answer(500, headers=[("Content-Type", "application/problem+json")], body=b'{"a":1}', framing="close"),
+        Answer(404, headers=[("Content-Type", "text/plain")], body=b'{"a":', framing="close"),
+        Answer(404, headers=JSON, body=b"", framing="close"),
+        Answer(headers=[*JSON, ("Content-Encoding", "gzip")], body=gzip.compress(b"{}"), framing="close"),
         Answer(201, body=b"no type"),
         Answer(headers=[("Content-Type", "text/plain")], body=b"\xff\x00"),
     ],
@@ -242,6 +293,8 @@ def test_a_compressed_answer_to_an_alias_is_renamed(retyping: RunningRouter, eng
         pytest.param("gzip", b"", id="empty"),
         pytest.param("gzip", REFUSAL, id="not compressed at all"),
         pytest.param("gzip", gzip.compress(REFUSAL)[:-12], id="cut"),
+        pytest.param("gzip", gzip.compress(b"") * MAX_PARTS + gzip.compress(REFUSAL), id="many members"),
+        pytest.param("zstd", zstd.compress(b"") * MAX_PARTS + zstd.compress(REFUSAL), id="many frames"),
         pytest.param("gzip", gzip.compress(bytes(MAX_BUFFERED_BYTES + 1)), id="unfolds to too much"),
         pytest.param("aws-chunked", REFUSAL, id="unknown"),
         pytest.param("gzip, unknown", gzip.compress(REFUSAL), id="half known"),

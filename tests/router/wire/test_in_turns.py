@@ -1,5 +1,6 @@
 """Requests that the worker's loop serves in turns: their clients cannot tell them from those that a thread serves."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from router.clients.arrival import MOST_CHUNKS
 from router.contract.model import Contract
 from router.contract.sections import Errors, Limits, Sampling
 from router.engines.standin import Answer, StandIn
+from router.long_work import LONG_BYTES
 from tests.router.conftest import RouterOf
 from tests.router.process import threads, worker_of
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
@@ -21,6 +23,7 @@ CONTRACT = Contract(
     limits=Limits(max_body_bytes=1_000_000),
     sampling=Sampling(params={"temperature": 1}),
 )
+CONTRACT_OF_LONG = Contract(sampling=CONTRACT.sampling)
 EVENTS = [b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]
 
 
@@ -100,6 +103,25 @@ def test_streams_take_no_thread_each(router: RunningRouter, engine: StandIn) -> 
         assert {client.body_behind(headers) for client, (_, headers) in zip(clients, heads, strict=True)} == {
             b"".join(EVENTS)
         }
+
+
+def test_long_requests_take_no_thread_each(router_of: RouterOf, engine: StandIn) -> None:
+    """However many come at once, they are judged one after the other beside the loop, and reach an engine."""
+    router = router_of(CONTRACT_OF_LONG)
+    body = chat(user="x" * LONG_BYTES)
+    head = post_head(CHAT, {"Content-Length": str(len(body))})
+    with RawClient(router.port) as client:
+        client.post(CHAT, chat())
+    before = threads(worker_of(router))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(router.port)) for _ in range(12)]
+        for client in clients:
+            client.send(head + body[:-1])
+        for client in clients:
+            client.send(body[-1:])
+        assert {client.answer().status for client in clients} == {200}
+    assert threads(worker_of(router)) < before + 12
+    assert json.loads(engine.received[-1].body)["temperature"] == 1
 
 
 def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, engine: StandIn) -> None:

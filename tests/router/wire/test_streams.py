@@ -240,6 +240,23 @@ def test_a_stream_that_breaks_off_says_so(
         ),
         pytest.param(Answer(headers=EVENT_STREAM, body=[EVENT, DONE], framing="close"), id="bare end behind DONE"),
         pytest.param(replace(Answer.sse(EVENT, DONE), last_chunk=False, then="close"), id="cut behind DONE"),
+        *(
+            pytest.param(Answer(headers=EVENT_STREAM, body=[EVENT, *last], framing="close"), id=f"bare end: {number}")
+            for number, last in enumerate(
+                (
+                    [DONE, b": bye\n\n"],
+                    [DONE, b"\n" * 80],
+                    [b"event: x\ndata: [DONE]\nid: 7\n\n"],
+                    [
+                        DONE[:9],
+                        DONE[9:],
+                        b": a comment that comes later and is longer than what is remembered of a stream\n\n",
+                    ],
+                    [b"data: [DONE]"],
+                    [b"data:[DONE]\r\r", b"event: late\r", b"data: {}\r\r"],
+                )
+            )
+        ),
         pytest.param(Answer(headers=EVENT_STREAM, body=EVENT + DONE), id="counted"),
         pytest.param(Answer.sse(), id="empty"),
     ],
