@@ -53,6 +53,15 @@ exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot b
 """
 
 
+_PROBE = """\
+Each question changes one thing in a request that is known to be answered, with a budget of one token where that is
+taken. At most 2000 requests are sent unless --max-requests says otherwise, repetitions included, and bodies of up to
+32 MiB (--max-body); what could not be asked, or not be told from outside, stands at the head of the draft.
+
+exit code: 0 when the draft is written, 1 when the endpoint cannot be asked or answers no request at all.
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `profilec` with these arguments, by default those of the process, and return its exit code."""
     command = "profilec"
@@ -105,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_diff(commands)
     _add_verify(commands)
+    _add_probe(commands)
     _command(commands, "presets", "list the presets", ("compiler.commands", "presets"), epilog="")
     init = _command(commands, "init", "make a deployment folder", ("compiler.deployment", "init"), epilog="")
     init.add_argument("folder", metavar="DIR", help="the folder to make; it may be there, but holds none of the files")
@@ -183,15 +193,31 @@ def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the typ
         "--seed", type=int, metavar="N", help="make the checks in another order, the same for each seed"
     )
     _add_cost_options(verify)
-    verify.add_argument("--record", metavar="FILE", help="write every exchange down, and resume a run that broke off")
-    verify.add_argument("--replay", metavar="FILE", help="ask nobody: take the answers of a record")
-    verify.add_argument(
-        "--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: PROFILEC_API_KEY)"
-    )
+    _add_exchange_options(verify)
     verify.add_argument(
         "--format", choices=("text", "json", "junit", "html"), default="text", help="how to tell it (default: text)"
     )
     _add_output_option(verify)
+
+
+def _add_probe(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    summary = "learn the contract of a live endpoint, by questions, and write it as a profile"
+    probe = _command(commands, "probe", summary, ("compiler.probe", "run"), epilog=_PROBE)
+    probe.add_argument("url", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
+    probe.add_argument("--model", required=True, metavar="ID", help="the model to ask for")
+    probe.add_argument("--only", nargs="+", action="extend", metavar="RULE", help="ask about these rules only")
+    _add_cost_options(probe)
+    probe.set_defaults(max_requests=2000, max_body=32 * 1024 * 1024)
+    _add_exchange_options(probe)
+    _add_output_option(probe)
+
+
+def _add_exchange_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--record", metavar="FILE", help="write every exchange down, and resume a run that broke off")
+    parser.add_argument("--replay", metavar="FILE", help="ask nobody: take the answers of a record")
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: PROFILEC_API_KEY)"
+    )
 
 
 def _add_cost_options(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ examples:
   profilec diff profile.json ./profile.yaml      say what the next build changes for clients
   profilec explain request.json ./profile.yaml   say what the router would do with a request
   profilec verify --through-engine ./profile.yaml  show that the router keeps it, check by check
+  profilec probe https://api.example.com/v1 --model m -o draft.yaml  learn a contract from an endpoint
 
   eval "$(profilec --print-completion bash)"     complete commands, presets and files with the Tab key
 """
@@ -63,6 +64,13 @@ examples:
   profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model  any endpoint that speaks OpenAI's API
   profilec verify http://127.0.0.1:8080 moonshot-kimi --model my-model --format html -o report.html  as a page
   profilec verify https://api.example.com/v1 ./profile.yaml --model m --api-key-env EXAMPLE_KEY --rps 2  a live API
+""",
+    "probe": """\
+examples:
+  profilec probe http://127.0.0.1:8080 --model my-model -o draft.yaml  an engine, or a router, of yours
+  profilec probe https://api.example.com/v1 --model m --api-key-env EXAMPLE_KEY --rps 2 -o draft.yaml  a live API
+  profilec probe https://api.example.com/v1 --model m --record answers.jsonl -o draft.yaml  to be resumed
+  profilec probe https://api.example.com/v1 --model m --only fields.temperature  one field, on standard output
 """,
     "presets": """\
 examples:

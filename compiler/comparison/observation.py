@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from compiler.comparison.narrowing import with_aliases
 from compiler.comparison.onlooker import Onlooker, Seen
 from compiler.verify.check import Ask, Check
 from compiler.verify.derivation import DEFAULT_MAX_BODY, Options, derive
 from compiler.verify.derivation.names import PLAIN_MODEL, Deployment
 from router.contract.model import Contract
 
-_ANY_SIZE: Final = 1 << 62
+ANY_SIZE: Final = 1 << 62
+"""No bound of the size of requests, in bytes."""
 
 
 class Difference(NamedTuple):
@@ -41,14 +41,19 @@ class Observation(NamedTuple):
 
 
 def observe(
-    before: Contract, after: Contract, models: tuple[str, ...] = (), *, reads_messages: bool = True
+    before: Contract,
+    after: Contract,
+    models: tuple[str, ...] = (),
+    *,
+    reads_messages: bool = True,
+    max_body: int = ANY_SIZE,
 ) -> Observation:
-    """Try every request that can show a rule of either contract with both.
+    """Try every request of up to `max_body` bytes that can show a rule of either contract with both.
 
     `models` are the names to ask for, taken to be answered on both sides; none: every name that a contract speaks of.
     """
     sides = _sides(before, after, models)
-    requests = requests_for(sides[:1] if sides[0] == sides[1] else sides)
+    requests = requests_for(sides[:1] if sides[0] == sides[1] else sides, max_body)
     onlookers = [Onlooker(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
     old, new = ({case.name for case in contract.cases} for contract in (before, after))
     # Where one model is asked for, all requests name it.
@@ -65,8 +70,7 @@ class Side(NamedTuple):
 
 def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[Side, Side]:
     if models:
-        old, new = (with_aliases(contract, models) for contract in (before, after))
-        return _for_models(old, models), _for_models(new, models)
+        return _for_models(before, models), _for_models(after, models)
     aliases = {**before.models.aliases, **after.models.aliases}
     spoken_of = [name for contract in (before, after) for name in Deployment.for_contract(contract).served]
     served = tuple(name for name in dict.fromkeys(spoken_of) if name not in aliases)
@@ -85,20 +89,23 @@ def _globs(contract: Contract) -> Iterator[str]:
 def _for_models(contract: Contract, models: tuple[str, ...]) -> Side:
     """Return a contract in front of engines that serve these models, or what they are routed as where that matters."""
     aliases = contract.models.aliases
-    routed = {name: alias.model or PLAIN_MODEL for name, alias in aliases.items() if alias.model or alias.implies}
+    asked = {name: aliases[name] for name in models if name in aliases}
+    routed = {name: alias.model or PLAIN_MODEL for name, alias in asked.items() if alias.model or alias.implies}
     served = tuple(dict.fromkeys((*routed.values(), *(name for name in models if name not in routed))))
     return Side(contract, Deployment(served, models, is_whole=True))
 
 
-def requests_for(sides: Iterable[Side]) -> dict[Ask, Check]:
+def requests_for(sides: Iterable[Side], max_body: int = ANY_SIZE) -> dict[Ask, Check]:
     """Return each request that shows a rule of one of the sides, once; none that is too large to be looked at.
 
-    One that is but made up to its size never is.
+    One that is but made up to its size never is. Aliases that nobody asks for are there, for words that list the names.
     """
     found: dict[Ask, Check] = {}
     for side in sides:
-        for check in derive(side.contract, side.deployment, Options(max_body=_ANY_SIZE)).checks:
-            if check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY:
+        others = side.contract.models.aliases.keys() - {*side.deployment.asked}
+        for check in derive(side.contract, side.deployment, Options(max_body=max_body)).checks:
+            is_small = check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY
+            if is_small and check.model not in others:
                 found.setdefault(check.ask._replace(engine=None), check)
     return found
 

@@ -1,13 +1,15 @@
 """`profilec verify`: whether an endpoint keeps a contract, shown by requests that are derived from it."""
 
+import shutil
 import signal
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from compiler.commands import loaded_by
 from compiler.diagnostics import visible
@@ -17,18 +19,25 @@ from compiler.selection import UsageError
 from compiler.verify.check import Check, Derived, Untried
 from compiler.verify.derivation import Options, derive, shuffled
 from compiler.verify.derivation.names import Deployment
-from compiler.verify.exchange import Exchange, Target, api_key, chat_url
-from compiler.verify.judgement import Answer, judge
+from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
+from compiler.verify.judgement import UNWELL, Answer, judge
 from compiler.verify.progress import watched
-from compiler.verify.recording import Record, open_record, read_record
+from compiler.verify.recording import About, Record, about_record, open_record, read_record
 from compiler.verify.report import RENDERED_BY
+from compiler.verify.report.as_text import text_of
+from compiler.verify.report.telling import caution_of, verdict_of
 from compiler.verify.run import Judged, Run
 from compiler.verify.saying import Sayings
 from compiler.verify.stage import staged
+from compiler.verify.unprovoked import unprovoked
+from compiler.version import release
 from router.artifact import Artifact
 
 _NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")
-_UNANSWERED = Answer(0, "", b"", failure="it was not sent")
+_OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"
+
+_MOST_UNWELL: Final = 5
+"""So many requests are answered by the endpoint's own state, and no other, before a run is given up."""
 
 
 def run(arguments: Namespace) -> int:
@@ -42,33 +51,48 @@ def run(arguments: Namespace) -> int:
     derived, deployment = _derived(arguments, artifact)
     begun = time.monotonic()
     with _asker(arguments, artifact, deployment) as asker:
-        _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.target}")
+        _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.in_words()}")
         answers = _ask_all(derived, asker)
     sayings = Sayings(artifact.contract, Origin.of(loaded))
     judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
     done = Run(
         artifact.name,
         artifact.digest,
-        asker.target,
+        asker.about.target or f"the endpoint of the record {arguments.replay}, which does not name it",
         deployment.asked,
         judged,
         derived.untried,
         asker.requests_sent(),
         time.monotonic() - begun,
+        asker.about.begun,
+        release(),
+        asker.record_name,
+        sum(check.ask.key() in asker.known for check in derived.checks),
     )
-    write(RENDERED_BY[arguments.format](done), arguments.output)
+    write(_rendered(done, arguments), arguments.output)
     if arguments.output != "-":
-        _say(f"{arguments.output}: {done.count('pass')} passed, {done.count('fail')} failed")
+        _say(f"{arguments.output}: {verdict_of(done)}")
+        if (caution := caution_of(done)) is not None:
+            _say(caution)
     return 1 if done.failed else 0
+
+
+def _rendered(run: Run, arguments: Namespace) -> bytes:
+    if arguments.format == "text" and arguments.output == "-" and sys.stdout is not None and sys.stdout.isatty():
+        return text_of(run, shutil.get_terminal_size().columns)
+    return RENDERED_BY[arguments.format](run)
 
 
 def _refuse_contradictions(arguments: Namespace) -> None:
     if arguments.through_engine and arguments.url is not None and arguments.source is None:
         # With a router of its own the only argument is the profile.
         arguments.url, arguments.source = None, arguments.url
+    if arguments.replay is not None and arguments.source is None and "://" not in (arguments.url or "://"):
+        # The record says itself what was asked.
+        arguments.url, arguments.source = None, arguments.url
     if arguments.through_engine and arguments.url is not None:
         raise UsageError("--through-engine starts a router of its own: name no URL")
-    if not arguments.through_engine and arguments.url is None:
+    if not arguments.through_engine and arguments.url is None and arguments.replay is None:
         raise UsageError("name the URL of an endpoint, or --through-engine")
     if not arguments.through_engine and not arguments.model:
         raise UsageError("name a model that the endpoint serves with --model")
@@ -87,6 +111,7 @@ def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deploym
         deployment = Deployment.of(models)
     options = Options(is_own=arguments.through_engine, max_body=arguments.max_body)
     derived = derive(artifact.contract, deployment, options)
+    derived = derived._replace(untried=(*derived.untried, *unprovoked(artifact.contract)))
     if arguments.only:
         unknown = set(arguments.only) - {check.rule for check in derived.checks} - {u.rule for u in derived.untried}
         if unknown:
@@ -110,12 +135,22 @@ def _at_most(derived: Derived, most: int | None) -> Derived:
 
 
 class _Asker(NamedTuple):
-    """Who answers: an endpoint, or a record of what it answered once."""
+    """Who answers: an endpoint, or a record of what it answered once.
 
-    target: str
+    known: the answers that the record `record_name` has. exchange: what asks for the others; None: nobody does.
+    record: where new ones are written.
+    """
+
+    about: About
     known: dict[str, Answer]
-    exchange: Exchange | None
-    record: Record | None
+    record_name: str | None = None
+    exchange: Exchange | None = None
+    record: Record | None = None
+
+    def in_words(self) -> str:
+        if self.exchange is not None:
+            return f"{self.about.target}"
+        return f"{self.about.target or 'an endpoint without a name'}, from the record {self.record_name}"
 
     def requests_sent(self) -> int:
         return 0 if self.exchange is None else self.exchange.requests_sent
@@ -124,7 +159,7 @@ class _Asker(NamedTuple):
 @contextmanager
 def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> Iterator[_Asker]:
     if arguments.replay is not None:
-        yield _Asker(f"the record {arguments.replay}", read_record(arguments.replay), None, None)
+        yield _Asker(about_record(arguments.replay), read_record(arguments.replay), arguments.replay)
         return
     pace = (arguments.rps, arguments.concurrency, arguments.timeout)
     with ExitStack() as open_things:
@@ -132,14 +167,20 @@ def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> 
             open_things.enter_context(_ended_by_signals())
             stage = open_things.enter_context(staged(artifact, deployment.served))
             exchange = Exchange(Target(chat_url(stage.url), None, *pace), stage.engine.taken)
-            target = "the router, in front of its capturing engine"
+            target = _OWN_ROUTER
         else:
             target = chat_url(arguments.url)
             exchange = Exchange(Target(target, api_key(arguments.api_key_env), *pace))
-        record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
-        if record is not None:
-            open_things.callback(record.close)
-        yield _Asker(target, known, exchange, record)
+        about = About(target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if arguments.record is None:
+            yield _Asker(about, {}, exchange=exchange)
+            return
+        record, known = open_record(arguments.record, about)
+        open_things.callback(record.close)
+        # An endpoint that was not well may be so by now.
+        known = {key: answer for key, answer in known.items() if answer.status not in UNWELL}
+        about = about_record(arguments.record) if known else about
+        yield _Asker(about._replace(target=target), known, arguments.record if known else None, exchange, record)
 
 
 @contextmanager
@@ -159,7 +200,7 @@ def _ask_all(derived: Derived, asker: _Asker) -> dict[str, Answer]:
     if asker.exchange is None:
         return answers
     left = [check for check in derived.checks if check.ask.key() not in answers]
-    failed = 0
+    failed, unwell = 0, 0
     with watched(len(left)) as tell:
         by_key = {check.ask.key(): check for check in left}
         asks = [(check.ask, _status(check)) for check in left]
@@ -168,8 +209,19 @@ def _ask_all(derived: Derived, asker: _Asker) -> dict[str, Answer]:
             if asker.record is not None:
                 asker.record.add(ask, answer)
             failed += judge(by_key[ask.key()], answer).result == "fail"
+            unwell += answer.status in UNWELL
+            _give_up_if_unwell(asker.about, answer, done, unwell)
             tell(done, failed)
     return answers
+
+
+def _give_up_if_unwell(about: About, answer: Answer, done: int, unwell: int) -> None:
+    """Raise EndpointError where an endpoint has told of nothing but its own state, as one does that still loads."""
+    if done == unwell == _MOST_UNWELL:
+        raise EndpointError(
+            f"{about.target} answered {answer.status} to each of the first {done} requests: it is not ready, or too "
+            "busy; ask it again once it is, or more gently with --rps and --concurrency"
+        )
 
 
 def _status(check: Check) -> int:

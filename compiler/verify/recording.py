@@ -1,13 +1,14 @@
 """Exchanges as JSON Lines: written as they happen, read again to resume a run or to judge it anew. No keys in them.
 
-The first line says what the file is; each other line is one exchange, by the key of its request.
+The first line says what the file is, what was asked and when that began; each other line is one exchange, by the key of
+its request.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from compiler.diagnostics import CommandError, named_path
 from compiler.verify.check import Ask
@@ -16,12 +17,29 @@ from compiler.verify.judgement import Answer
 FORMAT_VERSION: Final = 1
 """The version of the lines that this module writes."""
 
+_HEAD: Final = '{"profilec": '
+"""How the first line begins."""
+
 _LONGEST_REQUEST: Final = 4096
 """Longest request body in bytes that is written down whole."""
 
 
 class RecordError(CommandError):
     """A record cannot be read or written; the message is one line."""
+
+
+class About(NamedTuple):
+    """What a record says of itself; None where it does not.
+
+    target: what was asked, by its address or in words. begun: when that began, as ISO 8601 in UTC.
+    """
+
+    target: str | None = None
+    begun: str | None = None
+
+
+NOTHING_SAID: Final = About()
+"""Of a record that tells only what came back."""
 
 
 class Record:
@@ -40,16 +58,24 @@ class Record:
         self._file.close()
 
 
-def open_record(path: str) -> tuple[Record, dict[str, Answer]]:
-    """Open a record to add to, and return it with what it holds already. Raises RecordError."""
+def open_record(path: str, about: About = NOTHING_SAID) -> tuple[Record, dict[str, Answer]]:
+    """Open a record to add to, and return it with what it holds already; a new one says what it is about.
+
+    Raises RecordError, also where it holds the answers of something else than what is asked now.
+    """
     known = read_record(path) if Path(path).exists() else {}
+    before = about_record(path).target if known else None
+    if None not in {before, about.target} and before != about.target:
+        raise RecordError(f"{named_path(path)}: holds the answers of {before}: name another file for {about.target}")
     try:
         _cut_broken_line(Path(path))
         file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
     except OSError as error:
         raise RecordError(f"{named_path(path)}: cannot be written: {error.strerror}") from error
     if not known:
-        file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION})}\n")
+        said = {name: value for name, value in about._asdict().items() if value is not None}
+        file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION, **said})}\n")
+        file.flush()
     return Record(file), known
 
 
@@ -62,11 +88,24 @@ def _cut_broken_line(path: Path) -> None:
 
 def read_record(path: str) -> dict[str, Answer]:
     """Return the answers of a record by the keys of their requests. Raises RecordError."""
+    return dict(_answers(_lines(path), path))
+
+
+def about_record(path: str) -> About:
+    """Return what a record says of itself; one that was begun twice says it twice, and the last holds.
+
+    Raises RecordError.
+    """
+    heads = [line for line in _lines(path) if line.startswith(_HEAD) and line.endswith("}")]
+    said = json.loads(heads[-1]) if heads else {}
+    return About(said.get("target"), said.get("begun"))
+
+
+def _lines(path: str) -> list[str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise RecordError(f"{named_path(path)}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return dict(_answers(lines, path))
 
 
 def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:

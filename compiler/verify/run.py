@@ -22,8 +22,10 @@ class Judged(NamedTuple):
 class Run(NamedTuple):
     """A whole run.
 
-    profile: its name. digest: of the contract. target: what was asked, in words. models: that were asked for.
-    requests: how many were sent. seconds: how long it took.
+    profile: its name. digest: of the contract. target: what was asked, by its address or in words. models: that were
+    asked for. requests: how many were sent. seconds: how long it took. begun: when the first request was sent, as ISO
+    8601 in UTC; None: nobody knows. release: of profilec. record: the file that answers were taken from, and
+    `remembered` how many, instead of asking.
     """
 
     profile: str
@@ -34,6 +36,10 @@ class Run(NamedTuple):
     untried: tuple[Untried, ...]
     requests: int
     seconds: float
+    begun: str | None = None
+    release: str | None = None
+    record: str | None = None
+    remembered: int = 0
 
     def count(self, result: Result) -> int:
         """Return how many checks had a result."""

@@ -10,7 +10,7 @@ from router.contract.model import Contract, Sections
 from router.contract.rules import Rule
 
 _ALWAYS: Final = {
-    "request": "a request is one strict JSON object with a model, and `stream` is a boolean",
+    "request": "a request is one strict JSON object with a model, and its stream is a boolean",
     "models": "the served ids and their aliases are answered, any other name is not",
     "mode": "the mode of a request is read from its model and its fields",
     "cases": "what holds depends on the model and the mode of a request",
@@ -18,6 +18,13 @@ _ALWAYS: Final = {
     "errors": "a refusal by the engine is told in the contract's words",
     "stream.usage": "where a streamed answer reports its usage",
 }
+
+
+_UNDECLARED: Final = {
+    "always": "nowhere: it holds under every contract",
+    "default": "nowhere: it holds where a profile says nothing else",
+}
+"""What is told of a rule for which there is no place in a profile."""
 
 
 class Sayings:
@@ -31,14 +38,15 @@ class Sayings:
     def says(self, check: Check) -> str:
         """Return what the contract says to a check's request."""
         rule = self._rule(check.rule, check.case)
-        words = words_of(rule) if rule is not None else _ALWAYS.get(check.rule, "")
-        return f"{check.rule}: {words}; so {_due(check)}"
+        words = words_of(rule) if rule is not None else _ALWAYS.get(check.rule)
+        return f"{words}; so {_due(check)}" if words else _due(check)
 
     def declared(self, check: Check) -> str:
-        """Return where the rule of a check was declared."""
+        """Return where the rule of a check was declared, or why it holds where no profile says it."""
         if check.rule == "cases" and check.case is not None:
             return self._origin.declared(f"cases.{check.case}")
-        return self._origin.declared(check.rule, check.case)
+        place = self._origin.declared(check.rule, check.case)
+        return _UNDECLARED.get(place, place)
 
     def source(self, check: Check) -> str | None:
         """Return the evidence for the rule of a check."""

@@ -2,8 +2,15 @@
 
 import logging
 import resource
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from router.turns import is_turn
+
+if TYPE_CHECKING:
+    from router.clients.waiting import Connection
 
 RESERVED_DESCRIPTORS: Final = 64
 """Descriptors of a worker for other things than clients and the engines of requests in flight."""
@@ -24,6 +31,39 @@ def most_connections(max_in_flight: int, descriptors: int) -> int:
     if descriptors == resource.RLIM_INFINITY:
         return wanted
     return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
+
+
+class ReadingPlaces:
+    """The places of requests that are too long to be held, each kept until the request is read.
+
+    `later` has a function run in the worker's loop, where alone places are counted.
+    """
+
+    def __init__(self, most: int, later: Callable[..., None]) -> None:
+        self._left = most
+        self._later = later
+
+    def take(self, connection: "Connection") -> bool:
+        """Take a place for the request of a connection; False when there is none."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        connection.is_long = True
+        connection.sock.when_read = partial(self._end, connection)
+        return True
+
+    def _end(self, connection: "Connection") -> None:
+        # The answer may take its time: meanwhile another one is read.
+        if is_turn():
+            self.give_back(connection)
+        else:
+            self._later(self.give_back, connection)
+
+    def give_back(self, connection: "Connection") -> None:
+        """Free the place of a connection, if it has one."""
+        self._left += connection.is_long
+        connection.is_long = False
+        connection.sock.when_read = None
 
 
 class Threads(ThreadPoolExecutor):

@@ -47,7 +47,15 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
         raise request_too_large(limit)
     if promised is not None and length < promised:
         raise ApiError("bad_request", f"The request body ended after {length} of {promised} bytes")
+    _tell_that_it_is_read(environ)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _tell_that_it_is_read(environ: dict[str, Any]) -> None:
+    client = environ.get("gunicorn.socket")
+    if isinstance(client, BoundedSocket) and client.when_read is not None:
+        when_read, client.when_read = client.when_read, None
+        when_read()
 
 
 def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:

@@ -59,6 +59,7 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
 
     status: str | None
     status_code: int
+    sent: int
 
     def __init__(self, request: Plain, sock: ClientSocket, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(_Request(keeps=request.keeps), sock, cfg)
@@ -112,6 +113,11 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
 
     def write(self, arg: bytes) -> None:
         """Send a piece of the body, and the head before it."""
+        if self.headers_sent and self.chunked and type(arg) is bytes and arg:
+            # A stream's next events, as gunicorn would send them.
+            self.sent += len(arg)
+            self.sock.sendall(b"%X\r\n%b\r\n" % (len(arg), arg))
+            return
         if self.headers_sent or self._omits_body or not isinstance(arg, bytes) or len(arg) > _TOGETHER_BYTES:
             super().write(arg)
             return

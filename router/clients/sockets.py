@@ -6,6 +6,7 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from router import turns
@@ -35,6 +36,8 @@ class BoundedSocket(_Socket):
     """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
     send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
+    when_read: Callable[[], None] | None = None
+    """What is called, once, when the body of the request is read."""
     held: bytes = b""
     """What was received already, and is received once more before what the system has."""
 

@@ -164,3 +164,8 @@ class Waiting:
     def all(self) -> list[Connection]:
         """Return all that wait."""
         return list(self._deadlines)
+
+
+def missed_least(finishing: Waiting, *others: Waiting) -> Connection | None:
+    """Return the connection to be given up where there is no room: one that is closing, or has waited longest."""
+    return finishing.first() or min(others, key=Waiting.since).first()

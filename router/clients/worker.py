@@ -21,11 +21,11 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER
 from router import lifecycle
 from router.clients import refusals, sockets, tls
 from router.clients.arrival import HELD_BYTES, Stage
-from router.clients.capacity import most_long
+from router.clients.capacity import ReadingPlaces, most_long
 from router.clients.plain import PlainReader
 from router.clients.process import Process
 from router.clients.serving import serve
-from router.clients.waiting import FINISH_SECONDS, Connection, Waiting
+from router.clients.waiting import FINISH_SECONDS, Connection, Waiting, missed_least
 from router.contract.errors import ApiError, overloaded
 from router.contract.model import Contract
 from router.turns import Loop, wait_for
@@ -77,8 +77,7 @@ class Worker(Process):
         self.silent, self.heads = Waiting(self.own.head_seconds), Waiting(self.own.head_seconds)
         self.bodies = Waiting(self.own.body_seconds)
         self.kept, self.finishing = Waiting(self.cfg.keepalive), Waiting(FINISH_SECONDS)
-        self.nr_long = 0
-        self.most_long = most_long(self.own.max_in_flight)
+        self.reading = ReadingPlaces(most_long(self.own.max_in_flight), self.method_queue.defer)
         self.accept_from = self.look_at = 0.0  # when to see to something else than what happens at descriptors
         # gunicorn's own takes off what its threads may need; here connections make room for each other.
         self.max_keepalived = self.worker_connections
@@ -165,7 +164,7 @@ class Worker(Process):
     def accept(self, listener: Any, *_: int) -> None:  # noqa: ANN401 - gunicorn's socket
         """Take a connection; when there is no room for it, the one that has waited longest has to go."""
         is_full = self.nr_conns >= self.worker_connections
-        if is_full and self._longest_waiting() is None:
+        if is_full and missed_least(*self._queues()) is None:
             self._pause()
             return
         try:
@@ -201,15 +200,10 @@ class Worker(Process):
 
     def _shed(self) -> bool:
         """Close the connection that has waited longest; False when none waits."""
-        longest = self._longest_waiting()
+        longest = missed_least(*self._queues())
         if longest is not None:
             self._drop(longest)
         return longest is not None
-
-    def _longest_waiting(self) -> Connection | None:
-        finishing, *others = self._queues()
-        # One that is closing anyway is missed least.
-        return finishing.first() or min(others, key=Waiting.since).first()
 
     # --- a connection has something to say ---
 
@@ -293,18 +287,16 @@ class Worker(Process):
 
     def _hand_over_long(self, connection: Connection) -> None:
         """Have the rest of a request read, unless too many are: a thread must be left for requests that are here."""
-        if self.nr_long >= self.most_long:
+        if self.reading.take(connection):
+            self._hand_over(connection)
+        else:
             self._refuse(connection, overloaded())
-            return
-        self.nr_long += 1
-        connection.is_long = True
-        self._hand_over(connection)
 
     # --- a request is over ---
 
     def _end_turn(self, connection: Connection, left: bytes, keeps: bool) -> None:
         """Take a connection back behind a request that was served in turns, with what has come of the next one."""
-        self._count_long(connection)
+        self.reading.give_back(connection)
         connection.expect(left)
         if not keeps:
             self._close_softly(connection)
@@ -332,7 +324,7 @@ class Worker(Process):
 
     def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
         """Take a connection back from a thread."""
-        self._count_long(conn)
+        self.reading.give_back(conn)
         try:
             keeps = not fs.cancelled() and fs.exception() is None and fs.result()
             if conn.is_cut:
@@ -349,10 +341,6 @@ class Worker(Process):
                 self._place(conn)
         except (OSError, ValueError):  # the socket is closed already
             self._drop(conn)
-
-    def _count_long(self, connection: Connection) -> None:
-        self.nr_long -= connection.is_long
-        connection.is_long = False
 
     # --- a connection ends ---
 

@@ -14,6 +14,8 @@ from router.own_process import own_id
 
 TICK_SECONDS: Final = 0.1
 """How long a request that is over may wait."""
+PAUSE_SECONDS: Final = 10.0
+"""How long after a sink could not be opened that is tried again."""
 MOST_WAITING: Final = 1000
 """How many wait before the thread that ends one more takes all of them there."""
 
@@ -42,6 +44,9 @@ class Recorder(Generic[SinkT]):
         self._lock = threading.Lock()
         self._process = 0
         self._failed_in = 0
+        self._try_again_at = 0.0
+        self._cause = ""
+        """Why no sink could be opened, at last."""
         self._sink: SinkT
 
     def note(self, exchange: Exchange) -> None:
@@ -65,9 +70,12 @@ class Recorder(Generic[SinkT]):
                     self._sink = self._open_sink()
                 except Exception as error:
                     self._failed_in = own_id()
+                    self._try_again_at = time.monotonic() + PAUSE_SECONDS
                     self._waiting.clear()
                     cause = " ".join(str(error).split()) or type(error).__name__
-                    _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
+                    if cause != self._cause:  # it is tried again and again
+                        _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
+                    self._cause = cause
                     raise
                 self._process = own_id()
                 atexit.register(self.flush)
@@ -75,8 +83,8 @@ class Recorder(Generic[SinkT]):
         return self._sink
 
     def has_failed(self) -> bool:
-        """Tell whether nothing is recorded in this process, because its sink could not be opened."""
-        return self._failed_in == own_id()
+        """Tell whether nothing is recorded in this process, because its sink could not be opened a moment ago."""
+        return self._failed_in == own_id() and time.monotonic() < self._try_again_at
 
     def flush(self) -> None:
         """Take all that waits to the sink."""

@@ -67,8 +67,15 @@ def reserve(pid: int) -> None:
     Raises OSError where there is none.
     """
     folder = Path(os.environ[VARIABLE])
-    for kind in (*_SUMMED, *(f"gauge_{mode}" for mode in _GAUGES)):
-        _reserve(folder / f"{kind}_{pid}.db")
+    files = [folder / f"{kind}_{pid}.db" for kind in (*_SUMMED, *(f"gauge_{mode}" for mode in _GAUGES))]
+    try:
+        for file in files:
+            _reserve(file)
+    except OSError:
+        # Who is asked for the metrics of all could not read them.
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
 
 
 def _reserve(file: Path) -> None:

@@ -13,7 +13,7 @@ from compiler import cli
 from compiler.presets import preset_names
 from tests.checkout import CHECKOUT
 
-NEVER_ENDS_OR_NEEDS_MORE = ("demo", "verify")
+NEVER_ENDS_OR_NEEDS_MORE = ("demo", "verify", "probe")
 
 
 def _presets(prefix):

@@ -3,20 +3,24 @@
     {
       "format_version": 1,
       "profile": …, "digest": …, "target": …, "models": […],
+      "begun": when the first request was sent, in UTC, or null, "release": of profilec,
+      "record": the file that answers were taken from or null, "remembered": how many of them,
+      "caution": what speaks against believing it all, or null,
       "passed": 1, "failed": 0, "not_observable": 0, "not_tried": 0, "requests": 1, "seconds": 0.1,
       "checks": [{"id", "rule", "case", "model", "shows", "result", "reason", "sent", "expected",
-                  "came_back": {"status", "content_type", "body"}, "engine_got", "says", "declared", "source"}],
+                  "expected_status", "came_back": {"status", "content_type", "body", "failure"}, "engine_got",
+                  "says", "declared", "source"}],
       "untried": [{"rule", "case", "shows", "reason"}]
     }
 
 `sent`, `body` and `engine_got` are cut in the middle where they are long; `engine_got` is null where nothing came to an
-engine or nobody looked.
+engine or nobody looked. Where no answer came, `failure` says why, and `status` is 0.
 """
 
 import json
 from typing import Any, Final
 
-from compiler.verify.report.telling import MAX_SHOWN, engine_got, sent, shortened, wanted
+from compiler.verify.report.telling import MAX_SHOWN, caution_of, engine_got, sent, shortened, wanted
 from compiler.verify.run import Judged, Run
 
 FORMAT_VERSION: Final = 1
@@ -30,6 +34,11 @@ def json_of(run: Run) -> bytes:
         "profile": run.profile,
         "digest": run.digest,
         "target": run.target,
+        "begun": run.begun,
+        "release": run.release,
+        "record": run.record,
+        "remembered": run.remembered,
+        "caution": caution_of(run),
         "models": list(run.models),
         "passed": run.count("pass"),
         "failed": run.count("fail"),
@@ -56,7 +65,13 @@ def _check(judged: Judged) -> dict[str, Any]:
         "reason": judged.verdict.reason or None,
         "sent": sent(check.ask),
         "expected": wanted(check),
-        "came_back": {"status": answer.status, "content_type": answer.content_type, "body": body},
+        "expected_status": getattr(check.expected, "status", 200),
+        "came_back": {
+            "status": answer.status,
+            "content_type": answer.content_type,
+            "body": body,
+            "failure": answer.failure,
+        },
         "engine_got": engine_got(answer) if answer.engine is not None else None,
         "says": judged.says,
         "declared": judged.declared,

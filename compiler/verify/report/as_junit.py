@@ -3,7 +3,7 @@
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from compiler.verify.report.telling import came_back, sent, wanted
+from compiler.verify.report.telling import came_back, caution_of, facts_of, sent_in_words, wanted
 from compiler.verify.run import Judged, OfRule, Run
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -14,6 +14,8 @@ def junit_of(run: Run) -> bytes:
     """Return a run as JUnit XML."""
     root = Element("testsuites", _attributes("profilec verify", run.count("fail"), _skipped(run), _all(run)))
     root.set("time", f"{run.seconds:.3f}")
+    if run.begun is not None:
+        root.set("timestamp", run.begun.removesuffix("Z"))
     for each in run.by_rule():
         _suite(root, run, each)
     indent(root)
@@ -33,6 +35,7 @@ def _suite(root: Element, run: Run, of_rule: OfRule) -> None:
     skipped = of_rule.count("not observable") + len(of_rule.untried)
     tests = len(of_rule.judged) + len(of_rule.untried)
     suite = SubElement(root, "testsuite", _attributes(of_rule.rule, of_rule.count("fail"), skipped, tests))
+    _properties(suite, run)
     name = f"{run.profile}.{of_rule.rule}"
     for judged in of_rule.judged:
         _case(suite, name, judged)
@@ -40,6 +43,17 @@ def _suite(root: Element, run: Run, of_rule: OfRule) -> None:
         title = f"{untried.case or 'base'}: {untried.rule}: {untried.shows}"
         case = SubElement(suite, "testcase", {"classname": name, "name": _clean(title)})
         SubElement(case, "skipped", {"message": _clean(f"not tried: {untried.reason}")})
+
+
+def _properties(suite: Element, run: Run) -> None:
+    """Say in a suite what identifies the run; nothing else of JUnit's has a place for it."""
+    if run.begun is not None:
+        suite.set("timestamp", run.begun.removesuffix("Z"))
+    caution = caution_of(run)
+    facts = [("endpoint", run.target), *facts_of(run), *([] if caution is None else [("caution", caution)])]
+    properties = SubElement(suite, "properties")
+    for name, value in facts:
+        SubElement(properties, "property", {"name": name, "value": _clean(value)})
 
 
 def _case(suite: Element, name: str, judged: Judged) -> None:
@@ -52,8 +66,8 @@ def _case(suite: Element, name: str, judged: Judged) -> None:
     failure = SubElement(case, "failure", {"message": reason, "type": judged.check.rule})
     source = f" ({judged.source})" if judged.source else ""
     failure.text = _clean(
-        f"sent: {sent(judged.check.ask)}\ncame back: {came_back(judged.answer)}\nexpected: {wanted(judged.check)}\n"
-        f"contract: {judged.says}\ndeclared: {judged.declared}{source}\n"
+        f"sent: {sent_in_words(judged.check.ask)}\ncame back: {came_back(judged.answer)}\n"
+        f"expected: {wanted(judged.check)}\ncontract: {judged.says}\ndeclared: {judged.declared}{source}\n"
     )
 
 

@@ -1,18 +1,44 @@
 """A run as one HTML page that needs nothing beside it: a summary, what failed, then every rule. Light and dark."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator
 from html import escape
 from typing import Final
 
 from compiler.verify.check import Untried
 from compiler.verify.report.page_style import STYLE
-from compiler.verify.report.telling import came_back, counted, engine_got, sent, verdict_of, wanted
-from compiler.verify.run import Judged, OfRule, Run
+from compiler.verify.report.telling import (
+    came_back,
+    caution_of,
+    counted,
+    engine_got,
+    facts_of,
+    sent_in_words,
+    shown_results,
+    unobservable_of,
+    untried_of,
+    verdict_of,
+    wanted,
+)
+from compiler.verify.run import VERDICTS, Judged, OfRule, Run
 
 SHOWN_OPEN: Final = 3
 """Failures of a rule that stand open; the others unfold."""
 
-_MARKS: Final = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "not observable": ("unseen", "·")}
+_MARKS: Final = {
+    "pass": ("pass", "✓"),
+    "fail": ("fail", "✗"),
+    "not observable": ("unseen", "?"),
+    "not tried": ("unseen", "·"),
+}
+"""The class and the mark of each result."""
+
+_NAMES: Final = {"pass": "passed", "fail": "failed"}
+"""How results are named where it is not by themselves."""
+
+_GRADED: Final = re.compile(r"\([HML]\)")
+"""How presets say behind a piece of evidence how sure it is."""
 
 
 def page_of(run: Run) -> bytes:
@@ -36,49 +62,65 @@ def _page(run: Run) -> Iterator[str]:
 
 
 def _head(run: Run) -> Iterator[str]:
-    failed = run.count("fail")
+    kind = "bad" if run.count("fail") else "good"
     yield f"<header><p class='kicker'>Contract verification</p><h1>{_text(run.profile)}</h1>"
-    yield f"<p class='target'>held against <strong>{_text(run.target)}</strong></p></header>"
-    yield f"<section class='verdict {'bad' if failed else 'good'}'><p>{_text(verdict_of(run))}</p>"
+    yield f"<p class='target'>held against <strong>{_text(run.target)}</strong></p>"
+    yield "<dl class='facts'>"
+    yield from (_fact(name, value) for name, value in facts_of(run))
+    yield "</dl></header>"
+    yield f"<section class='verdict {kind}'><p>{_text(verdict_of(run))}</p>"
+    caution = caution_of(run)
+    yield "" if caution is None else f"<p class='caution'>{_text(caution)}</p>"
+    yield from _bar(run)
+    yield "<dl class='figures'>"
+    for result in ("pass", "fail", "not observable"):
+        yield _figure(_NAMES.get(result, result), run.count(result), _MARKS[result][0])
+    yield _figure("not tried", len(run.untried), "")
+    yield "</dl></section>"
+
+
+def _bar(run: Run) -> Iterator[str]:
     total = max(1, len(run.judged))
-    yield "<div class='bar' role='img' aria-label='share of checks by result'>"
+    told = ", ".join(f"{run.count(result):,} {_NAMES.get(result, result)}" for result in shown_results(run))
+    yield f"<div class='bar' role='img' aria-label='{told}'>"
     for result in ("pass", "fail", "not observable"):
         share = 100 * run.count(result) / total
         if share:
             yield f"<span class='{_MARKS[result][0]}' style='width:{share:.3f}%'></span>"
-    yield "</div><dl class='figures'>"
-    figures = (
-        ("passed", run.count("pass"), "pass"),
-        ("failed", failed, "fail"),
-        ("not observable", run.count("not observable"), "unseen"),
-        ("not tried", len(run.untried), "unseen"),
-        ("requests sent", run.requests, ""),
-    )
-    for name, value, kind in figures:
-        yield f"<div class='{kind}'><dd>{value:,}</dd><dt>{name}</dt></div>"
-    yield "</dl></section>"
+    yield "</div>"
+
+
+def _figure(name: str, value: int, kind: str) -> str:
+    return f"<div class='{kind if value else 'none'}'><dt>{name}</dt><dd>{value:,}</dd></div>"
 
 
 def _table(run: Run) -> Iterator[str]:
-    yield "<h2>Rules</h2><div class='wide'><table class='rules'><thead><tr><th>rule</th><th>passed</th><th>failed</th>"
-    yield "<th>not observable</th><th>not tried</th></tr></thead><tbody>"
+    shown = shown_results(run)
+    heads = ["rule", *(_NAMES.get(result, result) for result in shown), *(["not tried"] if run.untried else [])]
+    yield "<h2>Rules</h2><div class='wide'><table class='rules'><thead><tr>"
+    yield "".join(f"<th scope='col'>{head}</th>" for head in heads)
+    yield "</tr></thead><tbody>"
     for number, each in enumerate(run.by_rule()):
         kind = "" if each.is_kept else " class='broken'"
-        cells = (each.count("pass"), each.count("fail"), each.count("not observable"), len(each.untried))
-        counts = "".join(f"<td>{count or ''}</td>" for count in cells)
-        yield f"<tr{kind}><th scope='row'><a href='#rule-{number}'>{_text(each.rule)}</a></th>{counts}</tr>"
+        cells = [f"{each.count(result) or ''}" for result in shown]
+        cells += [f"{len(each.untried) or ''}"] if run.untried else []
+        if not each.is_kept:
+            place = shown.index("fail")
+            cells[place] = f"<a href='#failed-{number}'>{cells[place]}</a>"
+        counts = "".join(f"<td>{cell}</td>" for cell in cells)
+        yield f"<tr{kind}><th scope='row'><a href='#rule-{number}'>{_broken(each.rule)}</a></th>{counts}</tr>"
     yield "</tbody></table></div>"
 
 
 def _failures(run: Run) -> Iterator[str]:
-    broken = [each for each in run.by_rule() if not each.is_kept]
+    broken = [(number, each) for number, each in enumerate(run.by_rule()) if not each.is_kept]
     if not broken:
         return
     yield "<h2>What is not kept</h2>"
-    for each in broken:
+    for number, each in broken:
         failed = [judged for judged in each.judged if judged.verdict.result == "fail"]
         told = f"{counted(len(failed), 'check')} failed"
-        yield f"<section class='rule-failures'><h3>{_text(each.rule)} <small>{told}</small></h3>"
+        yield f"<section id='failed-{number}'><h3>{_broken(each.rule)} <small>{told}</small></h3>"
         for judged in failed[:SHOWN_OPEN]:
             yield from _failure(judged)
         if len(failed) > SHOWN_OPEN:
@@ -94,7 +136,7 @@ def _failure(judged: Judged) -> Iterator[str]:
     case = f" <small>in case {_text(check.case)}</small>" if check.case else ""
     yield f"<article class='failure'><h4>{_text(check.shows)}{case}</h4>"
     yield f"<p class='reason'>{_text(judged.verdict.reason)}</p><dl class='facts'>"
-    yield _fact("sent", sent(check.ask), is_code=True)
+    yield _fact("sent", sent_in_words(check.ask), is_code=True)
     yield _fact("came back", came_back(judged.answer), is_code=True)
     if judged.answer.is_captured:
         yield _fact("the engine got", engine_got(judged.answer), is_code=True)
@@ -117,29 +159,30 @@ def _rules(run: Run) -> Iterator[str]:
 
 
 def _rule(number: int, each: OfRule) -> Iterator[str]:
-    failed = each.count("fail")
-    told = (
-        f"{counted(failed, 'failure')} in {counted(len(each.judged), 'check')}"
-        if failed
-        else counted(len(each.judged), "check")
-    )
-    kind = "fail" if failed else "pass" if each.count("pass") else "unseen"
-    mark = {"fail": "✗", "pass": "✓", "unseen": "·"}[kind]
-    yield f"<details class='rule' id='rule-{number}'><summary><span class='{kind}'>{mark}</span> "
-    yield f"<strong>{_text(each.rule)}</strong> <small>{told}</small></summary>"
+    counts = {result: each.count(result) for result in VERDICTS} | {"not tried": len(each.untried)}
+    told = ", ".join(f"{count:,} {_NAMES.get(result, result)}" for result, count in counts.items() if count)
+    worst = next(result for result in ("fail", "not observable", "pass", "not tried") if counts[result])
+    yield f"<details class='rule'><summary>{_mark(worst)} <strong>{_broken(each.rule)}</strong> <small>{told}</small>"
+    # A link opens the details that hold what it leads to, but not the ones that it leads to.
+    yield f"</summary><div id='rule-{number}'>"
     first = next(iter(each.judged), None)
     if first is not None:
         source = f" — {first.source}" if first.source else ""
-        yield f"<p class='declared'>declared at {_text(first.declared)}{_text(source)}</p>"
-    yield "<div class='wide'><table class='checks'><tbody>"
+        yield f"<p class='declared'>declared: {_text(first.declared)}{_text(source)}</p>"
+    yield "<div class='wide'><table class='checks'><thead><tr><th scope='col'><span class='unshown'>result</span></th>"
+    yield "<th scope='col'>what was tried</th><th scope='col'>in case</th><th scope='col'>due</th></tr></thead><tbody>"
     for judged in each.judged:
-        kind, mark = _MARKS[judged.verdict.result]
         case = judged.check.case or ""
         reason = f"<br><small>{_text(judged.verdict.reason)}</small>" if judged.verdict.reason else ""
-        yield f"<tr><td class='{kind}'>{mark}</td><td>{_text(judged.check.shows)}{reason}</td>"
+        yield f"<tr><td>{_mark(judged.verdict.result)}</td><td>{_text(judged.check.shows)}{reason}</td>"
         yield f"<td>{_text(case)}</td><td>{_due(judged)}</td></tr>"
     yield from (_untried_row(untried) for untried in each.untried)
-    yield "</tbody></table></div></details>"
+    yield "</tbody></table></div></div></details>"
+
+
+def _mark(result: str) -> str:
+    kind, mark = _MARKS[result]
+    return f"<span class='{kind}' role='img' aria-label='{_NAMES.get(result, result)}'>{mark}</span>"
 
 
 def _due(judged: Judged) -> str:
@@ -150,41 +193,35 @@ def _due(judged: Judged) -> str:
 def _untried_row(untried: Untried) -> str:
     reason = f"<br><small>not tried: {_text(untried.reason)}</small>"
     return (
-        f"<tr><td class='unseen'>·</td><td>{_text(untried.shows)}{reason}</td>"
+        f"<tr><td>{_mark('not tried')}</td><td>{_text(untried.shows)}{reason}</td>"
         f"<td>{_text(untried.case or '')}</td><td></td></tr>"
     )
 
 
 def _left_out(run: Run) -> Iterator[str]:
-    reasons: dict[str, int] = {}
-    for each in run.by_rule():
-        for reason, count in each.unobservable().items():
-            reasons[reason] = reasons.get(reason, 0) + count
+    yield from _listed("What could not be observed", unobservable_of(run))
+    yield from _listed("What was not tried", untried_of(run))
+
+
+def _listed(title: str, reasons: Counter[str]) -> Iterator[str]:
     if reasons:
-        yield "<h2>What could not be observed</h2><ul class='reasons'>"
-        yield from _listed(reasons.items())
+        yield f"<h2>{title}</h2><ul class='reasons'>"
+        yield from (f"<li><strong>{count:,}</strong> {_text(reason)}</li>" for reason, count in reasons.most_common())
         yield "</ul>"
 
 
-def _listed(reasons: Iterable[tuple[str, int]]) -> Iterator[str]:
-    ordered = sorted(reasons, key=lambda item: -item[1])
-    return (f"<li><strong>{count:,}</strong> {_text(reason)}</li>" for reason, count in ordered)
-
-
 def _foot(run: Run) -> Iterator[str]:
-    models = ", ".join(run.models[:_MOST_MODELS]) + (" …" if len(run.models) > _MOST_MODELS else "")
-    yield "<footer><dl class='facts'>"
-    yield _fact("profile", f"{run.profile}, {run.digest}")
-    yield _fact("endpoint", run.target)
-    yield _fact("models", models)
-    yield _fact("sent", f"{counted(run.requests, 'request')} in {run.seconds:.1f} s")
-    yield "</dl><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes"
-    yield "and cases. What is expected of an answer is what the contract fixes, and nothing else."
-    yield "Made by profilec verify.</p>"
-    yield "</footer>"
+    yield "<footer><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes"
+    yield "and cases. What is expected of an answer is what the contract fixes, and nothing else; … stands for anything"
+    yield "at all."
+    if any(judged.source and _GRADED.search(judged.source) for judged in run.judged):
+        yield "Behind a piece of evidence, H, M or L says how sure it is: high, medium or low."
+    yield "Long requests and answers are cut in the middle.</p></footer>"
 
 
-_MOST_MODELS: Final = 8
+def _broken(rule: str) -> str:
+    """Return the name of a rule, which lines may break where a new word begins."""
+    return re.sub(r"(?<=[._])", "<wbr>", _text(rule))
 
 
 def _text(value: str) -> str:

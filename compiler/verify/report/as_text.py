@@ -1,10 +1,25 @@
 """A run as text for people: a table of the rules, then what failed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Final
 
-from compiler.verify.report.telling import came_back, engine_got, sent, shortened, verdict_of, wanted
-from compiler.verify.run import VERDICTS, Judged, OfRule, Run
+from compiler.verify.report.telling import (
+    came_back,
+    caution_of,
+    engine_got,
+    moment_of,
+    pace_of,
+    sent_in_words,
+    shortened,
+    shown_results,
+    unobservable_of,
+    untried_of,
+    verdict_of,
+    wanted,
+)
+from compiler.verify.run import Judged, OfRule, Run
 
 SHOWN_PER_RULE: Final = 3
 """Most failures of a rule that are told; the other formats have them all."""
@@ -12,21 +27,49 @@ SHOWN_PER_RULE: Final = 3
 _LONGEST: Final = 400
 
 
-def text_of(run: Run) -> bytes:
-    """Return a run as text."""
-    lines = [f"{run.profile} ({run.digest[:19]}…) held against {run.target}", ""]
+_INDENT: Final = 13
+"""Columns before what a failure tells."""
+
+_NARROWEST: Final = 40
+
+
+def text_of(run: Run, columns: int | None = None) -> bytes:
+    """Return a run as text, its lines wrapped to so many columns where somebody reads it on a terminal."""
+    lines = _lines(run)
+    if columns is not None:
+        lines = [piece for line in lines for piece in _wrapped(line, max(columns, _NARROWEST))]
+    return "\n".join([*lines, ""]).encode("utf-8", "backslashreplace")
+
+
+def _lines(run: Run) -> list[str]:
+    release = run.release or "of a checkout"
+    lines = [f"{run.profile} ({run.digest[:19]}…) held against {run.target}"]
+    lines += [f"asked {moment_of(run)}, by profilec {release}", ""]
     lines += _table(run)
     lines += [line for each in run.by_rule() if not each.is_kept for line in _failures(each)]
     lines += _left_out(run)
-    pace = f"{run.requests:,} requests in {run.seconds:.1f} s."
-    return "\n".join([*lines, f"{verdict_of(run)} {pace}", ""]).encode()
+    caution = caution_of(run)
+    lines += [] if caution is None else [caution, ""]
+    return [*lines, f"{verdict_of(run)} {pace_of(run)}."]
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    """Return a line in pieces, what belongs to a name or a count of its own standing below it."""
+    if len(line) <= columns or (line[:1].strip() and "  " in line):
+        return [line]
+    indent = " " * (_INDENT if line.startswith("  ") else 0)
+    return wrap(line, columns, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _table(run: Run) -> list[str]:
-    rows: list[Sequence[str]] = [("rule", *VERDICTS, "not tried")]
+    shown = shown_results(run)
+    heads = [*shown, *(["not tried"] if run.untried else [])]
+    split = [head.rpartition(" ") for head in heads]
+    rows: list[Sequence[str]] = [("", *(head for head, _, _ in split))] if len(heads) > len(("pass", "fail")) else []
+    rows.append(("rule", *(last for _, _, last in split)))
     for each in run.by_rule():
-        counts = [each.count(result) for result in VERDICTS]
-        rows.append((each.rule, *(str(count or "") for count in (*counts, len(each.untried)))))
+        counts = [each.count(result) for result in shown] + ([len(each.untried)] if run.untried else [])
+        rows.append((each.rule, *(str(count or "") for count in counts)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [*(_row(row, widths) for row in rows), ""]
 
@@ -50,7 +93,7 @@ def _failure(judged: Judged) -> Iterator[str]:
     source = f" ({judged.source})" if judged.source else ""
     yield f"FAIL {shortened(check.id, _LONGEST)}"
     yield f"  {judged.verdict.reason}"
-    yield f"  sent       {sent(check.ask, _LONGEST)}"
+    yield f"  sent       {sent_in_words(check.ask, _LONGEST)}"
     yield f"  came back  {came_back(judged.answer, _LONGEST)}"
     if judged.answer.is_captured:
         yield f"  engine got {engine_got(judged.answer, _LONGEST)}"
@@ -61,27 +104,12 @@ def _failure(judged: Judged) -> Iterator[str]:
 
 
 def _left_out(run: Run) -> list[str]:
-    reasons = [(each.rule, reason, count) for each in run.by_rule() for reason, count in each.unobservable().items()]
-    lines = list(_told("Not observable:", _merged(reasons)))
-    untried = [(each.rule, f"{each.shows}: {each.reason}", 1) for each in run.untried]
-    if len(untried) > _MOST_UNTRIED:
-        untried = [(each.rule, each.reason, 1) for each in run.untried]
-    return [*lines, *_told("Not tried:", _merged(untried))]
+    return [*_told("Not observable:", unobservable_of(run)), *_told("Not tried:", untried_of(run))]
 
 
-_MOST_UNTRIED: Final = 12
-
-
-def _merged(told: Iterable[tuple[str, str, int]]) -> dict[str, int]:
-    merged: dict[str, int] = {}
-    for _, reason, count in told:
-        merged[reason] = merged.get(reason, 0) + count
-    return merged
-
-
-def _told(title: str, reasons: dict[str, int]) -> Iterator[str]:
+def _told(title: str, reasons: Counter[str]) -> Iterator[str]:
     if not reasons:
         return
     yield title
-    yield from (f"  {count:>5}  {reason}" for reason, count in reasons.items())
+    yield from (f"  {count:>9,}  {reason}" for reason, count in reasons.most_common())
     yield ""

@@ -1,18 +1,25 @@
 """What every report tells: requests and answers shown, and counts in words."""
 
 import json
+from collections import Counter
 from typing import Final
 
 from compiler.diagnostics import visible
 from compiler.verify.check import Acceptance, Ask, Check, written
-from compiler.verify.judgement import Answer, shown_wanted
-from compiler.verify.run import Run
+from compiler.verify.judgement import Answer, Result, shown_wanted
+from compiler.verify.run import VERDICTS, Run
 
 MAX_SHOWN: Final = 2000
 """Longest request or answer in characters that is shown whole."""
 
 
+EMPTY: Final = "(an empty body)"
+"""Stands for a request or an answer of no bytes."""
+
 _LARGE: Final = 1024 * 1024
+_MOST_MODELS: Final = 8
+_MOST_UNTRIED: Final = 12
+_OK: Final = 200
 
 
 def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
@@ -25,11 +32,16 @@ def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
     return shortened(ask.body().decode("utf-8", "replace"), most)
 
 
+def sent_in_words(ask: Ask, most: int = MAX_SHOWN) -> str:
+    """Return the body of a request as it was sent, or words for one that has nothing to show."""
+    return sent(ask, most) or EMPTY
+
+
 def came_back(answer: Answer, most: int = MAX_SHOWN) -> str:
     """Return the status and the body of an answer."""
     if answer.failure is not None:
         return answer.failure
-    return f"{answer.status} {shortened(answer.body.decode('utf-8', 'replace').strip(), most)}"
+    return f"{answer.status} {shortened(answer.body.decode('utf-8', 'replace').strip(), most) or EMPTY}"
 
 
 def engine_got(answer: Answer, most: int = MAX_SHOWN) -> str:
@@ -78,6 +90,66 @@ def verdict_of(run: Run) -> str:
     behind = [f"{unseen:,} not observable"] if unseen else []
     behind += [f"{untried:,} not tried"] if untried else []
     return f"{head}; {', '.join(behind)}." if behind else f"{head}."
+
+
+def caution_of(run: Run) -> str | None:
+    """Return what speaks against believing a run: that nothing was answered, as with a wrong address or model."""
+    due = [each.answer for each in run.judged if isinstance(each.check.expected, Acceptance)]
+    statuses = Counter(answer.status for answer in due if answer.failure is None)
+    if not statuses or _OK in statuses:
+        return None
+    status, count = statuses.most_common(1)[0]
+    return (
+        f"Not one request was answered with 200; of {len(due):,} that the contract lets pass {count:,} got {status}. "
+        "See that the address and the model are right: else this tells nothing of the contract."
+    )
+
+
+def facts_of(run: Run) -> list[tuple[str, str]]:
+    """Return what identifies a run, each fact with its name: when, which contract, what models, how, by what."""
+    models = ", ".join(run.models[:_MOST_MODELS])
+    more = len(run.models) - _MOST_MODELS
+    return [
+        ("asked", moment_of(run)),
+        ("contract", f"{run.profile}, {run.digest}"),
+        ("models", f"{models} and {more:,} more" if more > 0 else models),
+        ("run", pace_of(run)),
+        ("made by", f"profilec {run.release or 'of a checkout'}"),
+    ]
+
+
+def moment_of(run: Run) -> str:
+    """Return when a run's first request was sent, in words."""
+    return (
+        "at a time that nobody wrote down"
+        if run.begun is None
+        else f"{run.begun.replace('T', ' ').removesuffix('Z')} UTC"
+    )
+
+
+def pace_of(run: Run) -> str:
+    """Return how many requests were sent in what time, and how many answers are those of a record."""
+    asked = f"{counted(run.requests, 'request')} in {run.seconds:.1f} s"
+    if run.record is None:
+        return asked
+    remembered = f"{counted(run.remembered, 'answer')} from the record {visible(run.record)}"
+    return f"{asked}, and {remembered}" if run.requests else f"{remembered}, nothing asked anew"
+
+
+def unobservable_of(run: Run) -> Counter[str]:
+    """Return why checks could not be observed, with how many."""
+    return sum((each.unobservable() for each in run.by_rule()), Counter())
+
+
+def untried_of(run: Run) -> Counter[str]:
+    """Return what was not tried and why, with how often; where that is much, the reasons alone."""
+    is_long = len(run.untried) > _MOST_UNTRIED
+    return Counter(each.reason if is_long else f"{each.shows}: {each.reason}" for each in run.untried)
+
+
+def shown_results(run: Run) -> tuple[Result, ...]:
+    """Return the results that have a place in tables: those that there are, passed and failed always."""
+    return tuple(result for result in VERDICTS if result in {"pass", "fail"} or run.count(result))
 
 
 def counted(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.peers.cache import Cache, SetupError, default_folder
-from tests.bench.peers.measures import MEASURES, raise_descriptor_limit
+from tests.bench.peers.measures import MEASURES, come_first, raise_descriptor_limit
 from tests.bench.peers.record import Record
 from tests.bench.peers.report import report, write
 from tests.bench.peers.run import Plan, run
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measures = [measure for measure in MEASURES if not options.measure or measure.name in options.measure]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is stopped
     raise_descriptor_limit()
+    come_first()
     cache = Cache(options.cache)
     record = Record(_record_file(options.cache, resume=options.resume or options.report))
     if not options.report:

@@ -1,7 +1,9 @@
 """The cache folder: packages of the peers and what is compiled, each set up once and never inside the repository."""
 
+import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -33,7 +35,7 @@ class Cache:
 
     def python_package(self, requirement: str) -> Path:
         """Return the virtual environment that holds a package of PyPI."""
-        place, is_ready = self._place("python-" + re.sub(r"\[.*?\]|=", "", requirement))
+        place, is_ready = self._place(f"python{_python_of_this()}-" + re.sub(r"\[.*?\]|=", "", requirement))
         if not is_ready:
             _run(sys.executable, "-m", "venv", place)
             _run(place / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement)
@@ -155,3 +157,8 @@ def _run(*command: str | Path, folder: Path | None = None) -> None:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if "error" in line.lower() or line.startswith("E:")), lines[-1:])
         raise SetupError(f"{name} {command[1]}: {str(said)[:200]}")
+
+
+def _python_of_this() -> str:
+    """Return what tells this Python from others: how it was built decides how fast all Python subjects are."""
+    return f"{platform.python_version()}-{hashlib.sha256(sys.version.encode()).hexdigest()[:8]}"

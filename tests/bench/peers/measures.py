@@ -8,6 +8,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -34,6 +35,8 @@ SATURATED: Final = "saturated"
 """How the reason begins why a subject was not given more streams."""
 SATURATED_SECONDS: Final = 1.0
 """A subject whose chunks are this late at the p99, or that lets half of them be missing, is not given more streams."""
+MOST_URGENT: Final = -20
+"""The niceness of what comes before all other work."""
 MAX_ERRORS: Final = 0.01
 """Share of requests that may fail without the figures being worthless."""
 
@@ -260,6 +263,12 @@ def raise_descriptor_limit() -> None:
     """Let this process and all that it starts open as many files as the system allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def come_first() -> None:
+    """Let this process and all that it starts come before other work of the machine, where the system allows that."""
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, MOST_URGENT)
 
 
 def load_average() -> float:

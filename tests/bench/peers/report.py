@@ -23,6 +23,9 @@ METHOD: Final = (
 )
 
 
+PRIORITY: Final = " All of it came before other work of the machine (nice -20)."
+
+
 def report(record: Record) -> str:
     """Return the report as Markdown."""
     about = record.about
@@ -33,6 +36,7 @@ def report(record: Record) -> str:
     circumstances = (
         f"{about.get('date', '')}, {about.get('machine', '')}, {about.get('system', '')}. Load average "
         f"{about.get('load_at_start', 0):.1f} before and {about.get('load_at_end', 0):.1f} at the end.{quick}"
+        f"{PRIORITY if about.get('niceness', 0) < 0 else ''} Python {about.get('python', '')}."
     )
     parts = [circumstances, METHOD, table(record).rstrip()]
     if "enforcement" in about:

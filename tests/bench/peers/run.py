@@ -91,6 +91,8 @@ def _tell_about(record: Record, tools: Tools, installed: dict[str, Installed], *
         versions=versions | {"wrk": tools.version_of_wrk()},
         machine=f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB",
         system=f"{platform.system()} {platform.release()}",
+        python=sys.version,
+        niceness=os.getpriority(os.PRIO_PROCESS, 0),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         quick=quick,
     )

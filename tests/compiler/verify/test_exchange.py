@@ -8,7 +8,7 @@ import pytest
 from compiler.selection import UsageError
 from compiler.verify.check import Ask
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
-from compiler.verify.recording import RecordError, open_record, read_record
+from compiler.verify.recording import About, RecordError, about_record, open_record, read_record
 from router.engines.standin import Answer, Raw, Received, StandIn
 
 
@@ -123,6 +123,41 @@ def test_a_record_is_read_again(tmp_path, engine: StandIn) -> None:
     record.close()
     assert read_record(path) == {ask.key(): answer}
     assert known == {ask.key(): answer}
+
+
+ABOUT = About("http://127.0.0.1:1/v1/chat/completions", "2026-11-30T16:56:46Z")
+
+
+def test_a_record_says_what_was_asked_and_when(tmp_path, engine: StandIn) -> None:
+    """A record keeps the endpoint and the moment of its beginning, and none of another endpoint is gone on with."""
+    path = str(tmp_path / "record.jsonl")
+    record, _ = open_record(path, ABOUT)
+    assert about_record(path) == ABOUT
+    [(ask, answer)] = Exchange(Target(chat_url(engine.url))).answers([(ask_of("hi"), 200)])
+    record.add(ask, answer)
+    record.close()
+    record, _ = open_record(path, ABOUT._replace(begun="2027-01-01T00:00:00Z"))
+    record.close()
+    assert about_record(path) == ABOUT
+    with pytest.raises(RecordError, match=r"holds the answers of http://127\.0\.0\.1:1/.*: name another file"):
+        open_record(path, About("http://127.0.0.1:2/v1/chat/completions"))
+
+
+def test_a_record_without_answers_is_begun_anew(tmp_path) -> None:
+    """Where nothing was answered yet, another endpoint may be asked."""
+    path = str(tmp_path / "record.jsonl")
+    for about in (ABOUT, ABOUT._replace(target="http://127.0.0.1:2/v1/chat/completions")):
+        record, _ = open_record(path, about)
+        record.close()
+        assert about_record(path) == about
+
+
+def test_a_record_that_says_nothing_of_itself_is_read(tmp_path) -> None:
+    """Those that tell only what came back are read like others."""
+    path = str(tmp_path / "record.jsonl")
+    record, _ = open_record(path)
+    record.close()
+    assert about_record(path) == About()
 
 
 def test_what_is_no_record_is_told(tmp_path) -> None:

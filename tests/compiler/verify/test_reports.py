@@ -9,6 +9,8 @@ import pytest
 from compiler.verify.check import Acceptance, Ask, Check, Refusal, Untried
 from compiler.verify.judgement import Answer, Verdict
 from compiler.verify.report import RENDERED_BY
+from compiler.verify.report.as_text import text_of
+from compiler.verify.report.page_style import STYLE
 from compiler.verify.run import Judged, Run
 
 SHOWN = "<b>temperature</b> & \x1b[31m"
@@ -36,8 +38,105 @@ RUN = Run(
     (Untried("limits.max_body_bytes", None, "a large body", "too large"),),
     7,
     1.5,
+    "2026-11-30T16:56:46Z",
+    "1.2.3",
 )
 KEPT = RUN._replace(judged=RUN.judged[:1], untried=())
+REPLAYED = RUN._replace(requests=0, record="a.jsonl", remembered=7)
+RESUMED = RUN._replace(requests=3, record="a.jsonl", remembered=4)
+ASTRAY = KEPT._replace(judged=(KEPT.judged[0]._replace(answer=Answer(404, "text/html", b"")),))
+FORMATS = sorted(RENDERED_BY)
+
+
+def told(run: Run, form: str) -> str:
+    return RENDERED_BY[form](run).decode()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_says_what_was_asked_when_and_by_which_release(form: str) -> None:
+    """A report that is sent on says by itself what it is about."""
+    text = told(RUN, form)
+    assert RUN.target in text
+    assert re.search(r"2026-11-30.16:56:46", text)
+    assert "1.2.3" in text
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (RUN, "7 requests in 1.5 s"),
+        (REPLAYED, "7 answers from the record a.jsonl, nothing asked anew"),
+        (RESUMED, "3 requests in 1.5 s, and 4 answers from the record a.jsonl"),
+    ],
+)
+@pytest.mark.parametrize("form", ["html", "junit", "text"])
+def test_answers_of_a_record_do_not_count_as_asked(run: Run, said: str, form: str) -> None:
+    """What was taken from a record is told as that, and the endpoint stays what was asked once."""
+    assert said in told(run, form)
+    assert RUN.target in told(run, form)
+
+
+def test_a_record_that_does_not_say_when_is_told() -> None:
+    """Where nobody wrote down when a record was made no date is made up."""
+    assert "at a time that nobody wrote down" in told(REPLAYED._replace(begun=None, release=None), "text")
+    assert "timestamp" not in told(REPLAYED._replace(begun=None), "junit")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_address_that_answers_nothing_is_suspected(form: str) -> None:
+    """Where no request at all was answered with 200 every format warns that the address or the model is wrong."""
+    assert "Not one request was answered with 200" in told(ASTRAY, form)
+    assert "Not one request was answered with 200" not in told(KEPT, form)
+
+
+@pytest.mark.parametrize("form", ["html", "junit", "text"])
+def test_a_request_of_no_bytes_is_told_as_such(form: str) -> None:
+    """An empty body is not shown as nothing."""
+    failed = RUN.judged[1]
+    empty = failed._replace(check=failed.check._replace(ask=Ask((), text="")), answer=Answer(500, "", b""))
+    assert told(RUN._replace(judged=(empty,)), form).count("(an empty body)") == 2
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_text_fits_a_terminal(columns: int) -> None:
+    """On a terminal no line of what is told is wider than it, and what goes on below stands beneath its beginning."""
+    lines = text_of(RUN, columns).decode().splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "  sent       {" in text_of(RUN, columns).decode()
+    assert "".join("".join(lines).split()) == "".join("".join(told(RUN, "text").splitlines()).split())
+
+
+def test_columns_with_nothing_in_them_are_left_out() -> None:
+    """Where all was observed and tried no table has an empty column about it."""
+    assert "not observable" not in told(KEPT, "text")
+    assert "<th scope='col'>not observable</th>" not in told(KEPT, "html")
+    assert "<th scope='col'>not observable</th>" in told(RUN, "html")
+
+
+def test_names_in_junit_are_unique_and_suites_add_up() -> None:
+    """Readers of JUnit tell cases apart by their names, and sum the suites."""
+    root = fromstring(RENDERED_BY["junit"](RUN))
+    names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(set(names)) == len(names) == 8
+    assert sum(int(suite.get("tests", "")) for suite in root) == 8
+    assert {suite.get("timestamp") for suite in root} == {"2026-11-30T16:56:46"}
+
+
+def test_the_page_leads_from_each_rule_to_its_checks_and_failures() -> None:
+    """Every link of the page has a place that it leads to, within the details that it opens."""
+    page = told(RUN, "html")
+    links = re.findall(r"href='#([^']+)'", page)
+    assert len(links) == 4
+    assert all(page.count(f"id='{link}'") == 1 for link in links)
+    assert "<details class='rule' id" not in page
+
+
+def test_the_page_says_why_something_was_not_seen_or_tried() -> None:
+    """Both have their reasons in a list of their own, and a rule's summary counts them."""
+    page = told(RUN, "html")
+    assert "<li><strong>1</strong> nobody looks</li>" in page
+    assert "<li><strong>1</strong> a large body: too large</li>" in page
+    assert "5 failed, 1 not observable" in page
 
 
 def test_text_tells_the_rules_and_what_failed() -> None:
@@ -61,7 +160,12 @@ def test_json_tells_all() -> None:
     value = json.loads(RENDERED_BY["json"](RUN))
     assert [value[key] for key in ("passed", "failed", "not_observable", "not_tried")] == [1, 5, 1, 1]
     assert [check["id"] for check in value["checks"]] == ["a", "b0", "b1", "b2", "b3", "b4", "c"]
-    assert value["checks"][1]["came_back"] == {"status": 200, "content_type": "application/json", "body": "<i>no</i>"}
+    assert value["checks"][1]["came_back"] == {
+        "status": 200,
+        "content_type": "application/json",
+        "body": "<i>no</i>",
+        "failure": None,
+    }
 
 
 def test_junit_is_read_as_such() -> None:
@@ -74,6 +178,7 @@ def test_junit_is_read_as_such() -> None:
         "skipped": "2",
         "errors": "0",
         "time": "",
+        "timestamp": "2026-11-30T16:56:46",
     }
     assert len(root.findall(".//failure")) == 5
     assert len(root.findall(".//skipped")) == 2
@@ -103,3 +208,22 @@ def test_the_page_tells_failures_with_all_that_is_known() -> None:
     for fact in ("sent", "came back", "expected", "the contract", "declared"):
         assert page.count(f"<dt>{fact}</dt>") >= 5
     assert "The contract is not kept" in page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("ink", ["ink", "soft", "good", "bad", "unseen"])
+def test_what_the_page_says_stands_out_from_its_ground(scheme: str, ink: str) -> None:
+    """All text has the contrast of 4.5 that people with weak sight need (WCAG 2, AA), in both colour schemes."""
+    light, dark = STYLE.split("prefers-color-scheme: dark")
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", light if scheme == "light" else dark))
+    for ground in ("ground", "card"):
+        darker, lighter = sorted((luminance(colours[ink]), luminance(colours[ground])))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+def luminance(colour: str) -> float:
+    """Return how light a colour is, as WCAG counts it."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    red, green, blue = (part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

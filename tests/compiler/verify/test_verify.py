@@ -7,7 +7,7 @@ import pytest
 
 from compiler import cli
 from compiler.presets import preset_names
-from router.engines.standin import StandIn
+from router.engines.standin import Answer, StandIn
 
 PROFILE = """\
 name: small
@@ -68,8 +68,42 @@ def test_an_engine_that_enforces_nothing_is_found_out(
     broken = {check["rule"] for check in value["checks"] if check["result"] == "fail"}
     assert {"fields.temperature", "fields.reasoning_effort", "output.max_tokens", "limits.max_images"} <= broken
     assert all(check["declared"] != "" for check in value["checks"])
+    assert (value["requests"], value["remembered"], value["record"]) == (0, len(value["checks"]), record)
     assert cli.main(["verify", "http://127.0.0.1:9", profile, "--model", "m", "--replay", record]) == 1
-    assert f"{value['failed']} of" in capsys.readouterr().out
+    with_url = capsys.readouterr().out
+    assert cli.main(["verify", profile, "--model", "m", "--replay", record]) == 1
+    replayed = capsys.readouterr().out
+    assert replayed == with_url
+    assert f"{value['failed']} of" in replayed
+    assert f"held against {engine.url}/v1/chat/completions" in replayed
+    assert value["begun"].replace("T", " ").removesuffix("Z") in replayed
+
+
+def test_an_endpoint_that_only_tells_of_its_own_state_is_given_up(
+    profile: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An engine that still loads its model is told as that, in place of a report that says nothing."""
+    monkeypatch.setattr("compiler.verify.exchange.ATTEMPTS", 1)
+    with StandIn(models=("m",)) as engine:
+        engine.script(lambda _request: Answer.json({"error": "Loading model"}, 503))
+        assert cli.main(["verify", engine.url, profile, "--model", "m"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "answered 503 to each of the first 5 requests: it is not ready" in said.err
+
+
+def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
+    """What a contract says of a wrong key or of overload is told as not tried, with the reason."""
+    path, report = tmp_path / "words.yaml", tmp_path / "report.json"
+    path.write_text(
+        "errors: {answers: {overloaded: {status: 429}, invalid_api_key: {code: E1}, bad_request: {code: E2}}}"
+    )
+    with StandIn(models=("m",)) as engine:
+        arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
+        cli.main([*arguments, "-o", str(report)])
+    untried = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
+    assert list(untried) == ["the words of overloaded (429)", "the words of invalid_api_key (401)"]
+    assert "too much load" in untried["the words of overloaded (429)"]
 
 
 def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The folder that processes share their metrics in, and the recorder that takes requests there."""
 
+import errno
 import logging
 import struct
 from collections.abc import Iterator
@@ -134,3 +135,42 @@ def test_room_is_taken_before_it_is_needed(folder: Path, monkeypatch: pytest.Mon
     files = list(folder.glob("*_4711.db"))
     assert len(files) == 5
     assert all(file.stat().st_blocks * 512 >= shared_metrics.RESERVED_BYTES for file in files)
+
+
+def test_what_could_not_begin_begins_later(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A process that had no room for its metrics says so once, and counts from when there is some."""
+    kept = _Kept()
+    has_room = False
+
+    def open_sink() -> _Kept:
+        if not has_room:
+            raise OSError("no room")
+        return kept
+
+    made = Recorder(open_sink)
+    for _ in range(3):
+        made.note(Exchange(request_id="", status=200))
+        assert made.has_failed()
+    monkeypatch.setattr(made, "_try_again_at", 0.0)
+    made.note(Exchange(request_id="", status=200))
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["no room"]
+    has_room = True
+    monkeypatch.setattr(made, "_try_again_at", 0.0)
+    made.note(Exchange(request_id="", status=404))
+    made.flush()
+    assert kept.statuses == [404]
+
+
+def test_without_room_no_half_files_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room that is not there for all is given back: the files of others can be read."""
+    monkeypatch.setenv(shared_metrics.VARIABLE, str(folder))
+    taken = iter([None, None, OSError(errno.ENOSPC, "no room")])
+
+    def allocate(*_: int) -> None:
+        if (failure := next(taken)) is not None:
+            raise failure
+
+    monkeypatch.setattr("os.posix_fallocate", allocate)
+    with pytest.raises(OSError, match="no room"):
+        shared_metrics.reserve(1)
+    assert list(folder.iterdir()) == []

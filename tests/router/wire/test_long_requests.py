@@ -3,12 +3,13 @@
 import socket
 import ssl
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.router.rawclient import RawAnswer, RawClient
+from router.engines.standin import Answer, StandIn
+from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.rawengine import MODELS, RawEngine, ok, read_request
 from tests.router.serving import RunningRouter, running_router
 from tests.router.wire.chat import CHAT, assert_error, chat_of_length
@@ -84,3 +85,20 @@ def test_an_engine_behind_tls_that_reads_nothing_is_given_up(tmp_path: Path) -> 
             assert_error(_ask(router, chat_of_length(20_000_000)), 504, "upstream_timeout")
         over.set()
         listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("framing", ["counted", "chunked"])
+def test_a_long_request_that_is_read_holds_up_no_other(engine: StandIn, framing: str) -> None:
+    """While some wait for their answers the next one is read, up to the bound of requests in flight."""
+    body = chat_of_length(200_000)
+    fields = {"Content-Length": str(len(body))} if framing == "counted" else {"Transfer-Encoding": "chunked"}
+    request = post_head(CHAT, fields) + (body if framing == "counted" else chunked(body))
+    gate = threading.Event()
+    engine.answer_next(*[Answer(body=b"{}", hold=gate)] * 4)
+    with running_router(None, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "4"}) as router, ExitStack() as opened:
+        clients = []
+        for number in range(1, 5):
+            clients.append(opened.enter_context(RawClient(router.port)).send(request))
+            engine.wait_for(number)
+        gate.set()
+        assert [client.answer().status for client in clients] == [200] * 4

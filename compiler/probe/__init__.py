@@ -1,0 +1,91 @@
+"""`profilec probe`: the contract of a live endpoint, learnt by questions and written as a profile."""
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from compiler.diagnostics import visible
+from compiler.output import write
+from compiler.probe.draft import Draft, Run, draft_of
+from compiler.probe.driving import Asker, drive
+from compiler.probe.learning import Aims, Learnt, learn
+from compiler.probe.progress import watched
+from compiler.probe.sections import known_rules
+from compiler.selection import UsageError
+from compiler.verify.exchange import Exchange, Target, api_key, chat_url
+from compiler.verify.judgement import UNWELL
+from compiler.verify.recording import open_record, read_record
+
+
+def today() -> str:
+    """Return the day of a probe, as 2026-11-30."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
+    """Probe an endpoint and write the profile that says what was learnt; return 0.
+
+    Raises UsageError, and CommandError where the endpoint cannot be asked or answers no request at all.
+    """
+    _refuse_contradictions(arguments)
+    address = chat_url(arguments.url)
+    begun = time.monotonic()
+    with ExitStack() as open_things:
+        asker = _asker(arguments, address, open_things)
+        aims = Aims(arguments.model, arguments.max_body, tuple(arguments.only or ()))
+        learnt = drive(learn(aims), asker.answers)
+    sent = 0 if asker.exchange is None else asker.exchange.requests_sent
+    draft = draft_of(learnt, Run(arguments.model, arguments.model, address, day(), sent))
+    write(draft.data, arguments.output)
+    _say(_summary(arguments, draft, learnt, sent, time.monotonic() - begun))
+    return 0
+
+
+def _refuse_contradictions(arguments: Namespace) -> None:
+    if arguments.record is not None and arguments.replay is not None:
+        raise UsageError("--record and --replay exclude each other")
+    if arguments.replay is not None and not Path(arguments.replay).exists():
+        raise UsageError(f"--replay: there is no file {arguments.replay}")
+    known = known_rules()
+    for name in arguments.only or ():
+        if not any(f"{rule}.".startswith(f"{name}.") for rule in known):
+            raise UsageError(f"--only {name}: nothing is asked about it; there are {', '.join(known)}")
+
+
+def _asker(arguments: Namespace, address: str, open_things: ExitStack) -> Asker:
+    """Return who is asked, after saying what it may cost at most."""
+    if arguments.replay is not None:
+        _say(f"probing {arguments.model} by the record {arguments.replay}: no request is sent")
+        return Asker(None, read_record(arguments.replay), None, 0, lambda _sent: None)
+    pace = (arguments.rps, arguments.concurrency, arguments.timeout)
+    exchange = Exchange(Target(address, api_key(arguments.api_key_env), *pace))
+    record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
+    if record is not None:
+        open_things.callback(record.close)
+    # What told of the endpoint's state then may be answered now.
+    known = {key: answer for key, answer in known.items() if answer.status not in UNWELL}
+    _say(
+        f"probing {arguments.model} at {address}: at most {arguments.max_requests:,} requests, "
+        f"bodies of at most {arguments.max_body:,} bytes"
+    )
+    tell = open_things.enter_context(watched(arguments.max_requests))
+    return Asker(exchange, known, record, arguments.max_requests, tell)
+
+
+def _summary(arguments: Namespace, draft: Draft, learnt: Learnt, sent: int, seconds: float) -> str:
+    unasked = sum(reply.verdict == "unasked" for reply in learnt.replies)
+    words = [f"{'a draft' if arguments.output == '-' else arguments.output}: {sent:,} requests in {seconds:.0f} s"]
+    if unasked:
+        words.append(f"{unasked:,} questions were not asked, see its head")
+    if draft.mismatches:
+        words.append(f"{len(draft.mismatches):,} answers that it would not give, see its head")
+    return "; ".join(words)
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{visible(text)}\n")

@@ -1,0 +1,255 @@
+"""Conversations that are tried, and the fewest named checks of messages that explain which of them are refused."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from compiler.probe.asking import Base, Learning, Reply, asked
+from compiler.probe.sayings import things_said
+from compiler.verify.check import Fields
+from compiler.verify.derivation.conversations import ASSISTANT, calling, result, user
+from compiler.verify.derivation.points import FOREIGN
+from router.contract.checks import CheckJudge
+from router.contract.named_checks import CHECK_TYPES
+from router.contract.rules import CheckRule
+
+ABOUT: Final = "checks.messages"
+
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function", "latest_reminder", FOREIGN)
+_MOST_SYSTEM: Final = 4
+
+
+class Conversation(NamedTuple):
+    """What a conversation shows, and its messages."""
+
+    shows: str
+    messages: list[Any]
+
+
+class Tried(NamedTuple):
+    """A conversation and what came of it."""
+
+    conversation: Conversation
+    reply: Reply
+
+    @property
+    def fields(self) -> Fields:
+        """The fields that checks look at."""
+        return {"messages": self.conversation.messages}
+
+
+class Checks(NamedTuple):
+    """Named checks by name, as a profile writes them, and what no check explains."""
+
+    rules: dict[str, Fields]
+    untold: tuple[str, ...] = ()
+
+
+def learn_messages(base: Base) -> Learning[Checks]:
+    """Learn which checks of messages an endpoint makes."""
+    conversations = list(_conversations(base.text))
+    replies = yield from asked(*(base.question(ABOUT, {"messages": each.messages}) for each in conversations))
+    tried = [Tried(*pair) for pair in zip(conversations, replies, strict=True) if pair[1].is_told]
+    return _explained(tried)
+
+
+def _conversations(text: str) -> Iterator[Conversation]:
+    asks, said = user(text), ASSISTANT
+    plain = {name: value for name, value in calling("call_1").items() if name != "reasoning_content"}
+    called, both = calling("call_1"), calling("call_1", "call_2")
+    one, two = result("call_1"), result("call_2")
+    bare = {"role": "assistant", "content": "OK."}
+    for role in _ROLES:
+        speaks = {"role": role, "content": text, **({"tool_call_id": "call_1"} if role == "tool" else {})}
+        yield Conversation(f"role {role} alone", [speaks])
+        yield Conversation(f"role {role} first", [speaks, asks])
+        yield Conversation(f"role {role} last", [asks, said, speaks])
+        yield Conversation(f"role {role} between", [asks, said, speaks, said, asks])
+        yield Conversation(f"role {role} behind a system message", [{"role": "system", "content": text}, speaks])
+    for count in range(2, _MOST_SYSTEM + 1):
+        yield Conversation(f"{count} system messages", [{"role": "system", "content": text}] * count + [asks])
+    yield Conversation("a message without a role", [asks, {"content": text}])
+    yield Conversation("role USER", [{"role": "USER", "content": text}])
+    yield Conversation("a user twice", [asks, asks])
+    yield Conversation("an assistant twice", [asks, said, said, asks])
+    yield Conversation("turns", [asks, said, asks])
+    yield Conversation("turns that an assistant begins", [{"role": "system", "content": text}, said, asks])
+    yield Conversation("an assistant last", [asks, said])
+    yield Conversation("an assistant without reasoning_content", [asks, bare, asks])
+    yield Conversation("a call and its result", [asks, called, one])
+    yield Conversation("a call, its result, a user", [asks, called, one, asks])
+    yield Conversation("a call, its result, an answer, a user", [asks, called, one, said, asks])
+    yield Conversation("two calls and both results", [asks, both, one, two])
+    yield Conversation("two calls and both results the other way round", [asks, both, two, one])
+    yield Conversation("two rounds of calls", [asks, called, one, calling("call_2"), two])
+    yield Conversation("a result without tool_call_id", [asks, called, {"role": "tool", "content": "Seen."}])
+    yield Conversation("a result with an empty tool_call_id", [asks, called, result("")])
+    yield Conversation("a result that answers another call", [asks, called, one, result("call_9")])
+    yield Conversation("a result where nothing was called", [asks, one])
+    yield Conversation("the same at another place", [asks, said, asks, result("call_8")])
+    yield Conversation("two calls and one result", [asks, both, one])
+    yield Conversation("a call and no result, a user behind", [asks, said, asks, called, asks])
+    yield Conversation("two calls and no result, a user behind", [asks, both, asks])
+    yield Conversation("a call at the end", [asks, called])
+    yield Conversation("a user between the results", [asks, both, one, asks, two])
+    yield Conversation("a call without reasoning_content", [asks, plain, one])
+    yield Conversation("the same later", [asks, said, asks, plain, one])
+    yield Conversation("a call with reasoning_content null", [asks, {**plain, "reasoning_content": None}, one])
+    yield Conversation("a call with empty reasoning_content", [asks, {**plain, "reasoning_content": ""}, one])
+    parts = [{"type": "text", "text": text}]
+    for content, word in ((parts, "a list"), (None, "null")):
+        yield Conversation(f"a user's content that is {word}", [{"role": "user", "content": content}])
+        yield Conversation(f"a system's content that is {word}", [{"role": "system", "content": content}, asks])
+        yield Conversation(f"an assistant's content that is {word}", [asks, {**said, "content": content}, asks])
+        yield Conversation(f"a result's content that is {word}", [asks, called, result("call_1", content)])
+        yield Conversation(f"a later one that is {word}", [asks, said, asks, called, result("call_1", content)])
+
+
+class _Check(NamedTuple):
+    """A check that may be made: its name, its section as a profile writes it, and what finds a violation."""
+
+    name: str
+    section: Fields
+    find: Callable[[Fields], object]
+
+    def refuses(self, tried: Tried) -> bool:
+        """Tell whether the check refuses a conversation."""
+        return self.find(tried.fields) is not None
+
+
+def _check(name: str, section: Fields) -> _Check:
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
+    kind: Any = CHECK_TYPES[name]
+    return _Check(name, section, CheckJudge(CheckRule(kind(**values), f"checks.{name}")).find)
+
+
+def _explained(tried: list[Tried]) -> Checks:
+    """Return the fewest checks that refuse what was refused and nothing else; words that are alike go together."""
+    possible = list(_possible(tried))
+    chosen: list[_Check] = []
+    left = [each for each in tried if each.reply.is_refused]
+    while left:
+        best = max(possible, key=lambda check: (*_gain(check, left), -_place(check)), default=None)
+        if best is None or not _gain(best, left)[0]:
+            break
+        chosen.append(best)
+        left = [each for each in left if not best.refuses(each)]
+    kept = _without_idle(chosen, tried)
+    rules = {check.name: {**check.section, "source": _said(check, tried)} for check in kept}
+    untold = (f"{ABOUT}: {each.conversation.shows} is refused; no check says just that" for each in left)
+    return Checks(rules, tuple(untold))
+
+
+def _possible(tried: list[Tried]) -> Iterator[_Check]:
+    """Yield for each check the strictest form that refuses nothing that was accepted, if it refuses anything."""
+    accepted = [each for each in tried if each.reply.is_accepted]
+    refused = [each for each in tried if each.reply.is_refused]
+    for name, form in _FORMS.items():
+        for section in form(accepted):
+            check = _check(name, section)
+            if any(map(check.refuses, refused)) and not any(map(check.refuses, accepted)):
+                yield check
+                break
+
+
+def _gain(check: _Check, left: list[Tried]) -> tuple[int, int]:
+    """Return how many refusals in the same words a check explains at most, and how many in all."""
+    by_words = Counter(words_of(each.reply) for each in left if check.refuses(each))
+    return max(by_words.values(), default=0), by_words.total()
+
+
+def _without_idle(chosen: list[_Check], tried: list[Tried]) -> list[_Check]:
+    """Return the checks that the others do not make superfluous, in the order in which they are made."""
+    refused = [each for each in tried if each.reply.is_refused]
+    kept = list(chosen)
+    for check in reversed(chosen):
+        others = [other for other in kept if other is not check]
+        own = [each for each in refused if check.refuses(each)]
+        if others and all(any(other.refuses(each) for other in others) for each in own):
+            kept = others
+    return sorted(kept, key=_place)
+
+
+def _place(check: _Check) -> int:
+    return list(CHECK_TYPES).index(check.name)
+
+
+def _said(check: _Check, tried: list[Tried]) -> str:
+    own = [each for each in tried if each.reply.is_accepted or check.refuses(each)]
+    refused = [each.conversation.shows for each in own if each.reply.is_refused]
+    accepted = [each.conversation.shows for each in own if each.reply.is_accepted]
+    return things_said(accepted[:3], refused, [each.reply for each in own])
+
+
+def words_of(reply: Reply) -> str:
+    """Return a refusal without roles and numbers, so that those of one rule are alike."""
+    return _CHANGING.sub("", reply.answer.body.decode(errors="replace"))
+
+
+_CHANGING: Final = re.compile(f"{'|'.join(_ROLES)}|USER|call_|[0-9a-f]{{8,}}|[0-9]+|null|, |probe")
+
+
+def _roles_of(tried: Iterable[Tried]) -> list[str]:
+    found = {message.get("role") for each in tried for message in each.conversation.messages}
+    return [role for role in _ROLES if role in found]
+
+
+def _roles(accepted: list[Tried]) -> Iterator[Fields]:
+    yield {"allowed": _roles_of(accepted)}
+
+
+def _system_messages(accepted: list[Tried]) -> Iterator[Fields]:
+    counts = [sum(m.get("role") == "system" for m in each.conversation.messages) for each in accepted]
+    yield {"max": max(counts, default=0)}
+
+
+def _role_at(place: int) -> Callable[[list[Tried]], Iterator[Fields]]:
+    def form(accepted: list[Tried]) -> Iterator[Fields]:
+        found = {each.conversation.messages[place].get("role") for each in accepted}
+        yield {"allowed": [role for role in _ROLES if role in found]}
+
+    return form
+
+
+def _required_role(_: list[Tried]) -> Iterator[Fields]:
+    yield from ({"any_of": [role]} for role in ("user", "system"))
+    yield from ({"any_of": roles} for roles in (["user", "tool"], ["user", "assistant"]))
+
+
+def _string_content(accepted: list[Tried]) -> Iterator[Fields]:
+    odd = {
+        message.get("role")
+        for each in accepted
+        for message in each.conversation.messages
+        if not isinstance(message.get("content"), str)
+    }
+    if roles := [role for role in ("system", "user", "assistant", "tool") if role not in odd]:
+        yield {"roles": roles}
+
+
+def _plain(_: list[Tried]) -> Iterator[Fields]:
+    yield {}
+
+
+def _tool_results(_: list[Tried]) -> Iterator[Fields]:
+    yield {"known_call": True}
+    yield {}
+
+
+_FORMS: Final[dict[str, Callable[[list[Tried]], Iterator[Fields]]]] = {
+    "roles": _roles,
+    "system_messages": _system_messages,
+    "first_role": _role_at(0),
+    "last_role": _role_at(-1),
+    "required_role": _required_role,
+    "alternation": _plain,
+    "string_content": _string_content,
+    "tool_results": _tool_results,
+    "tool_calls_answered": _plain,
+    "reasoning_passed_back": _plain,
+}
+"""The forms that each check may have, given what was accepted; the strictest first."""
+
+MESSAGE_CHECKS: Final = frozenset(_FORMS)
+"""The checks that are learnt from conversations."""

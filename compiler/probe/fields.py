@@ -1,0 +1,276 @@
+"""One request field: what is tried in it, and the rule that says best what came back."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from compiler.freezing import field_of
+from compiler.probe.asking import Base, Learning, Reply, asked, one, shown
+from compiler.probe.catalogue import Entry
+from compiler.probe.numbers import Edge, Numbers, numbers
+from compiler.probe.sayings import numbers_said, values_said
+from compiler.probe.texts import Texts, learn_texts, rules_of_texts
+from compiler.verify.check import Fields
+from compiler.verify.derivation.points import FOREIGN, items_of
+from compiler.verify.meaning.values import at
+from router.contract.field_rules import tests_of
+from router.contract.rules import FieldRule
+
+_KINDS: Final = ("number", "integer", "string", "boolean", "array", "object")
+_ODD: Final[tuple[Any, ...]] = ("hot", "", True, 1, 1.5, [1], [], {"a": 1})
+_SCREEN_OF_NUMBERS: Final[tuple[Any, ...]] = (0.37, 1, "hot", [1])
+_SCREEN_OF_WORDS: Final[tuple[Any, ...]] = (FOREIGN, 1, True, [1], {"a": 1})
+_SCREEN_OF_OBJECTS: Final[tuple[Any, ...]] = ("hot", 1, True, [1], {})
+_LONGEST_TEXTS: Final = (1, 16, 32, 33, 64, 65, 128, 256, 257, 1024, 4096)
+
+
+class Found(NamedTuple):
+    """What was learnt of a field: its rule in the profile language, in which `source` says on what evidence.
+
+    good: a value that is accepted (None: none is known). untold: what could not be told, in words.
+    """
+
+    rule: Fields
+    good: Any = None
+    untold: tuple[str, ...] = ()
+
+
+def learn_field(base: Base, entry: Entry) -> Learning[Found]:
+    """Learn the rule of a field, with what some endpoints want beside it where they take that."""
+    if not entry.beside:
+        return (yield from _learn(base, entry, {}))
+    alone = yield from one(base.question(f"fields.{entry.path}", entry.beside))
+    beside = entry.beside if alone.is_accepted else {}
+    found = yield from _learn(base, entry, beside)
+    if found.good is None or not beside:
+        return found
+    return (yield from _required_beside(base, entry, found))
+
+
+def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
+    about = f"fields.{entry.path}"
+    asker = _Values(base, about, entry.path, beside)
+    screen = _screen_of(entry)
+    yield from asker.about(*screen)
+    if all(reply.is_accepted for reply in asker.replies):
+        return Found({}, next(iter(_good_of(asker.replies, entry)), None))
+    if not any(reply.is_told for reply in asker.replies):
+        return Found({}, None, (f"{about}: nothing that was tried was answered or refused",))
+    of_numbers, of_texts = None, None
+    if entry.kind in {"fraction", "whole"}:
+        of_numbers = yield from _numbers(asker, entry)
+    elif entry.kind == "list":
+        of_numbers = yield from _counts(asker, entry)
+        if entry.path == "stop":
+            of_texts = yield from learn_texts(asker.question, _LONGEST_TEXTS, are_letters_tried=False)
+    elif entry.kind == "text":
+        of_texts = yield from learn_texts(asker.question)
+    if of_texts is not None:
+        asker.keep(of_texts.replies)
+    if entry.kind not in {"list", "text"} or entry.path == "stop":
+        yield from asker.about(*_ODD)
+    return _fitted(entry, asker.replies, of_numbers, of_texts)
+
+
+class _Values:
+    """Asks about values of one field and keeps all replies."""
+
+    def __init__(self, base: Base, about: str, path: str, beside: Fields) -> None:
+        self._base, self._about, self._path, self._beside = base, about, path, beside
+        self._seen: set[str] = set()
+        self.replies: list[Reply] = []
+
+    def question(self, value: object) -> Any:  # noqa: ANN401 - a question
+        return self._base.question(self._about, {**self._beside, self._path: value})
+
+    def about(self, *values: object) -> Learning[None]:
+        new = [value for value in values if repr(value) not in self._seen]
+        self._seen |= {repr(value) for value in new}
+        self.replies += yield from asked(*map(self.question, new))
+
+    def keep(self, replies: Iterable[Reply]) -> None:
+        self.replies += replies
+
+
+def _screen_of(entry: Entry) -> tuple[Any, ...]:
+    """Return the few values that tell whether anything is refused at all."""
+    if entry.kind in {"fraction", "whole"}:
+        return (entry.values[0], entry.values[-1], *_SCREEN_OF_NUMBERS)
+    if entry.kind == "words":
+        return (*entry.values, *_SCREEN_OF_WORDS)
+    if entry.kind == "list":
+        counts = [items_of(entry.path, int(count)) for count in (0, 1, entry.values[-1])]
+        return (*counts, "~", 1, "a" * 4096) if entry.path == "stop" else tuple(counts)
+    if entry.kind == "text":
+        return ("a", "abcdef", "é/ \n~", "a" * 1024, 1)
+    return _SCREEN_OF_OBJECTS
+
+
+def _numbers(asker: _Values, entry: Entry) -> Learning[Numbers]:
+    ladder = [float(value) for value in entry.values]
+    found = yield from numbers(
+        lambda number: asker.question(_plain(number)), [_plain(each) for each in ladder], is_whole=entry.kind == "whole"
+    )
+    asker.keep(found.replies)
+    if found.accepted:
+        good, bad = found.accepted[-1], -1000000
+        yield from asker.about(str(good), f" {good} ", f"{good}x", str(bad))
+    return found
+
+
+def _counts(asker: _Values, entry: Entry) -> Learning[Numbers]:
+    found = yield from numbers(
+        lambda count: asker.question(_items(entry.path, int(count))),
+        [int(each) for each in entry.values],
+        is_whole=True,
+    )
+    asker.keep(found.replies)
+    return found
+
+
+def _items(path: str, count: int) -> list[Any]:
+    """Return so many items; messages such that they take turns, the user first and last."""
+    if path != "messages" or count % 2 or not count:
+        return items_of(path, count)
+    return [{"role": "system", "content": "Say OK."}, *items_of(path, count - 1)]
+
+
+def _plain(number: float) -> float:
+    return int(number) if float(number).is_integer() else number
+
+
+def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_texts: Texts | None) -> Found:
+    """Return the rule that explains the replies best, the simplest of those that explain them alike."""
+    told = [reply for reply in replies if reply.is_told]
+    if not any(reply.is_accepted for reply in told):
+        if entry.path == "messages":
+            return Found({}, None, ("fields.messages: every number of messages that was tried is refused",))
+        return Found({"refuse": True, "source": f"every value that was tried is refused {_status(told)}"})
+    if all(reply.is_accepted for reply in told):
+        return Found({}, next(iter(_good_of(told, entry)), None))
+    best, fewest = {}, None
+    for rule in _hypotheses(entry, told, of_numbers, of_texts):
+        wrong = _wrong(entry.path, rule, told)
+        if fewest is None or wrong < fewest:
+            best, fewest = rule, wrong
+    untold = []
+    if of_numbers is not None and any(edge and not edge.is_exact for edge in (of_numbers.low, of_numbers.high)):
+        untold.append(f"fields.{entry.path}: an edge lies between two decimals of four places")
+    if of_numbers is not None and of_numbers.kind == "set" and entry.kind != "list" and "allowed" in best:
+        untold.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
+    if not best:
+        refused = [shown(at(reply.question.ask.fields(), entry.path)) for reply in told if reply.is_refused]
+        untold.append(f"fields.{entry.path}: {', '.join(refused[:6])} refused; no rule of the language says just that")
+        return Found({}, next(iter(_good_of(told, entry)), None), tuple(untold))
+    is_set = of_numbers is not None and of_numbers.kind == "set" and "allowed" in best
+    said = (
+        numbers_said(of_numbers)
+        if of_numbers is not None and (is_set or _is_about_numbers(best))
+        else values_said(told, entry.path)
+    )
+    return Found({**best, "source": said}, next(iter(_good_of(told, entry)), None), tuple(untold))
+
+
+def _is_about_numbers(rule: Fields) -> bool:
+    return not rule.keys().isdisjoint({"min", "above", "max", "below", "min_items", "max_items"})
+
+
+def _hypotheses(
+    entry: Entry, told: list[Reply], of_numbers: Numbers | None, of_texts: Texts | None
+) -> Iterator[Fields]:
+    """Yield rules that may explain the replies, the simplest first."""
+    plain: list[Fields] = [{}]
+    if of_numbers is not None and of_numbers.kind == "band":
+        plain.append(_bounds(of_numbers, "items" if entry.kind == "list" else ""))
+    if of_texts is not None:
+        plain += [{**rule, **more} for rule in list(plain) for more in rules_of_texts(of_texts)]
+    allowed = [] if entry.kind in {"list", "text", "object"} else _accepted_scalars(told, entry)
+    sets: list[Fields] = [{"allowed": allowed}] if allowed else []
+    kinds = _kinds_taken(told, entry)
+    yield from plain
+    yield from ({"type": kind} for kind in kinds)
+    yield from sets
+    yield from ({"type": kind, **rule} for rule in (*plain[1:], *sets) for kind in kinds)
+
+
+def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
+    """Return what `type` may say of the values that are accepted."""
+    kinds: list[Any] = [kind for kind in _KINDS if _takes_kind(told, entry.path, kind)]
+    if entry.kind == "whole":
+        kinds.sort(key=lambda kind: kind != "integer")
+    pair = [["string", "array"]] if "string" in kinds and "array" in kinds else []
+    # Whole numbers are numbers.
+    every = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+    return [*kinds, *pair, *([every] if len(every) > 1 else [])]
+
+
+def _accepted_scalars(told: list[Reply], entry: Entry) -> list[Any]:
+    values = [at(reply.question.ask.fields(), entry.path) for reply in told if reply.is_accepted]
+    scalars = [value for value in values if isinstance(value, bool | int | float | str)]
+    numbers_in = sorted({each for each in scalars if isinstance(each, int | float) and not isinstance(each, bool)})
+    words = [each for each in scalars if isinstance(each, bool) or (isinstance(each, str) and each in entry.values)]
+    if numbers_in:
+        # A true that is taken as the number 1 is no value of its own.
+        words = [each for each in words if isinstance(each, str) or (1 if each else 0) not in numbers_in]
+    order = {repr(value): place for place, value in enumerate(entry.values)}
+    return [*numbers_in, *sorted(dict.fromkeys(words), key=lambda each: order.get(repr(each), len(order)))]
+
+
+def _takes_kind(told: list[Reply], path: str, kind: str) -> bool:
+    rule = tuple(tests_of(FieldRule(path, field_of({"type": kind}), path)))
+    for reply in told:
+        fields = reply.question.ask.fields()
+        value = at(fields, path)
+        if reply.is_accepted and value is not None and rule[0](value, fields) is None:
+            return True
+    return False
+
+
+def _bounds(found: Numbers, suffix: str) -> Fields:
+    if suffix:
+        sides = {"min_items": found.low, "max_items": found.high}
+        return {name: int(edge.at) for name, edge in sides.items() if edge is not None}
+    return {**_side(found.low, "min", "above"), **_side(found.high, "max", "below")}
+
+
+def _side(edge: Edge | None, closed: str, is_open: str) -> Fields:
+    return {} if edge is None else {closed if edge.is_inside else is_open: edge.at}
+
+
+def _wrong(path: str, rule: Fields, told: Sequence[Reply]) -> int:
+    """Return how many replies a rule is at odds with; to refuse what is accepted weighs more."""
+    tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
+    wrong = 0
+    for reply in told:
+        fields = reply.question.ask.fields()
+        value = at(fields, path)
+        passes = value is None or all(test(value, fields) is None for test in tests)
+        wrong += 0 if passes == reply.is_accepted else 1 if passes else 3
+    return wrong
+
+
+def _good_of(replies: Iterable[Reply], entry: Entry) -> Iterator[Any]:
+    """Yield accepted values, those that the field is known for first."""
+    accepted = [at(reply.question.ask.fields(), entry.path) for reply in replies if reply.is_accepted]
+    likely = (1, 0.95, 0, *entry.values, ["~0"], "abcdef")
+    yield from (value for value in accepted if any(value == each and type(value) is type(each) for each in likely))
+    yield from (value for value in accepted if value is not None)
+
+
+def _status(told: Iterable[Reply]) -> str:
+    return f"({', '.join(str(each) for each in sorted({reply.answer.status for reply in told if reply.is_refused}))})"
+
+
+def _required_beside(base: Base, entry: Entry, found: Found) -> Learning[Found]:
+    """Learn whether a field needs what was sent beside it."""
+    about = f"fields.{entry.path}"
+    ((path, value),) = entry.beside.items()
+    other = (not value) if isinstance(value, bool) else FOREIGN
+    without, otherwise = yield from asked(
+        base.question(about, {entry.path: found.good}), base.question(about, {path: other, entry.path: found.good})
+    )
+    if not without.is_refused:
+        return found
+    requires: Any = {path: value} if otherwise.is_refused else [path]
+    said = f"needs {path} {shown(value)}: refused without {_status([without])}"
+    source = f"{found.rule['source']}; {said}" if found.rule else said
+    return found._replace(rule={**found.rule, "requires": requires, "source": source})

@@ -1,0 +1,274 @@
+"""How many images, what they may refer to, and how large they and the whole body may be."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from compiler.probe.asking import Base, Learning, Question, Reply, asked, one
+from compiler.probe.conversations import Checks, words_of
+from compiler.probe.numbers import numbers
+from compiler.probe.sayings import things_said
+from compiler.sizes import size_of
+from compiler.verify.check import Fields, run_of_letters
+from compiler.verify.derivation.limits import PIXEL
+from router.contract.sections import DEFAULT_MAX_BODY_BYTES
+
+Taken = Callable[[Reply], bool]
+"""Tells whether a size was taken, by the reply to it."""
+
+MIB: Final = 1024 * 1024
+_MEGABYTE: Final = 1_000_000
+_DATA: Final = "data:image/png;base64,"
+_COUNTS: Final = (1, 2, 3, 4, 5, 8, 10, 16, 20, 30, 32, 50, 60, 64, 100, 128, 250, 251, 256, 512, 600, 1024, 1500, 2048)
+_SMALL: Final = f"{_DATA}AA=="
+
+
+class Limits(NamedTuple):
+    """The sections `limits` and `checks.images` as a profile writes them, and what could not be told."""
+
+    limits: Fields
+    checks: dict[str, Fields]
+    untold: tuple[str, ...] = ()
+
+
+def learn_images(base: Base, max_body: int) -> Learning[Limits]:
+    """Learn how many images are taken, from where, and how large."""
+    first = yield from one(_showing(base, "limits.max_images", [PIXEL]))
+    if first.is_refused:
+        more = yield from asked(*(_showing(base, "limits.max_images", [PIXEL] * count) for count in (2, 3)))
+        said = things_said([], ["1 image", "2 images"], [first, *more])
+        size, untold = yield from _learn_size(base, max_body, usual=words_of(first))
+        return Limits({"max_images": 0, "source": said}, {} if size is None else {"images": size}, untold)
+    if not first.is_accepted:
+        return Limits({}, {}, ("limits.max_images: no image was answered or refused",))
+    sources = yield from _learn_sources(base)
+    counted = yield from numbers(
+        lambda count: _showing(base, "limits.max_images", [_SMALL] * int(count)), _COUNTS, is_whole=True
+    )
+    check: Fields = sources.rules.get("images", {})
+    untold = sources.untold
+    limits: Fields = {}
+    if any(reply.answer.status == _TOO_LARGE for reply in counted.replies):
+        untold = (*untold, "limits.max_images: so many images make a body that is too large")
+    elif counted.high is not None:
+        most = int(counted.high.at)
+        said = _counts_said(most, counted.replies)
+        elsewhere = yield from one(_showing(base, "limits.max_images", ["https://127.0.0.1/a.png"] * (most + 1)))
+        if elsewhere.is_accepted:
+            check = {**check, "max_data_urls": most, "source": said}
+        else:
+            limits = {"max_images": most, "source": said}
+    size, not_told = yield from _learn_size(base, max_body)
+    untold = (*untold, *not_told)
+    if size is not None:
+        check = {**check, **size}
+    return Limits(limits, {"images": check} if check else {}, untold)
+
+
+def _counts_said(most: int, replies: tuple[Reply, ...]) -> str:
+    return things_said([f"{most} images"], [f"{most + 1}"], replies)
+
+
+def _showing(base: Base, about: str, urls: list[Any]) -> Question:
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    message = {"role": "user", "content": [{"type": "text", "text": base.text}, *parts]}
+    return base.question(about, {"messages": [message]})
+
+
+_SOURCES: Final = {
+    "data": (_SMALL,),
+    "http": ("http://127.0.0.1/a.png", "https://127.0.0.1/a.png"),
+    "file": ("file-0123", "ms://0123", "file://0123", "other:0123"),
+}
+
+
+def _learn_sources(base: Base) -> Learning[Checks]:
+    """Learn what an image may refer to."""
+    urls = [url for group in _SOURCES.values() for url in group]
+    replies = yield from asked(*(_showing(base, "checks.images", [url]) for url in urls))
+    taken = {url: reply.is_accepted for url, reply in zip(urls, replies, strict=True)}
+    if all(taken.values()) or not taken[_SMALL]:
+        return Checks({})
+    files = [url for url in _SOURCES["file"] if taken[url]]
+    sources = ["data", *(["http"] if taken[urls[1]] else []), *(["file"] if files else [])]
+    section: Fields = {"sources": sources}
+    if 0 < len(files) < len(_SOURCES["file"]):
+        section["file_prefix"] = files[0].removesuffix("0123")
+    accepted, refused = [url for url in urls if taken[url]], [url for url in urls if not taken[url]]
+    return Checks({"images": {**section, "source": things_said(accepted[1:], refused, replies)}})
+
+
+def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning[tuple[Fields | None, tuple[str, ...]]]:
+    """Return what `checks.images` says of sizes, and what could not be told."""
+    try:
+        return (yield from _size(base, max_body, usual)), ()
+    except _NotToldError as error:
+        return None, (f"checks.images: the largest image could not be told: {error}",)
+
+
+def _size(base: Base, max_body: int, usual: str | None) -> Learning[Fields | None]:
+    """Learn how large an image may be, as a data URL and decoded, as far as the bound on bodies goes.
+
+    usual: how each image is refused, where each is; one that is too large is refused in other words.
+    """
+
+    def is_taken(reply: Reply) -> bool:
+        return reply.is_accepted if usual is None else words_of(reply) == usual
+
+    def of_bytes(size: int) -> Question:
+        return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(-(-size * 4 // 3))}"])
+
+    most = max_body * 3 // 4 - _SPARE
+    if most < 1:
+        return None
+    if usual is not None:
+        largest = yield from one(of_bytes(most))
+        if is_taken(largest) or not largest.is_refused:
+            return None
+    edge = yield from _edge(of_bytes, most, is_taken)
+    if edge is None:
+        return None
+    at, (taken, refused) = edge
+    if refused.answer.status == _TOO_LARGE:
+        return None
+    name, size = yield from _measured(base, at, is_taken)
+    said = things_said([f"{size:,} bytes"], ["a byte more"], [taken, refused])
+    return {name: size_of(size) if size % 1024 == 0 else size, "source": said}
+
+
+def _measured(base: Base, at: int, is_taken: Taken) -> Learning[tuple[str, int]]:
+    """Return which size is bounded, that of the image or that of its URL, and the bound; `at` is the image's."""
+    for size in _ROUND:
+        if abs(size * 3 // 4 - at) >= MIB:
+            continue
+        kept, beyond = yield from asked(_url(base, size), _url(base, size + 1))
+        if is_taken(kept) and not is_taken(beyond):
+            return "max_url_bytes", size
+    return "max_bytes", at
+
+
+def _url(base: Base, size: int) -> Question:
+    """Return a question about a data URL of so many bytes."""
+    return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(size - len(_DATA))}"])
+
+
+_ROUND: Final = (20 * MIB, 10 * MIB)
+"""Bounds on the length of a URL that are told from one on the image by nothing else than that they are round."""
+
+_SPARE: Final = 4096
+"""Bytes that the rest of a request may take."""
+
+_TOO_LARGE: Final = 413
+
+
+def learn_body(base: Base, max_body: int) -> Learning[Limits]:
+    """Learn the largest body, by blanks behind the request."""
+
+    def of_bytes(size: int) -> Question:
+        question = base.question("limits.max_body_bytes")
+        return question._replace(ask=question.ask._replace(length=size))
+
+    try:
+        edge = yield from _edge(of_bytes, max_body)
+    except _NotToldError as error:
+        return Limits({}, {}, (f"limits.max_body_bytes: could not be told: {error}",))
+    if edge is None:
+        return _without_limit(max_body)
+    at, replies = edge
+    said = things_said([f"{at:,} bytes"], ["a byte more"], replies)
+    return Limits({"max_body_bytes": size_of(at) if at % 1024 == 0 else at, "source": said}, {})
+
+
+class _NotToldError(Exception):
+    """What came back says nothing about a size; the message is what came."""
+
+
+def _one_told(question: Question) -> Learning[Reply]:
+    """Ask one question. Raises _NotToldError where the reply says nothing."""
+    reply = yield from one(question)
+    if not reply.is_told:
+        size = question.ask.size()
+        raise _NotToldError(f"{reply.answer.failure or reply.answer.status or 'not asked'} for {size:,} bytes")
+    return reply
+
+
+def _without_limit(max_body: int) -> Limits:
+    """Return what is written where the bound on bodies was reached: a profile has some limit in any case."""
+    told = f"limits.max_body_bytes: a body of {max_body:,} bytes is accepted; more was not tried"
+    if max_body < DEFAULT_MAX_BODY_BYTES:
+        return Limits({}, {}, (f"{told}, and the limit that holds where a profile has none stands",))
+    size = max_body if max_body % 1024 else size_of(max_body)
+    said = f"{max_body:,} bytes accepted, more was not tried"
+    return Limits({"max_body_bytes": size, "source": said}, {}, (told,))
+
+
+def _is_accepted(reply: Reply) -> bool:
+    return reply.is_accepted
+
+
+def _edge(
+    of_bytes: Callable[[int], Question], most: int, is_taken: Taken = _is_accepted
+) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
+    """Return the largest size that is accepted, by doubling and then between; None where nothing is refused."""
+    low, high = 0, None
+    step = MIB
+    while low < most:
+        size = min(step, most)
+        reply = yield from _one_told(of_bytes(size))
+        if not is_taken(reply):
+            high = size
+            break
+        low, step = size, step * 2
+    if high is None:
+        return (yield from _just_above(of_bytes, low, is_taken))
+    for unit in (MIB, _MEGABYTE, 64 * 1024, 1024):
+        low, high = yield from _bracketed(of_bytes, (low, high), unit, is_taken)
+        exact = yield from _exact(of_bytes, low, high, is_taken)
+        if exact is not None and exact[0]:
+            return exact
+    while high - low > 1:
+        found = yield from _bracketed(of_bytes, (low, high), max(1, (high - low) // 2), is_taken)
+        if found == (low, high):
+            break
+        low, high = found
+    exact = yield from _exact(of_bytes, low, high, is_taken)
+    if exact is None or exact[0] < 1:
+        raise _NotToldError(f"bodies of {low:,} bytes are answered now so and now otherwise")
+    return exact
+
+
+def _just_above(
+    of_bytes: Callable[[int], Question], low: int, is_taken: Taken
+) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
+    kept, beyond = yield from asked(of_bytes(low), of_bytes(low + 1))
+    return (low, (kept, beyond)) if is_taken(kept) and beyond.is_refused and not is_taken(beyond) else None
+
+
+def _exact(
+    of_bytes: Callable[[int], Question], low: int, high: int, is_taken: Taken
+) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
+    if low:
+        found = yield from _just_above(of_bytes, low, is_taken)
+        if found is not None:
+            return found
+    below, at = yield from asked(of_bytes(high - 1), of_bytes(high))
+    return (high - 1, (below, at)) if is_taken(below) and at.is_refused and not is_taken(at) else None
+
+
+def _bracketed(
+    of_bytes: Callable[[int], Question], sizes: tuple[int, int], unit: int, is_taken: Taken
+) -> Learning[tuple[int, int]]:
+    """Narrow two sizes to neighbours among the multiples of a unit."""
+    low, high = sizes
+    first, last = low // unit, -(-high // unit)
+    while last - first > 1:
+        middle = (first + last) // 2
+        size = middle * unit
+        if not low < size < high:
+            first, last = (middle, last) if size <= low else (first, middle)
+            continue
+        reply = yield from _one_told(of_bytes(size))
+        if is_taken(reply):
+            low, first = size, middle
+        else:
+            high, last = size, middle
+    return low, high

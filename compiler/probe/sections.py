@@ -1,0 +1,201 @@
+"""What holds for the requests of one situation: every field and check that is asked about, side by side."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from compiler.probe.asking import Base, Learning, Question, Reply, asked, together
+from compiler.probe.catalogue import BUDGET_ENTRIES, ENTRIES, Entry
+from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
+from compiler.probe.conversations import Checks, learn_messages, words_of
+from compiler.probe.fields import Found, learn_field
+from compiler.probe.sayings import statuses
+from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
+from compiler.verify.check import Fields
+from compiler.verify.meaning.values import at
+from router.contract.named_checks import CHECKS as CHECK_NAMES
+
+OUTPUT: Final = "output.max_tokens"
+
+_OWN_WORDS: Final = b"expected a positive integer"
+"""What this project's router says of a budget that is none."""
+
+_PAIRS: Final = (
+    ("max_tokens", "max_completion_tokens"),
+    ("temperature", "top_p"),
+    ("reasoning_effort", "thinking.type"),
+)
+"""Fields that some endpoints do not take together."""
+
+
+class Sections(NamedTuple):
+    """What was learnt of one situation, as a profile writes it: its sections, what could not be told, all replies."""
+
+    values: dict[str, Fields]
+    untold: tuple[str, ...]
+    replies: tuple[Reply, ...]
+
+
+class Scope(NamedTuple):
+    """What is asked about.
+
+    only: names of rules, as `--only` gives them; empty: everything. unknown: top-level fields that the endpoint does
+    not know. apart: top-level fields by which a situation is brought about.
+    """
+
+    only: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+
+    def wants(self, about: str) -> bool:
+        """Tell whether a rule is asked about."""
+        return not self.only or any(
+            f"{about}.".startswith(f"{each}.") or f"{each}.".startswith(f"{about}.") for each in self.only
+        )
+
+
+def known_rules() -> tuple[str, ...]:
+    """Return the names of all that can be asked about."""
+    fields = dict.fromkeys(f"fields.{entry.path}" for entry in ENTRIES)
+    checks = (f"checks.{name}" for name in CHECK_NAMES)
+    return (*_AROUND, *fields, *checks)
+
+
+_AROUND: Final = (
+    *("models", "mode", "cases", "limits.max_body_bytes", "limits.max_images", OUTPUT, "unknown_fields"),
+    *("stream.usage", "errors"),
+)
+
+_CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
+    "checks.messages": learn_messages,
+    "checks.tools": learn_tools,
+    "checks.message_tools": learn_message_tools,
+    "checks.tool_choice": learn_tool_choice,
+    "checks.response_format": learn_response_format,
+}
+
+
+def learn_sections(base: Base, scope: Scope) -> Learning[Sections]:
+    """Learn the fields and checks of one situation."""
+    kept: list[Reply] = []
+    entries = [entry for entry in ENTRIES if _is_asked(entry, scope)]
+    fields = {
+        f"fields.{entry.path}": learn_field(_without_budget(base) if entry.path in BUDGET_ENTRIES else base, entry)
+        for entry in entries
+    }
+    checks = {name: learn(base) for name, learn in _CHECKS.items() if _wants_check(scope, name)}
+    learnings: dict[str, Learning[Any]] = {**fields, **checks}
+    found: dict[str, Any] = yield from keeping(together(learnings), kept)
+    fields_found = {entry.path: found[f"fields.{entry.path}"] for entry in entries}
+    rules, untold = yield from keeping(_with_pairs(base, fields_found), kept)
+    values: dict[str, Fields] = {"fields": rules, "checks": {}}
+    for name in checks:
+        for key, rule in found[name].rules.items():
+            kind, _, path = key.partition(".")
+            (values["fields"] if kind == "fields" else values["checks"])[path or key] = rule
+        untold += found[name].untold
+    if "required_role" in values["checks"] and _is_emptiness_alike(kept):
+        # The check refuses an empty conversation, too.
+        values["fields"]["messages"].pop("min_items", None)
+        if values["fields"]["messages"].keys() == {"source"}:
+            del values["fields"]["messages"]
+    output = _folded_budget(values["fields"], kept)
+    if output:
+        values["output"] = output
+    values["fields"] = {path: rule for path, rule in sorted(values["fields"].items()) if rule}
+    return Sections({name: section for name, section in values.items() if section}, tuple(untold), tuple(kept))
+
+
+def keeping(learning: Learning[Any], kept: list[Reply]) -> Learning[Any]:
+    """Learn something, and keep all replies on the way."""
+    replies = None
+    while True:
+        try:
+            questions = next(learning) if replies is None else learning.send(replies)
+        except StopIteration as done:
+            return done.value
+        replies = yield questions
+        kept += replies
+
+
+def _is_asked(entry: Entry, scope: Scope) -> bool:
+    about = f"fields.{entry.path}"
+    is_budget = entry.path in BUDGET_ENTRIES and scope.wants(OUTPUT)
+    return entry.root not in scope.unknown | scope.apart and (is_budget or scope.wants(about))
+
+
+def _wants_check(scope: Scope, name: str) -> bool:
+    if name.removeprefix("checks.") in scope.unknown | scope.apart:
+        return False
+    members = {
+        "checks.messages": (
+            "roles",
+            "system_messages",
+            "first_role",
+            "last_role",
+            "required_role",
+            "alternation",
+            "string_content",
+            "tool_results",
+            "tool_calls_answered",
+            "reasoning_passed_back",
+            "messages",
+        ),
+        "checks.response_format": ("response_format", "prompt_contains"),
+    }
+    return any(scope.wants(f"checks.{each}") for each in members.get(name, (name.removeprefix("checks."),)))
+
+
+def _without_budget(base: Base) -> Base:
+    return base._replace(fields={name: value for name, value in base.fields.items() if name not in BUDGET_ENTRIES})
+
+
+def _with_pairs(base: Base, found: dict[str, Found]) -> Learning[tuple[dict[str, Fields], list[str]]]:
+    """Return the rules of fields; those of fields that are not taken together say so."""
+    rules = {path: dict(each.rule) for path, each in found.items()}
+    untold = [line for each in found.values() for line in each.untold]
+    pairs = [pair for pair in _PAIRS if all(path in found and found[path].good is not None for path in pair)]
+    replies = yield from asked(*(_pair(base, found, pair) for pair in pairs))
+    for (one, other), reply in zip(pairs, replies, strict=True):
+        if reply.is_refused:
+            said = f"refused together with {other} {statuses([reply])}"
+            source = f"{rules[one]['source']}; {said}" if "source" in rules[one] else said
+            rules[one] |= {"excludes": [other], "source": source}
+    return rules, untold
+
+
+def _pair(base: Base, found: dict[str, Found], pair: tuple[str, str]) -> Question:
+    plain = _without_budget(base) if BUDGET_ENTRIES & {*pair} else base
+    return plain.question(f"fields.{pair[0]}", {path: found[path].good for path in pair})
+
+
+def _folded_budget(fields: dict[str, Fields], replies: list[Reply]) -> Fields:
+    """Take the rules of both budgets out of the fields where they are one cap, and return the section `output`."""
+    caps = {path: fields.get(path, {}).get("max") for path in BUDGET_ENTRIES}
+    most = set(caps.values())
+    first = next(iter(most))
+    if len(most) != 1 or first is None:
+        return {}
+    cap = int(first)
+    source = fields["max_tokens"]["source"]
+    for path in sorted(BUDGET_ENTRIES):
+        rule = fields.pop(path)
+        is_other = "min" in rule and not any(_OWN_WORDS in each.answer.body for each in _refused_low(path, replies))
+        # The language tells a budget of 0 in the words for bad requests; a field's rule has words of its own.
+        if is_other:
+            fields[path] = {"min": 1, "max": cap, "source": rule["source"]}
+    return {"max_tokens": {"cap": cap, "default": "none", "source": source}}
+
+
+def _is_emptiness_alike(replies: list[Reply]) -> bool:
+    """Tell whether no message at all is refused in the words in which some conversation is."""
+    empty = {words_of(reply) for reply in replies if reply.is_refused and reply.question.changes.get("messages") == []}
+    others = {words_of(reply) for reply in replies if reply.is_refused and reply.question.about == ABOUT_MESSAGES}
+    return bool(empty) and empty <= others
+
+
+def _refused_low(path: str, replies: list[Reply]) -> Iterator[Reply]:
+    for reply in replies:
+        if reply.is_refused and reply.question.about == f"fields.{path}":
+            value = at(reply.question.ask.fields(), path)
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+                yield reply

@@ -1,0 +1,137 @@
+"""Texts that a field, or a name, takes: how long they may be, and which letters may stand in them."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from compiler.probe.asking import Learning, Question, Reply, asked
+from compiler.probe.numbers import Numbers, numbers
+from compiler.verify.check import Fields
+
+Ask = Callable[[object], Question]
+
+LENGTHS: Final = (0, 1, 2, 3, 5, 6, 32, 33, 63, 64, 65, 128, 129, 256, 257, 512, 513, 1024)
+
+_LETTERS: Final = {
+    "B": "A-Z",
+    "a": "a-z",
+    "3": "0-9",
+    "_": "_",
+    "-": "-",
+    ".": ".",
+    " ": " ",
+    "~": "~",
+    "é": "é",
+    "/": "/",
+    ":": ":",
+    "\n": "\\n",
+}
+"""Letters that are tried, and what in a pattern stands for others of their kind."""
+
+_TWO_BYTES: Final = "é"
+_SHORTEST: Final = 2
+
+
+class Texts(NamedTuple):
+    """Which texts are accepted: how long, which letters may stand first and which behind, and what is counted.
+
+    is_length_its_own: whether a text that is too long is refused in other words than one of wrong letters.
+    """
+
+    lengths: Numbers
+    first: str
+    rest: str
+    are_bytes: bool
+    replies: tuple[Reply, ...]
+    is_length_its_own: bool = False
+
+    @property
+    def takes_any_letter(self) -> bool:
+        """Whether no letter is refused."""
+        return len(self.first) == len(self.rest) == len(_LETTERS)
+
+
+def learn_texts(ask: Ask, lengths: Sequence[int] = LENGTHS, *, are_letters_tried: bool = True) -> Learning[Texts]:
+    """Learn which texts are accepted."""
+    found = yield from numbers(lambda count: ask("a" * int(count)), lengths, is_whole=True)
+    fitting = [int(each) for each in found.accepted if each >= _SHORTEST]
+    every = "".join(_LETTERS)
+    if not fitting:
+        return Texts(found, every, every, are_bytes=False, replies=found.replies)
+    size = fitting[min(1, len(fitting) - 1)]
+    first, rest, replies = every, every, list(found.replies)
+    if are_letters_tried:
+        others = [letter for letter in _LETTERS if letter != "a"]
+        led = yield from asked(*(ask(f"{letter}{'a' * (size - 1)}") for letter in others))
+        followed = yield from asked(*(ask(f"a{letter}{'a' * (size - 2)}") for letter in others))
+        first = "a" + "".join(letter for letter, reply in zip(others, led, strict=True) if reply.is_accepted)
+        rest = "a" + "".join(letter for letter, reply in zip(others, followed, strict=True) if reply.is_accepted)
+        replies += [*led, *followed]
+    are_bytes = False
+    if found.high is not None and _TWO_BYTES in rest:
+        wide = yield from asked(ask(_TWO_BYTES * int(found.high.at)))
+        are_bytes = wide[0].is_refused
+        replies += wide
+    return Texts(found, first, rest, are_bytes, tuple(replies), _is_length_its_own(found, replies))
+
+
+def _is_length_its_own(found: Numbers, replies: list[Reply]) -> bool:
+    most = 0 if found.high is None else found.high.at
+    refused = [reply for reply in replies if reply.is_refused]
+    long = {_plain(reply) for reply in refused if len(_text_of(reply)) > most}
+    wrong = {_plain(reply) for reply in refused if len(_text_of(reply)) <= most}
+    return bool(most and long and wrong) and long.isdisjoint(wrong)
+
+
+def _text_of(reply: Reply) -> str:
+    values = [value for value in reply.question.changes.values() if isinstance(value, str)]
+    return values[-1] if values else ""
+
+
+def _plain(reply: Reply) -> str:
+    """Return an answer without what was sent and without numbers, so that equal words are equal."""
+    said, sent = reply.answer.body.decode(errors="replace"), _text_of(reply)
+    # A text may stand in it as JSON, and as JSON within JSON.
+    for form in (json.dumps(json.dumps(sent, ensure_ascii=False), ensure_ascii=False)[1:-1], json.dumps(sent), sent):
+        said = said.replace(form, "") if form else said
+    return re.sub(r"[0-9]+|a{3,}[^ ]*|[\"\\\\]", "", said)
+
+
+def rules_of_texts(texts: Texts) -> Iterator[Fields]:
+    """Yield rules that may say which texts are accepted."""
+    high = texts.lengths.high
+    if texts.takes_any_letter and texts.lengths.low is None:
+        if high is not None and texts.are_bytes:
+            yield {"max_bytes": int(high.at)}
+        elif high is not None:
+            yield {"pattern": pattern_of(texts)}
+        return
+    if high is not None and texts.is_length_its_own:
+        yield {"pattern": pattern_of(texts, is_bounded=False), "max_bytes": int(high.at)}
+    yield {"pattern": pattern_of(texts)}
+
+
+def pattern_of(texts: Texts, *, is_bounded: bool = True) -> str:
+    """Return the pattern of the texts that are accepted."""
+    low = 0 if texts.lengths.low is None else int(texts.lengths.low.at)
+    high = None if texts.lengths.high is None or not is_bounded else int(texts.lengths.high.at)
+    first, rest = _class(texts.first), _class(texts.rest)
+    if first == rest:
+        return f"{rest}{_times(low, high)}"
+    return f"{first}{rest}{_times(max(0, low - 1), None if high is None else high - 1)}"
+
+
+def _class(letters: str) -> str:
+    if set(letters) == set(_LETTERS):
+        return "[\\s\\S]"
+    if set(letters) == set(_LETTERS) - {"\n"}:
+        return "."
+    inner = "".join(_LETTERS[each] for each in _LETTERS if each in letters and each != "-")
+    return f"[{inner}{'-' if '-' in letters else ''}]"
+
+
+def _times(low: int, high: int | None) -> str:
+    if high is None:
+        return {0: "*", 1: "+"}.get(low, f"{{{low},}}")
+    return f"{{{low},{high}}}"

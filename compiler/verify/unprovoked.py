@@ -1,0 +1,40 @@
+"""What a contract says of answers that no request of `profilec verify` brings about, told instead of passed over."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from compiler.verify.check import Untried
+from router.contract.errors import STATUS_OF
+from router.contract.model import Contract
+
+_BY_LOAD: Final = "it takes too much load, or engines that are gone, and verify causes neither"
+_BY_ENGINES: Final = "it takes an engine that fails, and verify breaks none"
+_BY_FORM: Final = "verify sends nothing but posts of JSON to chat completions"
+
+_REASONS: Final = {
+    "invalid_api_key": "it takes a wrong API key, and verify sends none, as that may lock its user out",
+    "overloaded": _BY_LOAD,
+    "no_healthy_engines": _BY_LOAD,
+    "internal_error": _BY_ENGINES,
+    "upstream_unreachable": _BY_ENGINES,
+    "upstream_incomplete": _BY_ENGINES,
+    "upstream_timeout": _BY_ENGINES,
+    "not_found": _BY_FORM,
+    "method_not_allowed": _BY_FORM,
+    "uri_too_long": _BY_FORM,
+    "unsupported_media_type": _BY_FORM,
+    "expectation_failed": _BY_FORM,
+    "headers_too_large": _BY_FORM,
+}
+"""Why an error is not provoked, by its code; the other codes are."""
+
+
+def unprovoked(contract: Contract) -> Iterator[Untried]:
+    """Yield the errors that a contract has words for, and that no check can bring about."""
+    answers = {**contract.errors.answers}
+    for case in contract.cases:
+        answers |= case.sections.errors.answers
+    for code, words in answers.items():
+        if code in _REASONS:
+            status = words.status or STATUS_OF[code]
+            yield Untried("errors", None, f"the words of {code} ({status})", _REASONS[code])

@@ -1,0 +1,26 @@
+"""`profilec probe` against a real llama.cpp server."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler import cli
+from compiler.compilation import compile_profile
+from compiler.selection import Selected
+from tests.compiler.probe.endpoints import SMALL
+from tests.llama.server import MODEL, running_llama
+
+
+def test_a_real_engine_gives_a_draft_that_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What llama.cpp is seen to hold requests to is learnt, and what makes it fail is told and is no rule."""
+    output = tmp_path / "draft.yaml"
+    with running_llama(tmp_path) as llama:
+        assert cli.main(["probe", llama.url, "--model", MODEL, "--max-body", str(SMALL), "-o", str(output)]) == 0
+    values = compile_profile(Selected("file", str(output), "SOURCE")).values()
+    # It runs four requests at a time, and so takes no more answers to one.
+    assert {"min": 1, "max": 4}.items() <= values["fields"]["n"].items()
+    assert values["fields"]["top_logprobs"]["requires"] == {"logprobs": True}
+    assert values["fields"]["temperature"]["type"] == ["number", "boolean"]
+    assert "models: any name of a model is answered" in output.read_text()
+    assert "failed (500)" in output.read_text()
+    assert "at most 2,000 requests" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""The round trip: what is learnt from a router that holds a preset is that preset, as far as a client can see."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compiler.comparison.observation import observe
+from compiler.comparison.observed import changes_seen
+from compiler.presets import preset_names
+from compiler.verify.derivation import Options, derive
+from compiler.verify.derivation.names import Deployment
+from compiler.verify.judgement import judge
+from router.contract.model import Contract
+from tests.compiler.probe.endpoints import SMALL, preset_contract, probed
+from tests.compiler.verify.endpoint import Endpoint
+
+CASES = json.loads(Path(__file__).with_name("round_trips.json").read_text())
+MOST_REQUESTS = 1600
+
+
+def failing(one: Contract, other: Contract, model: str, max_body: int) -> dict[str, str]:
+    """Return which checks of one contract a router of another fails, and why."""
+    endpoint = Endpoint(other, (model,))
+    found = {}
+    for check in derive(one, Deployment.of((model,)), Options(max_body=max_body)).checks:
+        # Other names are no matter of this model, and no engine is there that could be told to refuse.
+        if check.model in one.models.aliases or check.ask.engine is not None:
+            continue
+        verdict = judge(check, endpoint.answer(check.ask)._replace(engine=None, is_captured=False))
+        if verdict.result == "fail":
+            found[check.id] = verdict.reason
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['preset']}-{case.get('model', 'any')}")
+def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
+    """No check of a preset fails against its draft, none of the draft against the preset, and every answer is alike."""
+    model = case.get("model", "served-model")
+    max_body = case.get("max_body_mib", 1) * SMALL
+    contract = preset_contract(case["preset"])
+    found = probed(contract, model, max_body)
+    assert not failing(contract, found.contract, model, max_body)
+    assert not failing(found.contract, contract, model, max_body)
+    assert {each.reply.question.about for each in found.draft.mismatches} == set(case.get("differs", {}))
+    assert found.requests <= MOST_REQUESTS
+    seen = changes_seen(observe(contract, found.contract, (model,), max_body=max_body))
+    untold = [change for change in seen if not any(path in change.path for path in case.get("differs", {}))]
+    assert not untold
+
+
+def test_every_preset_makes_the_round_trip() -> None:
+    """No preset is left out of the cases."""
+    assert {case["preset"] for case in CASES} == set(preset_names())
