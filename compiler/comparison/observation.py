@@ -62,10 +62,14 @@ def observe(
 
 
 class Side(NamedTuple):
-    """A contract, and the models before which it stands."""
+    """A contract, and the models before which it stands.
+
+    unasked: aliases that no request asks for, which are there for words that list the names.
+    """
 
     contract: Contract
     deployment: Deployment
+    unasked: frozenset[str] = frozenset()
 
 
 def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[Side, Side]:
@@ -92,20 +96,19 @@ def _for_models(contract: Contract, models: tuple[str, ...]) -> Side:
     asked = {name: aliases[name] for name in models if name in aliases}
     routed = {name: alias.model or PLAIN_MODEL for name, alias in asked.items() if alias.model or alias.implies}
     served = tuple(dict.fromkeys((*routed.values(), *(name for name in models if name not in routed))))
-    return Side(contract, Deployment(served, models, is_whole=True))
+    return Side(contract, Deployment(served, models, is_whole=True), frozenset(aliases.keys() - {*models}))
 
 
 def requests_for(sides: Iterable[Side], max_body: int = ANY_SIZE) -> dict[Ask, Check]:
     """Return each request that shows a rule of one of the sides, once; none that is too large to be looked at.
 
-    One that is but made up to its size never is. Aliases that nobody asks for are there, for words that list the names.
+    One that is but made up to its size never is.
     """
     found: dict[Ask, Check] = {}
     for side in sides:
-        others = side.contract.models.aliases.keys() - {*side.deployment.asked}
         for check in derive(side.contract, side.deployment, Options(max_body=max_body)).checks:
             is_small = check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY
-            if is_small and check.model not in others:
+            if is_small and check.model not in side.unasked:
                 found.setdefault(check.ask._replace(engine=None), check)
     return found
 
