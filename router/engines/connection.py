@@ -101,7 +101,10 @@ class Connection:
     @classmethod
     def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
         """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
-        connecting = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connecting = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # no descriptor is left
+            raise not_connected(error) from error
         turns.opened(connecting.fileno())
         try:
             connecting.setblocking(False)
