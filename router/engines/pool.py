@@ -52,21 +52,24 @@ class Pool:
         """Close the connections that have been idle for too long."""
         self._close_until(time.monotonic() - self._idle_seconds)
 
-    def close(self) -> None:
-        """Close all idle connections."""
-        self._close_until(math.inf)
+    def close(self) -> int:
+        """Close all idle connections; return how many."""
+        return self._close_until(math.inf)
 
     def __del__(self) -> None:
         self.close()
 
-    def _close_until(self, latest: float) -> None:
+    def _close_until(self, latest: float) -> int:
+        closed = 0
         for idle in list(self._idle.values()):
             # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
             try:
                 while idle[0].idle_since <= latest:
                     idle.popleft().close()
+                    closed += 1
             except IndexError:
                 continue
+        return closed
 
 
 def _empty(idle: deque[Connection]) -> None:

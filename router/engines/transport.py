@@ -12,6 +12,7 @@ from requests.adapters import BaseAdapter
 
 from router import turns
 from router.clients.presence import Client
+from router.contract.errors import OVERLOADED, ApiError
 from router.engines.answer import Answer, Times
 from router.engines.connection import Connection, Endpoint
 from router.engines.failure import EngineError
@@ -109,6 +110,15 @@ class EngineAdapter(BaseAdapter):
         return located
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
+        try:
+            return self._open(endpoint, seconds)
+        except ApiError as error:
+            # Where the system has no room for one more, those that nobody uses have to go.
+            if error.code != OVERLOADED or not self.pool.close():
+                raise
+        return self._open(endpoint, seconds)
+
+    def _open(self, endpoint: Endpoint, seconds: float) -> Connection:
         context = None if endpoint.scheme == _PLAIN else self._tls()
         family = endpoint.family() if context is None and turns.is_turn() else None
         if family is not None:

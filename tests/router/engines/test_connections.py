@@ -1,16 +1,20 @@
 """Connections to engines: what goes out, and every failure as its error."""
 
+import errno
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from router.contract.errors import ApiError
+from router.engines.connection import Connection
 from router.engines.connections import Connections
+from router.engines.failure import not_connected
 from router.engines.standin import Answer, Raw, StandIn
 from router.engines.standin.answer import Reply
 from router.settings import Settings
@@ -160,3 +164,26 @@ def test_an_engine_that_left_keeps_no_connection(engine: StandIn) -> None:
     assert running.read(MOST).endswith(b"data: 2\n\n")
     engine.wait_until(lambda: engine.open_connections == 0)
     assert connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+
+
+def test_without_descriptors_idle_connections_go_first(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that finds no descriptor takes those of idle connections; where there are none, nothing was sent."""
+    connections = _connections(engine.url)
+    opened = Connection.open
+    idle = connections._own_adapter().pool._idle
+
+    def open_if_there_is_room(*arguments: Any) -> Connection:
+        return _find_no_room() if any(idle.values()) else opened(*arguments)
+
+    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    assert any(idle.values())
+    with StandIn() as other, monkeypatch.context() as patch:
+        patch.setattr(Connection, "open", open_if_there_is_room)
+        connections.post(other.url + PATH, {}, b"{}").close()
+        assert not any(idle.values())
+        patch.setattr(Connection, "open", _find_no_room)
+        assert _failure(connections, other.url).code == "overloaded"
+
+
+def _find_no_room(*_: Any) -> Connection:
+    raise not_connected(OSError(errno.EMFILE, "Too many open files"))
