@@ -188,7 +188,12 @@ def test_keep_leaves_the_router_up_until_it_is_ended(tmp_path: Path, number: sig
     process = _start(tmp_path, "moonshot-kimi", "--keep")
     output = tmp_path / "out"
     pattern = re.compile(r"^curl (http://\S+) -H 'Content-Type: application/json' -d '(.*)'$", re.MULTILINE)
-    wait_until(lambda: process.poll() is not None or pattern.search(output.read_text()), output.read_text, SECONDS)
+
+    def so_far() -> str:
+        # The process may be in the middle of a character.
+        return output.read_bytes().decode(errors="ignore")
+
+    wait_until(lambda: process.poll() is not None or pattern.search(so_far()), so_far, SECONDS)
     line = pattern.search(output.read_text())
     assert line is not None, (tmp_path / "err").read_text()
     answer = requests.post(line[1], line[2], headers={"Content-Type": "application/json"}, timeout=20)
