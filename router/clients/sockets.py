@@ -50,21 +50,26 @@ class BoundedSocket(_Socket):
         if self.is_late:
             raise TimeoutError
         if self.deadline is not None:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self.settimeout(left)
-        return super().recv(buflen, flags)
+            # What is here by then is taken still: it may have come in time while all of the process stood still.
+            self.settimeout(max(0.0, self.deadline - time.monotonic()))
+        try:
+            return super().recv(buflen, flags)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            if self.deadline is None:
+                raise
+            raise TimeoutError from None
 
     def receive(self, most_bytes: int) -> bytes:
         """Receive in a turn, until the deadline; return what has come, b"" at the end."""
         while True:
-            seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
-            if self.is_late or seconds <= 0:
+            if self.is_late:
                 raise TimeoutError
             try:
                 return super().recv(most_bytes)
             except BlockingIOError:
+                seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
+                if seconds <= 0:
+                    raise TimeoutError from None
                 turns.wait_for({self.fileno(): select.POLLIN}, seconds)
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket

@@ -22,7 +22,7 @@ from tests.router.conftest import RouterOf
 from tests.router.process import address_space, descriptors, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
 from tests.router.serving import RunningRouter, launch, running_router, wait_until
-from tests.router.wire.chat import CHAT, assert_error, chat
+from tests.router.wire.chat import CHAT, assert_error, chat, chat_of_length
 from tests.router.wire.tls import make_certificate
 
 MANY = 64
@@ -196,9 +196,16 @@ def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf,
             assert released.wait(STANDSTILL)
 
     engine.script(answer_late)
-    cuts = (0, len(request) // 4, len(request) - 1)  # in silence, within the head, within the body
+    long = chat_of_length(100_000)
+    begun_by = [
+        (request, 0),  # in silence
+        (request, len(request) // 4),  # within the head
+        (request, len(request) - 1),  # within the body, as in all that follow
+        (post_head(CHAT, {"Content-Length": str(len(long))}) + long, 70_000),
+        (post_head(CHAT, CHUNKED) + chunked(long), 70_000),
+    ]
     with ExitStack() as opened:
-        clients = [opened.enter_context(RawClient(router.port)).send(request[:cut]) for cut in cuts]
+        clients = [opened.enter_context(RawClient(router.port)).send(whole[:cut]) for whole, cut in begun_by]
         waiting = opened.enter_context(RawClient(router.port))
         late = chat(user="late")
         waiting.send(post_head(CHAT, {"Content-Length": str(len(late))}) + late)
@@ -207,12 +214,12 @@ def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf,
         os.kill(worker_of(router), signal.SIGSTOP)
         try:
             released.set()
-            for client, cut in zip(clients, cuts, strict=True):
-                client.send(request[cut:])
+            for client, (whole, cut) in zip(clients, begun_by, strict=True):
+                client.send(whole[cut:])
             time.sleep(STANDSTILL)  # the time itself is what is tried
         finally:
             os.kill(worker_of(router), signal.SIGCONT)
-        assert [client.answer().status for client in (*clients, waiting)] == [200] * 4
+        assert [client.answer().status for client in (*clients, waiting)] == [200] * 6
 
 
 def test_a_late_body_is_refused_under_the_contract(router_of: RouterOf, engine: StandIn) -> None:
