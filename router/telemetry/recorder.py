@@ -78,6 +78,7 @@ class Recorder(Generic[SinkT]):
                     self._cause = cause
                     raise
                 self._process = own_id()
+                self._failed_in = 0
                 atexit.register(self.flush)
                 self._start_thread()
         return self._sink

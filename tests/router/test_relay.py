@@ -158,7 +158,16 @@ def test_usage_changes_no_other_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "is_whole"), [(LONG, True), (LONG[:-1], False), (b'{"a":NaN}', True), (b"[NaN", False)]
+    ("body", "is_whole"),
+    [
+        (LONG, True),
+        (LONG[:-1], False),
+        (b'{"a":NaN}', True),
+        (b"[NaN", False),
+        # Deeper than any parser reads, and the brackets tell.
+        (b'{"a":' * 3000 + b'"]"' + b"}" * 3000, True),
+        (b'{"a":' * 3000 + b'"]"' + b"}" * 2999, False),
+    ],
 )
 def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
     body: bytes, is_whole: bool, monkeypatch: pytest.MonkeyPatch

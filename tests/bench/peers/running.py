@@ -44,13 +44,22 @@ def spawn(words: Sequence[str | Path], on: Sequence[int], **options: Any) -> sub
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     environment.update(options.pop("environment", {}))
     cpus = ",".join(map(str, on))
-    return subprocess.Popen(
+    process = subprocess.Popen(
         ["taskset", "--cpu-list", cpus, *map(str, words)],
         env=environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         **options,
     )
+    _let_its_session_come_first(process.pid)
+    return process
+
+
+def _let_its_session_come_first(process: int) -> None:
+    """Give a session the niceness of this process: Linux weighs sessions against each other, see sched(7), autogroup."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process}/autogroup").write_text(f"{niceness}\n")
 
 
 def end(process: subprocess.Popen[Any]) -> None:
