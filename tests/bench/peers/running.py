@@ -56,7 +56,7 @@ def spawn(words: Sequence[str | Path], on: Sequence[int], **options: Any) -> sub
 
 
 def _let_its_session_come_first(process: int) -> None:
-    """Give a session the niceness of this process: Linux weighs sessions against each other, see sched(7), autogroup."""
+    """Give a session the niceness of this process: Linux weighs sessions against each other (sched(7), autogroup)."""
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(OSError):
         Path(f"/proc/{process}/autogroup").write_text(f"{niceness}\n")
