@@ -16,7 +16,7 @@ from tests.bench.peers.bodies import chat_body
 from tests.bench.peers.cache import Cache, SetupError
 from tests.bench.peers.measures import Bench, Measure, load_average
 from tests.bench.peers.record import SETUP, WHOLE, Key, Record
-from tests.bench.peers.running import Running, SubjectError, cores, running, task_for
+from tests.bench.peers.running import Running, SubjectError, cores, paused, running, task_for
 from tests.bench.peers.subjects import OURS, Command, Installed, Subject, largest_preset
 from tests.bench.peers.tools import Engine, Tools, make_tools, run_load, running_engine
 from tests.bench.steps import enforcement
@@ -204,7 +204,8 @@ class GroupRun:
                 for name in names:
                     key = Key(measure.name, case, name, number)
                     if name in at_work and not self._record.has(key) and not self._has_failed(measure, name):
-                        self._take(measure, bench, at_work[name], key)
+                        with paused(other for other in at_work.values() if other.process is not at_work[name].process):
+                            self._take(measure, bench, at_work[name], key)
 
     def _take(self, measure: Measure, bench: Bench, subject: Running, key: Key) -> None:
         try:

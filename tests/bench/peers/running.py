@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +119,24 @@ def running(name: str, installed: Installed, task: Task, on: Sequence[int]) -> I
             yield Running(name, task.port, command, process, log, time.monotonic() - begun)
         finally:
             end(process)
+
+
+@contextlib.contextmanager
+def paused(others: Iterable[Running]) -> Iterator[None]:
+    """Let other subjects stand still: one that was overcome would go on for long on the core that they share."""
+    groups = {other.process.pid for other in others}
+    try:
+        for group in groups:
+            _signal(group, signal.SIGSTOP)
+        yield
+    finally:
+        for group in groups:
+            _signal(group, signal.SIGCONT)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 def wait_until_ready(process: subprocess.Popen[Any], port: int, request: bytes, log: Path) -> None:
