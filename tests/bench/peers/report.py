@@ -19,7 +19,8 @@ METHOD: Final = (
     "Medians of the rounds, and their range. The subjects take turns in each round. CPU per request, latency and "
     "streams: one worker on a core of its own, engine and load on the others; requests/s and memory: two workers on "
     f"all cores, shared with engine and load. Added latency is what comes on top of {ENGINE}, in the same "
-    "round. Streams begin one a millisecond, with 20 chunks a second each."
+    "round. Streams begin one a millisecond, with 20 chunks a second each. "
+    "While one is measured the others stand still."
 )
 
 
