@@ -20,15 +20,20 @@ SECONDS = 120
 
 def _start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
-    with (folder / "out").open("w") as output, (folder / "err").open("w") as errors:
-        return subprocess.Popen(
-            [sys.executable, "-m", "compiler", "demo", *arguments],
-            cwd=folder,
-            env={**kept, "PYTHONPATH": str(CHECKOUT)},
-            stdout=output,
-            stderr=errors,
-            text=True,
-        )
+    # Shells let what they start in the background ignore Ctrl-C, and so would what that starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with (folder / "out").open("w") as output, (folder / "err").open("w") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "compiler", "demo", *arguments],
+                cwd=folder,
+                env={**kept, "PYTHONPATH": str(CHECKOUT)},
+                stdout=output,
+                stderr=errors,
+                text=True,
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _demo(folder: Path, *arguments: str) -> tuple[int, str, str]:
