@@ -3,7 +3,6 @@
 import ssl
 from http import HTTPStatus
 from typing import Final
-from uuid import uuid4
 
 import msgspec
 from gunicorn import util
@@ -11,6 +10,7 @@ from gunicorn.http import errors as parsing
 
 from router.contract.errors import NO_WORDS, ApiError, answer
 from router.contract.sections import Errors
+from router.headers import new_request_id
 from router.routes import CHAT
 
 _NOT_UNDERSTOOD: Final = ("bad_request", "The request could not be understood")
@@ -77,7 +77,7 @@ def errors_on(target: str | None, errors: Errors) -> Errors:
 
 def wire_bytes(error: ApiError, errors: Errors = NO_WORDS) -> bytes:
     """Return a whole answer for a client whose request never became one: its connection ends with it."""
-    request_id = uuid4().hex
+    request_id = new_request_id()
     status, headers, body = answer(error, errors, request_id)
     fields = [
         ("Date", util.http_date()),

@@ -2,12 +2,15 @@
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import orjson
 
 from router.contract.editing import to_json
+from router.contract.events import BYTE_ORDER_MARK
 from router.contract.members import Member, TooManyMembersError, end_of_value, find_members
 from router.contract.parsing import holds_too_many_values
 
@@ -28,19 +31,40 @@ _read_named = msgspec.json.Decoder(_Named).decode
 
 
 def rename_model(body: bytes, name: str) -> bytes:
-    """Return a JSON object with its top-level `model` string replaced; anything else comes back as the same object."""
-    return _with_replaced(body, model_strings(body), to_json(name))
+    """Return a JSON object with its top-level `model` string replaced; anything else comes back as the same object.
+
+    A byte order mark before it stays: a reader may ignore it (RFC 8259, section 8.1).
+    """
+    return _behind_mark(body, partial(_renamed, name=name))
 
 
 def retype_bad_request(body: bytes, new_type: str) -> bytes:
     """Return the JSON body of a 400 with its error `type` replaced or added.
 
     Nested `{"error": {…}}` and flat `{"object": "error", "message": …}` are known; anything else comes back unchanged.
+    A byte order mark before it stays.
     """
     try:
-        return _retyped(body, new_type)
+        return _behind_mark(body, partial(_retyped, new_type=new_type))
     except TooManyMembersError:
         return body
+
+
+def without_mark(body: bytes) -> bytes:
+    """Return JSON without the byte order mark that may stand before it."""
+    return body.removeprefix(BYTE_ORDER_MARK)
+
+
+def _behind_mark(body: bytes, edit: Callable[[bytes], bytes]) -> bytes:
+    unmarked = without_mark(body)
+    edited = edit(unmarked)
+    if edited is unmarked:
+        return body
+    return edited if unmarked is body else BYTE_ORDER_MARK + edited
+
+
+def _renamed(body: bytes, name: str) -> bytes:
+    return _with_replaced(body, model_strings(body), to_json(name))
 
 
 def _retyped(body: bytes, new_type: str) -> bytes:

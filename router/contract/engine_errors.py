@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from router.contract.answers import read_object
+from router.contract.answers import read_object, without_mark
 from router.contract.errors import ApiError, ErrorAnswer, answer
 from router.contract.sections import Errors
 
@@ -15,7 +15,7 @@ def retold(body: bytes, errors: Errors, request_id: str, model: str | None = Non
     Known are `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` and FastAPI's `{"detail": …}`.
     `model` is the name that the client asked for.
     """
-    value = read_object(body)
+    value = read_object(without_mark(body))
     holder = value["error"] if isinstance(value.get("error"), dict) else value
     text = _text_of(holder.get("message") or holder.get("error") or holder.get("detail"))
     if not text:

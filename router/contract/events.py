@@ -11,6 +11,8 @@ MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 
 _END_OF_EVENT = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LINE_END = re.compile(rb"[\r\n]")
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""May stand before the first event of a stream, where clients skip it (WHATWG HTML, section 9.2.5)."""
 _LONGEST_END: Final = len(b"\r\n\r\n")
 _BLANK_LINES: Final = (b"\n\n", b"\n\r\n")
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
@@ -18,9 +20,10 @@ _DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
 
 
 class Part(NamedTuple):
-    """A part of a stream: one whole event, comments and blank lines before one, or a fragment of one that is too long.
+    """A part of a stream: one whole event, what stands before one, or a fragment of one that is too long.
 
-    The bytes of all parts together are those of the stream.
+    Before an event stand comments and blank lines, before the first one also a byte order mark: the kind of these is
+    "comments". The bytes of all parts together are those of the stream.
     """
 
     kind: Literal["event", "comments", "fragment"]
@@ -36,6 +39,7 @@ class EventSplitter:
     def __init__(self) -> None:
         self._held = bytearray()
         self._is_passing = False
+        self._may_have_mark = True
 
     def is_at_start(self) -> bool:
         """Tell whether the next byte begins an event or a comment."""
@@ -47,6 +51,9 @@ class EventSplitter:
         search_from = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += piece
         parts = []
+        if self._may_have_mark and (mark := self._take_mark()):
+            parts.append(Part("comments", mark))
+            search_from = 0
         if self._is_within_comment(search_from):
             search_from = max(search_from, len(self._held) - _LONGEST_END + 1)
         elif length := self._length_of_comments():
@@ -71,6 +78,12 @@ class EventSplitter:
     def held_bytes(self) -> int:
         """Return how many bytes are held until an event is complete."""
         return len(self._held)
+
+    def _take_mark(self) -> bytes:
+        """Return the byte order mark that the stream begins with, once it is here; b"" where there is none."""
+        beginning = bytes(self._held[: len(BYTE_ORDER_MARK)])
+        self._may_have_mark = beginning != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(beginning)
+        return self._take(len(BYTE_ORDER_MARK)) if beginning == BYTE_ORDER_MARK else b""
 
     def _is_within_comment(self, search_from: int) -> bool:
         """Tell whether a comment goes on of which what came before holds no end: not all of it is looked at anew."""

@@ -87,9 +87,9 @@ class _UsageMover:
         frame = read_object(data.payload)
         if data.payload.strip() == _END_OF_STREAM or _is_error(frame):
             return self.end() + event
-        if frame.get("choices"):
+        if not _is_without_content(frame):
             return self.give_up() + self._begin(event)
-        if frame.get("choices") == [] and isinstance(frame.get("usage"), dict):
+        if isinstance(frame.get("usage"), dict):
             tail = event if self._keeps_tail else b""
             return self._let_go(_with_usage(self._end_frame, data.payload)) + tail
         self._behind.append(event)
@@ -134,6 +134,21 @@ def _finishes(frame: dict[str, Any]) -> bool:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or _is_error(frame):
         return False
     return any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
+
+
+def _is_without_content(frame: dict[str, Any]) -> bool:
+    """Tell whether a frame has no choice, or only choices that say nothing: engines report usage in any of these."""
+    choices = frame.get("choices")
+    return not choices or (isinstance(choices, list) and all(map(_is_empty_choice, choices)))
+
+
+def _is_empty_choice(choice: object) -> bool:
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get("delta") or {}
+    if not isinstance(delta, dict) or any(value for name, value in delta.items() if name != "role"):
+        return False
+    return not any(value for name, value in choice.items() if name not in {"index", "delta"})
 
 
 def _is_error(frame: dict[str, Any]) -> bool:

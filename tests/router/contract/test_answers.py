@@ -42,7 +42,7 @@ NOT_RENAMED = [
         '{"model":{"model":"served"}}',
         '{"model":"b","model":null}',
     ),
-    *('{"Model":"served"}', '{"response":{"model":"served"}}', '{"model":"served"}{}', '\ufeff{"model":"served"}'),
+    *('{"Model":"served"}', '{"response":{"model":"served"}}', '{"model":"served"}{}'),
     '{"error":{"message":"m","model":"served"}}',
 ]
 
@@ -58,6 +58,14 @@ def test_what_has_no_top_level_model_string_stays(body):
     """Whatever is no JSON object with a model string passes as the same object."""
     encoded = body.encode()
     assert rename_model(encoded, "alias") is encoded
+
+
+def test_an_answer_behind_a_byte_order_mark_is_edited():
+    """The mark stays, and what stands behind it is edited as without it; what needs no edit is the same object."""
+    mark = "\ufeff".encode()
+    assert rename_model(mark + b'{"model":"served"}', "alias") == mark + b'{"model":"alias"}'
+    for same in (mark, mark + b"{}", mark * 2 + b'{"model":"served"}'):
+        assert rename_model(same, "alias") is same
 
 
 @pytest.mark.parametrize("name", ["moonshotai/kimi", 'quo"te', "back\\slash", "é\U0001f600", "line\n", ""])

@@ -39,6 +39,7 @@ def _told(body, errors=ERRORS):
         ('{"error":{"detail":"m"}}', "m", None),
         ('{"error":{"message":"","detail":"m"}}', "m", None),
         ('{"message":"m","nan":NaN,"big":1e999}', "m", None),
+        ('\ufeff{"message":"m"}', "m", None),
         ('{"message":"{param}"}', "{param}", None),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_request_id_is_made_where_none_serves(router: RunningRouter, engine: S
         ids = [client.post(CHAT, chat(), headers).header("x-request-id") or "" for _ in range(2)]
     assert [received.values("X-Request-Id") for received in engine.received] == [[ids[0]], [ids[1]]]
     assert ids[0] != ids[1]
-    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
+    assert all(re.fullmatch("[0-9a-f]{24}", each) for each in ids)
 
 
 def test_what_an_engine_says_of_its_connection_stays_behind(router: RunningRouter, engine: StandIn) -> None:
