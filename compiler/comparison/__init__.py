@@ -13,7 +13,7 @@ from compiler.compilation import compile_profile
 from compiler.diagnostics import CommandError
 from compiler.output import refuse_overwriting, write
 from compiler.selection import Named, UsageError, select
-from router.artifact import Artifact, read
+from router.artifact import Artifact, digest_of, read
 
 DIFFERS: Final = 1
 
@@ -55,7 +55,7 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
     from compiler.comparison.observed import changes_seen  # noqa: PLC0415
 
     seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
-    if not seen.requests and old != new:
+    if not seen.requests and digest_of(old) != digest_of(new):
         raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
     tried = Tried(seen.requests, len(seen.differences))
     return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)

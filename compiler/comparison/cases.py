@@ -12,17 +12,39 @@ from compiler.comparison.change import UNSEEN, Change, any_of
 from compiler.comparison.changes import compare_sections
 from compiler.comparison.fields import listed_words
 from compiler.comparison.naming import Moves, compare_mode, compare_models
-from compiler.comparison.values import listed, text_of
+from compiler.comparison.values import listed, same, text_of
+from compiler.diagnostics import CommandError
 from compiler.unfreezing import when_of
+from router.artifact import digest_of
 from router.contract.model import Case, Contract, Sections, When
 
-_JUDGED_BEFORE_CASES: Final = frozenset({("limits", "max_body_bytes"), ("limits", "source")})
+_JUDGED_BEFORE_CASES: Final = ("limits", "max_body_bytes")
 _MOST_NAMED: Final = 5
 """Settings that a sentence names; more are counted."""
 
 
+class UnknownChangeError(CommandError):
+    """Two contracts differ in something that no comparison of settings finds."""
+
+
 def compare(before: Contract, after: Contract) -> tuple[Change, ...]:
-    """Return every change between two contracts, in the order of the profile language; none if they are equal."""
+    """Return every change between two contracts, in the order of the profile language; none if they are equal.
+
+    The digests decide whether they are. Raises UnknownChangeError where they differ and no setting does.
+    """
+    digests = digest_of(before), digest_of(after)
+    if digests[0] == digests[1]:
+        return ()
+    changes = _changes(before, after)
+    if not changes:
+        raise UnknownChangeError(
+            f"the contracts differ ({digests[0]} and {digests[1]}), but profilec finds no setting that does: do not "
+            "take them for equal; please report this with both files, it is a bug of profilec"
+        )
+    return changes
+
+
+def _changes(before: Contract, after: Contract) -> tuple[Change, ...]:
     read = before.read_by_conditions, after.read_by_conditions
     anywhere = _doubtful(_all_moves(before, after))
     of_modes = any(case.when.mode for contract in (before, after) for case in contract.cases)
@@ -44,7 +66,7 @@ def _in_both(before: Contract, after: Contract) -> Iterator[tuple[Case, Case]]:
 def _with_cases(change: Change, shared: list[tuple[str, tuple[Change, ...]]]) -> Change:
     """Return a change of the base with the cases that it is a change of too."""
     names = [text_of(name) for name, changes in shared if change in changes]
-    if not names or change.at in _JUDGED_BEFORE_CASES:
+    if not names or change.at == _JUDGED_BEFORE_CASES:
         return change
     where = "every case" if len(names) == len(shared) > 1 else f"case {listed_words(names)}"
     return replace(change, consequence=f"{change.consequence}; the same in {where}")
@@ -52,7 +74,7 @@ def _with_cases(change: Change, shared: list[tuple[str, tuple[Change, ...]]]) ->
 
 def _own(changes: Iterable[Change], base: tuple[Change, ...]) -> Iterator[Change]:
     """Yield the changes of a case that are not those of the base."""
-    return (change for change in changes if change not in base and change.at not in _JUDGED_BEFORE_CASES)
+    return (change for change in changes if change not in base)
 
 
 def _cases(before: Contract, after: Contract, own: dict[str, list[Change]]) -> Iterator[Change]:
@@ -65,7 +87,7 @@ def _cases(before: Contract, after: Contract, own: dict[str, list[Change]]) -> I
             moves = _moves((sections, case.sections) for sections in elsewhere)
             yield Change(at, None, when_of(case.when), _added(case, after, "will be"), *moves)
             continue
-        if repr(former[case.name].when) != repr(case.when):
+        if not same(former[case.name].when, case.when):
             words = f"it is for requests {_which(case.when)} now: those that come under it or leave it meet other rules"
             moves = _doubtful(_all_moves(before, after))
             yield Change((*at, "when"), when_of(former[case.name].when), when_of(case.when), words, *moves)
@@ -118,7 +140,7 @@ def _which(when: When) -> str:
     parts = [f"for model {listed(when.model)}"] if when.model else []
     parts += [f"in mode {listed(when.mode)}"] if when.mode else []
     parts += [f"with {path}{f' {listed(values)}' if values else ''}" for path, values in when.fields.items()]
-    return listed_words(parts)
+    return listed_words(parts or ["of every kind"])
 
 
 def _added(case: Case, contract: Contract, will: str) -> str:

@@ -12,7 +12,7 @@ from compiler.comparison.checks import compare_checks
 from compiler.comparison.fields import compare_fields
 from compiler.comparison.parameters import Rule, injection, passing_only
 from compiler.comparison.telling import compare_errors, compare_order, compare_stream, compare_unknown_fields
-from compiler.comparison.values import Value, span
+from compiler.comparison.values import Value, same, span
 from router.contract.fields import SAMPLING_FIELDS
 from router.contract.model import Sections
 from router.contract.numbers import show
@@ -150,7 +150,7 @@ def _sampling(before: Sections, after: Sections) -> Iterator[Change]:
     for field in SAMPLING_FIELDS:
         old_value, new_value = before.sampling.params.get(field), after.sampling.params.get(field)
         # Compared as written: the engine gets `1.0` where the pin is 1.0.
-        if repr(old_value) != repr(new_value):
+        if not same(old_value, new_value):
             words, tightens, loosens = _parameter(field, old_rules.get(field), new_rules.get(field))
             yield Change(("sampling", "params", field), old_value, new_value, words, tightens, loosens)
 

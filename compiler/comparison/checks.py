@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from compiler.comparison import constraints
 from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Verdict, change, refusing, together
 from compiler.comparison.fields import OTHER_WORDS
-from compiler.comparison.values import Value, listed, text_of
+from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import check_of, error_of
 from router.contract.named_checks import CHECKS, Check
 
@@ -92,12 +94,15 @@ def _written(check: Check | None) -> Value:
 
 
 def _changed(name: str, old: Check, new: Check) -> Iterator[Change]:
+    written = msgspec.to_builtins(old), msgspec.to_builtins(new)
     for key, setting in _SETTINGS.get(name, {}).items():
         old_value, new_value = _value(old, key, setting), _value(new, key, setting)
-        if old_value != new_value:
-            shown = getattr(old, key) or None, getattr(new, key) or None
+        shown = getattr(old, key) or None, getattr(new, key) or None
+        if not same(old_value, new_value):
             yield change(("checks", name, key), *shown, _compared(setting, old_value, new_value))
-    if error_of(old) != error_of(new):
+        elif (key in written[0]) != (key in written[1]):
+            yield change(("checks", name, key), *shown, Verdict(f"{UNSEEN}: one side states the default"))
+    if not same(error_of(old), error_of(new)):
         yield Change(("checks", name, "error"), error_of(old), error_of(new), OTHER_WORDS)
     if old.source != new.source:
         yield Change(("checks", name, "source"), old.source, new.source, EVIDENCE)
@@ -108,7 +113,7 @@ def _made(name: str, old: Check | None, new: Check | None) -> Verdict:
     verdicts = [refusing(_WHOLE[name], tightens=old is None)] if name in _WHOLE else []
     for key, setting in _SETTINGS.get(name, {}).items():
         values = [_value(check, key, setting) for check in (old, new)]
-        if values[0] != values[1] and setting.kind != "condition":
+        if not same(*values) and setting.kind != "condition":
             verdicts.append(_compared(setting, *values))
     return together(verdicts) if verdicts else Verdict(UNSEEN)
 

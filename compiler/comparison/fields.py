@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from compiler.comparison import constraints
 from compiler.comparison.change import EVIDENCE, Change, Verdict, change, either, together
 from compiler.comparison.parameters import Stretch
-from compiler.comparison.values import Value, listed, text_of
+from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import error_of, field_of
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.numbers import show
@@ -67,15 +67,14 @@ def _constraints(pair: _Pair) -> Iterator[Change]:
         yield from _if_differs(pair, key, _count(pair, key))
     yield from _edits(pair)
     old_error, new_error = error_of(pair.old), error_of(pair.new)
-    if old_error != new_error:
+    if not same(old_error, new_error):
         yield Change(("fields", pair.path, "error"), old_error, new_error, OTHER_WORDS)
     yield from _if_differs(pair, "source", Verdict(EVIDENCE))
 
 
 def _if_differs(pair: _Pair, key: str, told: Verdict, attribute: str = "") -> Iterator[Change]:
     old, new = (_said(field, attribute or key) for field in (pair.old, pair.new))
-    # Compared as written: 1 and 1.0 are equal to Python, and not in an artifact.
-    if repr(old) != repr(new):
+    if not same(old, new):
         yield change(("fields", pair.path, key), old, new, told)
 
 
@@ -133,7 +132,7 @@ def _with_article(name: str) -> str:
 def _bound(pair: _Pair, keys: tuple[str, str]) -> Change | None:
     """Return the change of one end of the range, under the key that says it now."""
     old, new = (_read_bound(field, keys) for field in (pair.old, pair.new))
-    if repr(old) == repr(new):
+    if same(old, new):
         return None
     key = (new or old or _Bound(keys[0], 0, is_open=False)).key
     same_key = old is None or new is None or old.key == new.key

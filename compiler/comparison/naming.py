@@ -5,7 +5,7 @@ from typing import Final
 
 from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Told
 from compiler.comparison.fields import listed_words
-from compiler.comparison.values import listed, text_of
+from compiler.comparison.values import listed, same, text_of
 from compiler.unfreezing import mode_of
 from router.contract.sections import Alias, Mode, Models
 
@@ -49,7 +49,7 @@ def _alias(at: tuple[str, ...], before: Alias, after: Alias, moves: Moves) -> It
     if before.model != after.model:
         old, new = (model or "the first served id" for model in (before.model, after.model))
         yield Change((*at, "model"), before.model, after.model, f"{naming} will be routed as {new}, not {old}", *moves)
-    if repr(before.implies) != repr(after.implies):
+    if not same(before.implies, after.implies):
         fields = listed_words([f"{path} as {listed([value])}" for path, value in after.implies.items()] or ["nothing"])
         words = f"{naming} will imply {fields}, which rules then judge as if it was sent"
         yield Change((*at, "implies"), before.implies or None, after.implies or None, words, None, None)
@@ -71,7 +71,7 @@ def compare_mode(before: Mode, after: Mode, moves: Moves | None) -> Iterator[Cha
     under = UNSEEN + ": no case is for a mode" if moves is None else "requests may come under another case"
     old, new = mode_of(before), mode_of(after)
     for key in ("default", "read"):
-        if repr(old.get(key)) != repr(new.get(key)):
+        if not same(getattr(before, key), getattr(after, key)):
             yield Change(("mode", key), old.get(key), new.get(key), under, *directions)
     if before.source != after.source:
         yield Change(("mode", "source"), before.source, after.source, EVIDENCE)

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from compiler.comparison.onlooker import Onlooker, Seen
+from compiler.comparison.values import same
 from compiler.verify.check import Ask, Check
 from compiler.verify.derivation import DEFAULT_MAX_BODY, Options, derive
 from compiler.verify.derivation.names import PLAIN_MODEL, Deployment
@@ -53,7 +54,7 @@ def observe(
     `models` are the names to ask for, taken to be answered on both sides; none: every name that a contract speaks of.
     """
     sides = _sides(before, after, models)
-    requests = requests_for(sides[:1] if sides[0] == sides[1] else sides, max_body)
+    requests = requests_for(sides[:1] if _are_one(*sides) else sides, max_body)
     onlookers = [Onlooker(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
     old, new = ({case.name for case in contract.cases} for contract in (before, after))
     # Where one model is asked for, all requests name it.
@@ -83,6 +84,10 @@ def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[
     named = [name for name in aliases if any(fnmatchcase(name, glob) for glob in globs)]
     deployment = Deployment(served, (*served, *named), is_whole=True)
     return Side(before, deployment), Side(after, deployment)
+
+
+def _are_one(before: Side, after: Side) -> bool:
+    return before[1:] == after[1:] and same(before.contract, after.contract)
 
 
 def _globs(contract: Contract) -> Iterator[str]:

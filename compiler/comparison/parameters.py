@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compiler.comparison.values import span
+from compiler.comparison.values import same, span
 from router.contract.fields import WHOLE_NUMBER_FIELDS
 from router.contract.numbers import show
 from router.contract.rules import Band, Pin
@@ -67,10 +67,10 @@ def injected(rule: Rule) -> float | None:
 def injection(before: Rule, after: Rule) -> str:
     """Say in words how the value that is injected changes; an empty string where it does not."""
     old, new = injected(before), injected(after)
-    if repr(old) == repr(new):
+    if same(old, new):
         return ""
     if old is None:
         return f"requests without it will get {new!r}"
     instead = "the engine's default" if new is None else repr(new)
-    same = ", the same number" if old == new else ""
-    return f"requests without it will get {instead} instead of {old!r}{same}"
+    note = ", the same number" if old == new else ""
+    return f"requests without it will get {instead} instead of {old!r}{note}"

@@ -5,7 +5,7 @@ from typing import Final
 
 from compiler.comparison.fields import listed_words
 from compiler.comparison.observation import Difference
-from compiler.comparison.values import Value, text_of
+from compiler.comparison.values import Value, same, text_of
 from compiler.comparison.visible import subject_of
 
 _MOST_SHOWN: Final = 3
@@ -35,7 +35,7 @@ def _listed(shows: list[str]) -> str:
 def members_told(difference: Difference) -> tuple[Value, Value]:
     """Return the members of a refusal that are told otherwise, before and after."""
     was, now = difference.old.members(), difference.new.members()
-    paths = [path for path in dict.fromkeys((*was, *now)) if repr(was.get(path)) != repr(now.get(path))]
+    paths = [path for path in dict.fromkeys((*was, *now)) if not same(was.get(path), now.get(path))]
     old, new = ({path: told[path] for path in paths if path in told} for told in (was, now))
     return old or None, new or None
 
@@ -53,6 +53,6 @@ def told_otherwise(difference: Difference) -> Iterator[str]:
     for path in dict.fromkeys((*was, *now)):
         if path not in was or path not in now:
             yield f"{path} {'left out' if path not in now else 'beside the rest'}"
-        elif repr(was[path]) != repr(now[path]):
+        elif not same(was[path], now[path]):
             is_long = isinstance(now[path], str) and isinstance(was[path], str) and " " in now[path] + was[path]
             yield f"another {path}" if is_long else f"{path} {text_of(now[path])} instead of {text_of(was[path])}"

@@ -5,7 +5,7 @@ from typing import Final
 
 from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Verdict, change, either
 from compiler.comparison.fields import OTHER_WORDS, listed_words
-from compiler.comparison.values import Value, listed, text_of
+from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import error_of, words_of
 from router.contract.errors import INVALID_REQUEST
 from router.contract.rules import Rule, UnknownFieldsRule
@@ -38,7 +38,7 @@ def compare_unknown_fields(
         yield change((*at, "known"), before.known, after.known, told)
     elif same_policy and (gone or gained):
         yield change(at, tuple(gone) or None, tuple(gained) or None, told)
-    if error_of(before) != error_of(after):
+    if not same(error_of(before), error_of(after)):
         yield Change((*at, "error"), error_of(before), error_of(after), OTHER_WORDS)
     if before.source != after.source:
         yield Change((*at, "source"), before.source, after.source, EVIDENCE)
@@ -76,7 +76,7 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
     old, new = before.bad_request_type, after.bad_request_type
     if old != new:
         yield Change(("errors", "bad_request_type"), old, new, _retyped(old, new))
-    if before.body != after.body:
+    if not same(before.body, after.body):
         which = "the router's own" if after.body is None else "another"
         yield Change(
             ("errors", "body"), before.body, after.body, f"every error of the router will have {which} envelope"
@@ -86,7 +86,7 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
         yield Change(("errors", "omit_null"), before.omit_null, after.omit_null, words)
     for code in sorted(before.answers.keys() | after.answers.keys()):
         yield from _answer(code, before.answers.get(code), after.answers.get(code))
-    if before.engine_400 != after.engine_400:
+    if not same(before.engine_400, after.engine_400):
         words = "be told in other words and in the envelope" if after.engine_400 else "pass as the engine tells it"
         shown = _shown(before.engine_400), _shown(after.engine_400)
         yield Change(("errors", "engine_400"), *shown, f"an engine's 400 will {words}")
@@ -102,15 +102,15 @@ def compare_order(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[C
 
 
 def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]:
-    if old == new:
+    if same(old, new):
         return
     was, now = old or Words(), new or Words()
     short = [
         f"{name} {'of their own' if getattr(now, name) is None else text_of(getattr(now, name))}"
         for name in _SHORT
-        if getattr(was, name) != getattr(now, name)
+        if not same(getattr(was, name), getattr(now, name))
     ]
-    long = [f"another {name}" for name in ("message", "body") if getattr(was, name) != getattr(now, name)]
+    long = [f"another {name}" for name in ("message", "body") if not same(getattr(was, name), getattr(now, name))]
     who = "400s that have no words of their own" if code == "bad_request" else f"answers of code {code}"
     words = f"{who} will have {listed_words([*short, *long])}" if short or long else UNSEEN
     yield Change(("errors", "answers", code), _shown(old), _shown(new), words)

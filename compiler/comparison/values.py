@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeGuard
 
+import msgspec
+
 from compiler.diagnostics import shown
 from compiler.printing import inline
 from compiler.schema import BYTE_UNITS
@@ -19,6 +21,11 @@ MOST_LISTED: Final = 8
 
 NOTHING = "none"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
+
+
+def same(old: object, new: object) -> bool:
+    """Tell whether two values are equal as an artifact holds them: keys in any order, while 1, 1.0 and true differ."""
+    return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
 
 
 def span(low: int, high: int) -> str:
