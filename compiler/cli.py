@@ -2,7 +2,8 @@
 
 0 done, 1 the profile is wrong, the result cannot be written, `diff` finds a change or `verify` a failure, 2 the command
 line is wrong,
-3 a bug of ours, 130 interrupted, 141 the reader of standard output has gone.
+3 a bug of ours, 130 interrupted, 141 the reader of standard output has gone. `serve` becomes gunicorn once all is
+checked, and ends as that does: 0 when it was told to stop, else another code.
 """
 
 import argparse
@@ -20,46 +21,10 @@ BUG: Final = 3
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
 
+MAX_PORT: Final = 65535
+
 TRACEBACK_NAME: Final = "PROFILEC_TRACEBACK"
 """The environment variable that, when not empty, lets a bug of ours show its traceback."""
-
-
-_SELECTION = """\
-SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
-When no profile is named, the first of these that is set is taken: the environment variable
-SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, the preset
-openai-compatible, which enforces nothing.
-"""
-
-_DIFF = """\
-Each change is tighter (requests that passed are refused, or the budget they ask for is lowered), looser (the reverse)
-or other. One that is tighter and looser at once, as a band that was shifted, counts for --fail-on tighter and for
---fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
-
-With --observable requests are derived from both sides, at and around each edge of every rule in every mode and case,
-and what the router decides under either is compared: the status and body of refusals, and the name in answers. What
-an engine gets or answers, how a stream tells its usage and where a rule comes from do not count, nor do sentences of
-the router's own, which no profile states; two ways of spelling the same are the same. Nothing is sent anywhere.
-
-exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
-"""
-
-
-_VERIFY = """\
-Every check is derived from the contract: each rule at and around each of its edges, in every mode and case. What an
-endpoint does with a request can be seen in its answer; what its engine gets cannot, and counts as not observable.
-
-exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot be asked.
-"""
-
-
-_PROBE = """\
-Each question changes one thing in a request that is known to be answered, with a budget of one token where that is
-taken. At most 2000 requests are sent unless --max-requests says otherwise, repetitions included, and bodies of up to
-32 MiB (--max-body); what could not be asked, or not be told from outside, stands at the head of the draft.
-
-exit code: 0 when the draft is written, 1 when the endpoint cannot be asked or answers no request at all.
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_selection_options(demo)
     demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
+    _add_serve(commands)
     _add_explain(commands)
     _add_diff(commands)
     _add_verify(commands)
@@ -132,6 +98,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
+    summary = "serve a contract: the router under gunicorn, in front of engines"
+    serve = _command(commands, "serve", summary, ("compiler.serve", "run"), epilog=f"{usage.SERVE}\n{usage.SELECTION}")
+    _add_selection_options(serve)
+    serve.add_argument(
+        "--engine",
+        action="append",
+        metavar="URL",
+        help="an engine, as http://127.0.0.1:30000 or dns://NAME:PORT; repeatable (default: ROUTER_ENGINES)",
+    )
+    serve.add_argument("--host", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
+    serve.add_argument(
+        "--port", type=_port, metavar="PORT", help="the port to listen on; 0: a free one (default: 8000)"
+    )
+    serve.add_argument(
+        "--workers", type=_positive, metavar="N", help="worker processes (default: WEB_CONCURRENCY, or 1)"
+    )
+    serve.add_argument(
+        "--reload",
+        action="store_true",
+        help="when a source changes, compile it and reload; an error is printed, and the contract in force stays",
+    )
+
+
 def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     explain = _command(
         commands, "explain", "say what the router would do with a request, or with many", ("compiler.explain", "run")
@@ -148,7 +138,7 @@ def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the ty
 
 def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     summary = "say what changes for clients from one profile or artifact to another"
-    diff = _command(commands, "diff", summary, ("compiler.comparison", "show"), epilog=_DIFF)
+    diff = _command(commands, "diff", summary, ("compiler.comparison", "show"), epilog=usage.DIFF)
     diff.add_argument("a", metavar="A", help="the profile before: a preset, a path, or an artifact ending in .json")
     diff.add_argument("b", metavar="B", help="the profile after")
     diff.add_argument(
@@ -174,7 +164,8 @@ def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type 
 
 def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     summary = "show whether an endpoint keeps a contract, by requests that are derived from it"
-    verify = _command(commands, "verify", summary, ("compiler.verify", "run"), epilog=f"{_VERIFY}\n{_SELECTION}")
+    epilog = f"{usage.VERIFY}\n{usage.SELECTION}"
+    verify = _command(commands, "verify", summary, ("compiler.verify", "run"), epilog=epilog)
     verify.add_argument("url", nargs="?", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
     _add_selection_options(verify)
     _add_override_options(verify)
@@ -202,7 +193,7 @@ def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the typ
 
 def _add_probe(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     summary = "learn the contract of a live endpoint, by questions, and write it as a profile"
-    probe = _command(commands, "probe", summary, ("compiler.probe", "run"), epilog=_PROBE)
+    probe = _command(commands, "probe", summary, ("compiler.probe", "run"), epilog=usage.PROBE)
     probe.add_argument("url", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
     probe.add_argument("--model", required=True, metavar="ID", help="the model to ask for")
     probe.add_argument("--only", nargs="+", action="extend", metavar="RULE", help="ask about these rules only")
@@ -245,6 +236,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= MAX_PORT:
+        raise ValueError(text)
+    return number
+
+
 def _rate(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
@@ -257,7 +255,7 @@ def _command(
     name: str,
     summary: str,
     run: tuple[str, str],
-    epilog: str = _SELECTION,
+    epilog: str = usage.SELECTION,
 ) -> argparse.ArgumentParser:
     """Add a command; `run` names the module and the function that takes its arguments and returns its exit code."""
     parser: argparse.ArgumentParser = commands.add_parser(

@@ -1,4 +1,4 @@
-"""What `--help` teaches by example, for the program and for each of its commands; each line can be run."""
+"""What `--help` teaches, for the program and for each command: examples, whose every line can be run, and details."""
 
 from typing import Final
 
@@ -8,6 +8,7 @@ examples:
   profilec presets                               which presets there are
   profilec init my-kimi --preset moonshot-kimi   make a deployment folder, ready to commit
   profilec build ./profile.yaml -o profile.json  compile a profile of yours
+  profilec serve profile.json --engine http://127.0.0.1:30000  run the router in front of an engine
   profilec check ./profile.yaml                  tell everything that is wrong with it, and what is hardly meant
   profilec print ./profile.yaml --origin         show what it says once `extends` is resolved, and where
   profilec diff profile.json ./profile.yaml      say what the next build changes for clients
@@ -43,6 +44,13 @@ examples:
   profilec demo moonshot-kimi                    in front of the stand-in engine that the demo brings
   profilec demo ./profile.yaml --keep            and leave the router up, to try it by hand
   profilec demo ./profile.yaml --engine http://127.0.0.1:30000  in front of an engine of yours
+""",
+    "serve": """\
+examples:
+  profilec serve profile.json --engine http://127.0.0.1:30000  in front of an engine, on http://127.0.0.1:8000
+  profilec serve profile.json --engine http://10.0.0.1:30000 --engine http://10.0.0.2:30000 --workers 4
+  profilec serve ./profile.yaml --reload         while you write a profile: a stand-in engine plays along
+  profilec serve moonshot-kimi --port 9000       a preset, to try it
 """,
     "explain": """\
 examples:
@@ -88,3 +96,49 @@ examples:
                                                  # yaml-language-server: $schema=./profile.schema.json
 """,
 }
+
+SELECTION: Final = """\
+SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
+When no profile is named, the first of these that is set is taken: the environment variable
+SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, the preset
+openai-compatible, which enforces nothing.
+"""
+
+DIFF: Final = """\
+Each change is tighter (requests that passed are refused, or the budget they ask for is lowered), looser (the reverse)
+or other. One that is tighter and looser at once, as a band that was shifted, counts for --fail-on tighter and for
+--fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
+
+With --observable requests are derived from both sides, at and around each edge of every rule in every mode and case,
+and what the router decides under either is compared: the status and body of refusals, and the name in answers. What
+an engine gets or answers, how a stream tells its usage and where a rule comes from do not count, nor do sentences of
+the router's own, which no profile states; two ways of spelling the same are the same. Nothing is sent anywhere.
+
+exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
+"""
+
+SERVE: Final = """\
+The process becomes gunicorn with the router's conf, as by `gunicorn -c python:router.gunicorn_conf` with ROUTER_PROFILE
+and ROUTER_ENGINES set: its process id stays, and signals reach it (TERM stops, HUP reloads). All other settings are
+those of the router, ROUTER_* in the environment; options win over them. Where PORT is set and neither --host nor --port
+is given, it listens on that port of all addresses. Without --engine and ROUTER_ENGINES a stand-in engine is started,
+and ends with the router. A profile is compiled first; in production, serve a built artifact.
+
+exit code: 1 when the profile, the artifact or a setting is wrong; once the router has begun, that of gunicorn, which is
+0 when it was told to stop.
+"""
+
+VERIFY: Final = """\
+Every check is derived from the contract: each rule at and around each of its edges, in every mode and case. What an
+endpoint does with a request can be seen in its answer; what its engine gets cannot, and counts as not observable.
+
+exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot be asked.
+"""
+
+PROBE: Final = """\
+Each question changes one thing in a request that is known to be answered, with a budget of one token where that is
+taken. At most 2000 requests are sent unless --max-requests says otherwise, repetitions included, and bodies of up to
+32 MiB (--max-body); what could not be asked, or not be told from outside, stands at the head of the draft.
+
+exit code: 0 when the draft is written, 1 when the endpoint cannot be asked or answers no request at all.
+"""

@@ -84,6 +84,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
         sys.exit(f"router: {error}")
+    startup.say_what_is_open(_own, server.cfg.address)
     if _own.metrics:
         try:
             shared_metrics.prepare()
@@ -121,6 +122,8 @@ def on_reload(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
 
 def when_ready(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Put the drain before gunicorn's own stop, which closes the listening socket at once; open the metrics' port."""
+    # `profilec serve` holds reloads back until here: before gunicorn has its handlers, one would end the process.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     _listen_for_metrics(server)
 
     def stop(_signal: int, frame: FrameType | None) -> None:

@@ -5,16 +5,13 @@ import mmap
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from router import api_keys, artifact
+from router import api_keys
 from router.artifact import Artifact, ArtifactError
+from router.artifact_choice import Choice, choose, read_chosen
 from router.engines.loads import ROWS, Loads
 from router.settings import Settings, load
-
-SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
-BUILT_IN_PROFILE: Final = "openai-compatible"
 
 _LOG = logging.getLogger("router")
 _SHARED = mmap.mmap(-1, 16)
@@ -29,40 +26,16 @@ class _Inherited:
 
     settings: Settings | None = None
     artifact: Artifact | None = None
+    choice: Choice | None = None
     reload_error: str | None = None
     loads: Loads | None = None
 
 
-def read_artifact(settings: Settings) -> Artifact:
-    """Read the artifact that the settings name, else the system's, else the built-in one. Raises ArtifactError."""
-    if settings.profile is not None:
-        return _read_named(settings.profile)
-    if _is_there(SYSTEM_ARTIFACT):
-        return artifact.read(SYSTEM_ARTIFACT)
-    return artifact.read(artifact.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
-
-
-def _read_named(path: Path) -> Artifact:
-    if not _is_there(path):
-        raise ArtifactError(f"{path}: no such file; ROUTER_PROFILE names an artifact, {artifact.REBUILD}")
-    return artifact.read(path)
-
-
-def _is_there(path: Path) -> bool:
-    """Tell whether something stands at a path; what cannot be reached counts, so that nothing falls through."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
 def load_in_master(settings: Settings) -> Artifact:
     """Read the artifact for all workers forked from here on, which get the settings too. Raises ArtifactError."""
-    _Inherited.artifact = read_artifact(settings)
-    _Inherited.settings = settings
+    choice = choose(settings)
+    _Inherited.artifact = read_chosen(settings, choice)
+    _Inherited.choice, _Inherited.settings = choice, settings
     return _Inherited.artifact
 
 
@@ -105,7 +78,12 @@ def settings_in_force(environ: Mapping[str, str]) -> Settings:
 
 def artifact_in_force(settings: Settings) -> Artifact:
     """Return the artifact that the master read; without our gunicorn conf, read it here. Raises ArtifactError."""
-    return _Inherited.artifact or read_artifact(settings)
+    return _Inherited.artifact or read_chosen(settings, choose(settings))
+
+
+def choice_in_force(settings: Settings) -> Choice:
+    """Return where the artifact that the master read came from; without our gunicorn conf, look here."""
+    return _Inherited.choice or choose(settings)
 
 
 def is_loaded_by_master() -> bool:

@@ -238,7 +238,10 @@ class Settings:
     profile: Path | None = _setting(
         _path,
         None,
-        "The artifact to enforce. Else `/etc/sgl-router/profile.json` if it exists, else `openai-compatible`.",
+        "The artifact to enforce; else `/etc/sgl-router/profile.json`, `./profile.json`, lastly `openai-compatible`.",
+    )
+    require_profile: bool = _setting(
+        _switch, False, "`on`: do not start where none of the first three is there; `off`: start."
     )
     model_id: tuple[str, ...] = _setting(
         _list,

@@ -3,12 +3,15 @@
 import inspect
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from router import lifecycle, routes, settings
 from router.artifact import Artifact
+from router.artifact_choice import LOCAL_ARTIFACT, SYSTEM_ARTIFACT
 from router.engines.discovery import engines_of, named
+from router.exposure import Address, exposure, exposure_warning
 from router.settings import Settings
 from router.telemetry.diagnostics import StderrHandler
 
@@ -33,7 +36,7 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
     """Return what an operator should know before the first request: what is not set as it seems, or not governed."""
     found = settings.unknown_names(os.environ)
     if own.profile is None and not artifact.contract.governs_beyond_body_size():
-        found.append("no contract is enforced: ROUTER_PROFILE names no artifact, so requests pass as they are")
+        found.append(f"no contract is enforced: {_why_nothing(own)}, so requests pass as they are")
     if os.environ.get(_OF_THE_COMPILER):
         found.append(f"{_OF_THE_COMPILER} is read by profilec alone; a router enforces the artifact in ROUTER_PROFILE")
     ungoverned = [route for route in own.routes if route in routes.PASSED_THROUGH]
@@ -48,11 +51,28 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
 
 def say_what_is_enforced(own: Settings, artifact: Artifact, *, reloaded: bool = False) -> None:
     """Log which contract is in force, once at start and after each reload, and the warnings that are new."""
-    enforced = f"enforcing {artifact.name} ({artifact.digest}) in front of {_described(own.engines)}"
-    if own.api_keys or own.api_keys_file is not None:
-        enforced += ", for clients that show an API key"
+    choice = lifecycle.choice_in_force(own)
+    source = f"from {choice.path}" if choice.path is not None else "which is built in"
+    enforced = f"enforcing {artifact.name} ({artifact.digest}), {source}, in front of {_described(own.engines)}"
     _say(logging.INFO, enforced, again=reloaded)
+    for path in choice.passed_over:
+        _say(logging.INFO, f"{path} is there too, and is not enforced: {choice.path} comes before it")
     for warning in warnings(own, artifact):
+        _say(logging.WARNING, warning)
+
+
+def _why_nothing(own: Settings) -> str:
+    path = lifecycle.choice_in_force(own).path
+    if path is not None:
+        return f"{path} governs nothing"
+    return f"ROUTER_PROFILE names no artifact, and none is at {SYSTEM_ARTIFACT} or ./{LOCAL_ARTIFACT}"
+
+
+def say_what_is_open(own: Settings, addresses: Sequence[Address]) -> None:
+    """Log which routes are open, where and to whom, and a warning where that is everybody."""
+    _say(logging.INFO, exposure(own, addresses))
+    warning = exposure_warning(own, addresses)
+    if warning is not None:
         _say(logging.WARNING, warning)
 
 
@@ -74,6 +94,8 @@ def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
         return
     say_what_is_enforced(own, artifact)
     cfg = getattr(server, "cfg", None)
+    if cfg is not None:
+        say_what_is_open(own, cfg.address)
     if cfg is not None and cfg.worker_class_str == "sync":
         _LOG.warning(
             "!!! gunicorn runs its sync worker: streams longer than %d s will be CUT, and each worker serves one "

@@ -17,7 +17,7 @@ from tests.checkout import CHECKOUT, travelling_files
 from tests.router.serving import wait_until
 
 README = (CHECKOUT / "README.md").read_text()
-PORTS_IN_README = ("30000", "8000", "8001")
+PORTS_IN_README = ("30000", "8000", "8001", "8080")
 SECONDS = 120
 
 

@@ -13,7 +13,7 @@ from compiler import cli
 from compiler.presets import preset_names
 from tests.checkout import CHECKOUT
 
-NEVER_ENDS_OR_NEEDS_MORE = ("demo", "verify", "probe")
+NEVER_ENDS_OR_NEEDS_MORE = ("demo", "serve", "verify", "probe")
 
 
 def _presets(prefix):
@@ -93,6 +93,8 @@ def test_every_example_works(example, shell):
         ("profilec build --api-profile ", set(preset_names())),
         ("profilec build --api-profile-file profile.y", {"profile.yaml"}),
         ("profilec print --sampling-param-conflict ", {"reject", "allow"}),
+        ("profilec serve mo", _presets("mo")),
+        ("profilec serve profile.json --re", {"--reload"}),
         ("profilec diff moon", _presets("moon")),
         ("profilec diff old.json new", {"new.json"}),
         ("profilec explain req", {"request.json"}),

@@ -53,6 +53,10 @@ BROKEN_STARTS = {
         lambda folder: {"ROUTER_PROFILE": str(folder / "none.json")},
         "none.json: no such file; ROUTER_PROFILE names an artifact",
     ),
+    "no contract where one is required": (
+        lambda _: {"ROUTER_REQUIRE_PROFILE": "on"},
+        "there is no artifact to enforce, and ROUTER_REQUIRE_PROFILE is on",
+    ),
     "no engines": (lambda folder: {"ROUTER_ENGINES": ""}, "ROUTER_ENGINES is not set"),
     "a password in a URL": (
         lambda folder: {"ROUTER_ENGINES": "http://user:secret@127.0.0.1:1"},
@@ -78,6 +82,22 @@ def test_a_broken_start_is_one_clear_line(cause: str, arguments: tuple[str, ...]
     assert code == (4 if forks_first else 1)
     assert log.count("Booting worker") == (1 if forks_first else 0)
     assert ("Listening at" in log) is forks_first
+
+
+@pytest.mark.parametrize("arguments", [CONF, ()], ids=["our conf", "no conf"])
+def test_the_artifact_of_the_working_folder_is_enforced_and_said(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Without ROUTER_PROFILE `./profile.json` is enforced; with it, the log says that the other one is there too."""
+    other = artifact_file(tmp_path, OTHERWISE_PINNED, "other")
+    artifact_file(tmp_path, PINNED, "profile")
+    with StandIn() as engine:
+        for settings, temperature in (({}, 1), ({"ROUTER_PROFILE": str(other)}, 0.5)):
+            process = launch({"ROUTER_ENGINES": engine.url, **settings}, arguments, folder=tmp_path)
+            with RunningRouter(process) as router:
+                router.wait_until_ready()
+                assert _temperatures(router, engine, 1) == {temperature}
+                log = router.log()
+            assert f"from {other if settings else 'profile.json'}, in front of" in log
+            assert log.count(f"profile.json is there too, and is not enforced: {other}") == bool(settings)
 
 
 def test_unknown_settings_are_named_with_the_nearest() -> None:

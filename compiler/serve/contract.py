@@ -1,0 +1,79 @@
+"""The contract that `profilec serve` serves: an artifact as it is, or one compiled from a profile, and made again."""
+
+import hashlib
+import shlex
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NamedTuple, Self
+
+from compiler.compilation import compile_profile
+from compiler.diagnostics import Diagnostic
+from compiler.output import write
+from compiler.selection import Selected
+from router.artifact import Artifact, read
+from router.temporary import temporary_folder
+
+
+class Loaded(NamedTuple):
+    """A contract that was found good, and the warnings of its profile."""
+
+    artifact: Artifact
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+class ServedContract:
+    """The artifact that the router reads, and the files that it comes from.
+
+    A context manager: a folder that was made for a compiled artifact is removed at the end.
+    """
+
+    def __init__(self, selected: Selected) -> None:
+        self._selected = selected
+        self._folder: Path | None = None
+        self.is_compiled = selected.kind != "artifact"
+        self.name = f"the preset {selected.name}" if selected.kind == "preset" else selected.name
+        self.build = shlex.join(["profilec", "build", selected.name, "-o", "profile.json"])
+        """The command that makes an artifact to be checked in."""
+        self.artifact_path = Path(selected.name).absolute()
+        """What ROUTER_PROFILE names; of a profile, only while this is entered."""
+        self.versions: dict[Path, str | None] = {}
+        """The SHA-256 of each file that was read at the last good load."""
+
+    def load(self) -> Loaded:
+        """Read the artifact, or compile the profile into it. Raises ProfileError, ArtifactError and CommandError.
+
+        After an error the artifact is the one of the last good load.
+        """
+        if not self.is_compiled:
+            # Before it is read, so that a change meanwhile counts as a change.
+            before = {self.artifact_path: version_of(self.artifact_path)}
+            artifact = read(self.artifact_path)
+            self.versions = before
+            return Loaded(artifact)
+        compiled = compile_profile(self._selected)
+        write(compiled.data(), str(self.artifact_path))
+        self.versions = {link.path: link.sha256 for link in compiled.chain}
+        return Loaded(compiled.artifact, compiled.warnings)
+
+    def __enter__(self) -> Self:
+        if self.is_compiled:
+            self._folder = Path(mkdtemp(prefix="profilec-serve-", dir=temporary_folder()))
+            self.artifact_path = self._folder / "profile.json"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the folder of a compiled artifact."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def version_of(path: Path) -> str | None:
+    """Return the SHA-256 of a file; None while it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None

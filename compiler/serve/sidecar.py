@@ -1,0 +1,80 @@
+"""The process beside the router of `profilec serve`: runs the stand-in engine, watches sources, removes what was made.
+
+It is forked before this process becomes gunicorn, whose child it then is. It ends when the last process of the router
+has: all of these hold the write end of a pipe.
+"""
+
+import os
+import select
+import signal
+import traceback
+from contextlib import ExitStack
+from typing import IO, Final, NoReturn
+
+from compiler.diagnostics import CommandError
+from compiler.serve.contract import ServedContract
+from compiler.serve.watch import SECONDS_BETWEEN_LOOKS, Watch
+from router.engines.standin import StandIn
+
+_HUP: Final = {signal.SIGHUP}
+
+
+class Sidecar:
+    """What has to run as long as the router does; `models` are those of a stand-in engine, None: there is none."""
+
+    def __init__(self, contract: ServedContract, models: tuple[str, ...] | None, *, watches: bool) -> None:
+        self._contract = contract
+        self._models = models
+        self._watches = watches
+        self.is_needed = contract.is_compiled or watches or models is not None
+        self.engine_url: str | None = None
+        """Where the stand-in engine listens, once started; None where there is none."""
+
+    def start(self) -> None:
+        """Fork the process, and wait until its engine listens. Raises CommandError when it does not."""
+        # A reload that comes before gunicorn is ready would kill it; its conf lets signals through then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HUP)
+        router = os.getpid()
+        until_gone, held_by_router = os.pipe()
+        url, url_of_child = os.pipe()
+        if os.fork() == 0:
+            os.close(held_by_router)
+            os.close(url)
+            _run_and_exit(self, router, until_gone, os.fdopen(url_of_child, "w"))
+        os.close(until_gone)
+        os.close(url_of_child)
+        os.set_inheritable(held_by_router, True)
+        with os.fdopen(url) as told:
+            said = told.read()
+        if self._models is not None and not said:
+            raise CommandError("the stand-in engine did not start")
+        self.engine_url = said or None
+
+    def accompany(self, router: int, until_gone: int, ready: IO[str]) -> None:
+        """Do what there is to do until the router has ended."""
+        with ExitStack() as stack:
+            stack.callback(self._contract.remove)
+            with ready:
+                if self._models is not None:
+                    engine = stack.enter_context(StandIn(self._models))
+                    engine.recording = False
+                    ready.write(engine.url)
+            watch = Watch(self._contract) if self._watches else None
+            while not select.select([until_gone], [], [], SECONDS_BETWEEN_LOOKS if watch else None)[0]:
+                # The id of a master that has ended may be another process's by now.
+                if watch is not None and watch.look() and os.getppid() == router:
+                    os.kill(router, signal.SIGHUP)
+
+
+def _run_and_exit(sidecar: Sidecar, router: int, until_gone: int, ready: IO[str]) -> NoReturn:
+    """Run in the forked process, of which nothing may return into what the parent does next."""
+    code = 1
+    try:
+        # Ctrl-C in a terminal is for the router: its last streams still need their engine.
+        os.setsid()
+        sidecar.accompany(router, until_gone, ready)
+        code = 0
+    except Exception:  # noqa: BLE001 - the router goes on without it, and people should know why
+        traceback.print_exc()
+    finally:
+        os._exit(code)

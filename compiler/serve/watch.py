@@ -1,0 +1,52 @@
+"""Watches the sources of a contract, and loads it again when one of them has changed."""
+
+import sys
+from typing import Final
+
+from compiler.commands import ArtifactError, CommandError, ProfileError, rendered
+from compiler.diagnostics import visible
+from compiler.serve.contract import ServedContract, version_of
+
+SECONDS_BETWEEN_LOOKS: Final = 0.3
+"""How often the sources are looked at."""
+
+
+class Watch:
+    """Remembers which version of each source was loaded last, and what was wrong with the newest."""
+
+    def __init__(self, contract: ServedContract) -> None:
+        self._contract = contract
+        self._tried = self._seen = contract.versions
+        self._problem = ""
+
+    def look(self) -> bool:
+        """Load the contract again if a source has changed; return whether a new one is there for the router to read.
+
+        A change counts once two looks have seen the same: an editor may be in the middle of it. After an error each
+        look tries again, since a file that nobody read yet may end it; each error is printed once.
+        """
+        now = {path: version_of(path) for path in self._contract.versions}
+        has_settled, self._seen = now == self._seen, now
+        if not has_settled or (now == self._tried and not self._problem):
+            return False
+        self._tried = now
+        try:
+            loaded = self._contract.load()
+        except (ProfileError, ArtifactError, CommandError) as error:
+            self._note(rendered(error) if isinstance(error, ProfileError) else f"profilec: error: {error}\n")
+            return False
+        self._problem = ""
+        self._tried = self._seen = self._contract.versions
+        _say(f"{self._contract.name} has changed: {loaded.artifact.name} ({loaded.artifact.digest})")
+        return True
+
+    def _note(self, problem: str) -> None:
+        if problem != self._problem:
+            sys.stderr.write(problem)
+            _say(f"{self._contract.name} cannot be served as it is now: the contract in force stays")
+        self._problem = problem
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"profilec serve: {visible(text)}\n")
+    sys.stderr.flush()
