@@ -12,7 +12,7 @@ from router import lifecycle, routes
 from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.clients.presence import ClientGoneError
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, without_frames
 from router.door import Door
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
@@ -160,6 +160,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.before_request
     def enter() -> None:
+        _forget_frames_of_routing()
         gateway.discovery.start()
         door.enter(flask.request.environ)
 
@@ -170,6 +171,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.errorhandler(HTTPException)
     def refuse_route(error: HTTPException) -> flask.Response:
+        _forget_frames_of_routing()
         if isinstance(error, MethodNotAllowed):
             response = refuse(ApiError("method_not_allowed", "This route does not answer that method"))
             response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
@@ -186,6 +188,12 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
     def fail(error: Exception) -> flask.Response:
         environ = flask.request.environ
         return _response(failure(error, errors, exchange_of(environ), environ))
+
+
+def _forget_frames_of_routing() -> None:
+    """Let the error of a route that does not exist hold no frames: Flask keeps it in the request, which they hold."""
+    if flask.request.routing_exception is not None:
+        without_frames(flask.request.routing_exception)
 
 
 class _Response(flask.Response):

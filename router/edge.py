@@ -14,7 +14,7 @@ import flask
 
 from router import routes
 from router.clients import intake
-from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded
+from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded, without_frames
 from router.contract.sections import Errors
 from router.exchange import Exchange, exchange_of
 from router.line import Gateway
@@ -158,6 +158,7 @@ class Crossing:
             if self._exchange.status:
                 raise
             _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
+            without_frames(error)
             failure = ApiError("internal_error", "The router failed to handle this request")
             return _answer_with(answer(failure, self._errors, self._exchange.request_id), self.start)
 

@@ -9,7 +9,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from router import headers, line, routes
 from router.clients.presence import ClientGoneError
-from router.contract.errors import ApiError, answer
+from router.contract.errors import ApiError, answer, without_frames
 from router.contract.sections import Errors
 from router.door import Door
 from router.exchange import Exchange, exchange_of
@@ -56,6 +56,7 @@ class Inference:
 
 def refusal(error: ApiError, errors: Errors, exchange: Exchange, environ: dict[str, Any]) -> Relayed:
     """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
+    without_frames(error)
     errors = exchange.errors or errors
     if environ["PATH_INFO"] != routes.CHAT:
         # The type of 400s is a promise of the chat route alone.
@@ -70,6 +71,7 @@ def refusal(error: ApiError, errors: Errors, exchange: Exchange, environ: dict[s
 def failure(error: Exception, errors: Errors, exchange: Exchange, environ: dict[str, Any]) -> Relayed:
     """Return the answer to a request that fails as nobody foresaw, and log it."""
     _LOG.error("request %s failed", exchange.request_id, exc_info=error)
+    without_frames(error)
     return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, exchange, environ)
 
 

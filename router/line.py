@@ -52,7 +52,11 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     exchange.errors = decision.errors
     if isinstance(decision, Refusal):
         exchange.rule = decision.rule
-        raise decision.error
+        try:
+            raise decision.error
+        finally:
+            # The error holds this frame from here on, which must not hold the error.
+            del decision
     exchange.model_served = decision.model_served
     exchange.stream = decision.stream
     exchange.tokens = decision.tokens

@@ -58,7 +58,11 @@ class LongWork:
         current = getcurrent()
         if isinstance(current, Turn):
             current.wait_for_thread(running)
-        return running.result()
+        try:
+            return running.result()
+        finally:
+            # It keeps what was raised, and that keeps this frame.
+            del running
 
 
 do: Final = LongWork().do

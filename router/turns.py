@@ -263,4 +263,8 @@ def aside(function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa
         return function(*arguments)
     running: Future[ResultT] = current.loop.aside(function, *arguments)
     current.wait_for_thread(running)
-    return running.result()
+    try:
+        return running.result()
+    finally:
+        # It keeps what was raised, and that keeps this frame.
+        del running

@@ -4,9 +4,11 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from gunicorn.http import get_parser
+from gunicorn.http.body import ChunkedReader
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn
 
@@ -68,7 +70,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
         self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
         if isinstance(self.parser, RequestParser):
-            self.parser.mesg_class = self._parse
+            self.parser.mesg_class = partial(_parse, self._own.head_seconds)
             self.sock.held = bytes(self.arrival.data)
         self.arrival.data.clear()
 
@@ -80,11 +82,13 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         if self.is_http2:
             self.parser.initiate_connection()
 
-    def _parse(self, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
-        try:
-            return Request(*arguments)
-        except TimeoutError:
-            raise LateHeadError(late_head(self._own.head_seconds)) from None
+    def forget_request(self) -> None:
+        """Let go of the request that a thread has served: gunicorn's parser keeps it, and its chunks keep it too."""
+        if isinstance(self.parser, RequestParser) and self.parser.mesg is not None:
+            reader = getattr(self.parser.mesg.body, "reader", None)
+            if isinstance(reader, ChunkedReader):
+                reader.req = reader.parser = None
+            self.parser.mesg = None
 
     def rest(self) -> None:
         """Come back from a thread, with what it has received of the next request."""
@@ -115,6 +119,13 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
     def has_decrypted(self) -> bool:
         """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
         return self._is_tls and bool(self.sock.pending())
+
+
+def _parse(head_seconds: float, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
+    try:
+        return Request(*arguments)
+    except TimeoutError:
+        raise LateHeadError(late_head(head_seconds)) from None
 
 
 class Waiting:

@@ -325,6 +325,7 @@ class Worker(Process):
     def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
         """Take a connection back from a thread."""
         self.reading.give_back(conn)
+        conn.forget_request()
         try:
             keeps = not fs.cancelled() and fs.exception() is None and fs.result()
             if conn.is_cut:

@@ -7,7 +7,7 @@ from router.contract.cases import Found
 from router.contract.conditions import path_of, value_at
 from router.contract.draft import Draft
 from router.contract.editing import Edit, apply_edits, drop_all_repetitions, to_json
-from router.contract.errors import ApiError, request_too_large
+from router.contract.errors import ApiError, request_too_large, without_frames
 from router.contract.fields import ONCE_ONLY_FIELDS
 from router.contract.machine import machine_of
 from router.contract.model import Contract
@@ -105,7 +105,7 @@ class _Names(NamedTuple):
 
 def _unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
     error.details.setdefault("model", None if asked is None else shown(asked))
-    return Refusal(error, step, (), asked, contract.errors)
+    return Refusal(without_frames(error), step, (), asked, contract.errors)
 
 
 def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:

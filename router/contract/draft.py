@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from router.contract.conditions import Path, value_at
 from router.contract.editing import Edit
-from router.contract.errors import ApiError
+from router.contract.errors import ApiError, without_frames
 from router.contract.parsing import Request
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Draft:
     def refuse(self, rule: str, error: ApiError) -> None:
         """Take the error of a rule; the first one is what the client is told."""
         if self.error is None:
-            self.error, self.refused_by = error, rule
+            self.error, self.refused_by = without_frames(error), rule
 
     def value_at(self, path: Path) -> Any:  # noqa: ANN401 - a JSON value may be anything
         """Return the value that an engine would get at a path as things stand; None when absent or null."""

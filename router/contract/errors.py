@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from router.contract.sections import Errors
 from router.contract.templates import filled, filled_body
@@ -73,6 +73,19 @@ class ApiError(Exception):
     def status(self) -> int:
         """The HTTP status of the answer where the contract has no other words for it."""
         return STATUS_OF[self.code]
+
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+def without_frames(error: ErrorT) -> ErrorT:
+    """Return an error, which is kept or answered, without its traceback, cause and context.
+
+    Their frames hold the request's body and what was parsed of it; where one of them holds the error too, all of that
+    would stay until Python next looks for cycles.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 def request_too_large(limit: int) -> ApiError:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 PLACEHOLDERS: Final = frozenset(
@@ -90,8 +90,29 @@ def bare(value: object) -> object:
 def _beginning(value: object) -> str:
     """Return a value as JSON, of a long one only more than is shown."""
     text = ""
-    for piece in _ENCODER.iterencode(value):
+    for piece in _pieces(value):
         text += piece
         if len(text) > MAX_SHOWN:
             break
     return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """Yield a value as JSON, piece by piece.
+
+    `JSONEncoder.iterencode` leaves a cycle of functions, which holds the value where not all of it was asked for.
+    """
+    if isinstance(value, dict):
+        yield "{"
+        for place, (key, member) in enumerate(value.items()):
+            yield f"{', ' if place else ''}{_ENCODER.encode(key)}: "
+            yield from _pieces(member)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for place, item in enumerate(value):
+            yield ", " if place else ""
+            yield from _pieces(item)
+        yield "]"
+    else:
+        yield _ENCODER.encode(value)

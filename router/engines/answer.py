@@ -47,11 +47,13 @@ class _Message:
         "may_be_followed",
         "parser",
         "pieces",
+        "status",
     )
 
     def __init__(self) -> None:
         self.headers: list[tuple[str, str]] = []
         self.pieces: list[bytes] = []
+        self.status = 0
         self.is_headed = False
         self.is_complete = False
         self.is_followed = False
@@ -61,6 +63,7 @@ class _Message:
         self._head_bytes = 0
         self._interim = 0
         self.parser: Any = httptools.HttpResponseParser(self)
+        """Holds this message too: whoever needs neither any more has to let go of it."""
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
 
@@ -77,7 +80,7 @@ class _Message:
         self.headers.append((name.rstrip(b" \t").decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        status = self.parser.get_status_code()
+        status = self.status = self.parser.get_status_code()
         if status < HTTPStatus.CONTINUE:
             raise _MalformedError("no status")
         if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
@@ -177,7 +180,7 @@ class Answer:
         message = self._message
         while not message.is_headed:
             self._receive(None)
-        self.status = message.parser.get_status_code()
+        self.status = message.status
         self.headers = message.headers
         coding = self.header("Transfer-Encoding").strip().lower()
         if coding not in ("", "chunked"):
@@ -217,6 +220,7 @@ class Answer:
     def _let_go(self) -> Connection | None:
         """Return the connection, of which this answer knows no more, unless that was done before."""
         connection, self._connection = self._connection, None
+        self._message.parser = None
         on_close, self.on_close = self.on_close, None
         if on_close is not None:
             on_close()
@@ -282,7 +286,11 @@ class Answer:
     def _fail(self, failure: EngineError, cause: BaseException | None = None) -> NoReturn:
         self.close()
         self.tell(failure.outcome)
-        raise failure from cause
+        try:
+            raise failure from cause
+        finally:
+            # The error holds this frame, which must not hold the error.
+            del failure, cause
 
     def _finish(self) -> None:
         """Give the connection back if it is certain that nothing more comes over it."""

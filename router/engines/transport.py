@@ -83,11 +83,15 @@ class EngineAdapter(BaseAdapter):
         connection = kept or self._connect(endpoint, terms.times.connect)
         try:
             is_sent_whole = _send(connection, head, body or b"", watch, terms.times)
-            give_back = Connection.close if terms.is_last else self.pool.put
-            answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
-            answer.read_head()
         except BaseException:
             connection.close()
+            raise
+        give_back = Connection.close if terms.is_last else self.pool.put
+        answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
+        try:
+            answer.read_head()
+        except BaseException:
+            answer.close()
             raise
         return answer
 
