@@ -36,7 +36,7 @@ BEYOND: Final[dict[Code, str]] = {
     "ruled-twice": "that no parameter is ruled by both `sampling.params` and `fields`",
     "ungovernable-field": "that no rule governs `model`, `stream` or more of `messages` than their number",
     "from-cycle": "that no field takes its value from itself",
-    "bad-pattern": "that a pattern is a regular expression of Python's",
+    "bad-pattern": "that a pattern is a regular expression in the syntax of RE2",
     "unknown-placeholder": "that the names in braces are placeholders",
     "bare-brace": "that a brace that is meant as such is written twice",
     "too-deep": "that nothing is nested too deep",

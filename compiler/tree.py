@@ -1,5 +1,6 @@
 """A profile as an immutable tree of values, each with the place where it was written."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,6 +102,26 @@ def key_location(root: Mapping, path: Path) -> Location:
             return entry.key_at
     node = node_at(root, path)
     return root.at if node is None else node.at
+
+
+def place_within(scalar: Scalar, start: int, end: int) -> Location:
+    """Return where some characters of a string are written; the place of all of it where escapes or lines hide them."""
+    at, text = scalar.at, str(scalar.value)
+    written = at.document.line(at.line)[at.column - 1 : at.end_column - 1]
+    for quote, spell in _SPELLINGS:
+        if at.line == at.end_line and written == f"{quote}{spell(text)}{quote}":
+            column = at.column + len(quote)
+            first, behind = column + len(spell(text[:start])), column + len(spell(text[:end]))
+            return Location(at.document, at.line, first, at.line, behind)
+    return at
+
+
+_SPELLINGS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
+    ("", lambda text: text),
+    ("'", lambda text: text.replace("'", "''")),
+    ('"', lambda text: text.replace("\\", "\\\\").replace('"', '\\"')),
+)
+"""How a string may be written in one line, plain or in either kind of quotes."""
 
 
 def spelled(path: Path) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,7 +149,7 @@ def _contradiction(contract: Contract) -> str | None:
             return contradiction
     try:
         machine_of(contract)
-    except (ValueError, LookupError, OverflowError, RecursionError, re.error) as error:
+    except (ValueError, LookupError, OverflowError, RecursionError) as error:
         return f"the contract cannot be run ({_one_line(error)})"
     return None
 

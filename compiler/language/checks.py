@@ -41,7 +41,7 @@ def _count(meaning: str, example: str, **meta: Any) -> Rules:  # noqa: ANN401
 
 def _pattern() -> Rules:
     return text(
-        "a regular expression of Python's",
+        "a regular expression in the syntax of RE2",
         meaning="What the whole name of a function must match.",
         absent="any name",
         example='"[a-zA-Z_][a-zA-Z0-9_-]{0,63}"',

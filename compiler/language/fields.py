@@ -96,7 +96,7 @@ FIELD: Final[Rules] = {
         example="32",
     ),
     "pattern": text(
-        "a regular expression of Python's",
+        "a regular expression in the syntax of RE2",
         meaning="What the whole string must match.",
         absent="any string",
         example='"[a-z]+"',

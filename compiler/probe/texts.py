@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from compiler.probe.asking import Learning, Question, Reply, asked
 from compiler.probe.numbers import Numbers, numbers
 from compiler.verify.check import Fields
+from router.contract.patterns import MAX_REPEATS
 
 Ask = Callable[[object], Question]
 
@@ -118,8 +119,8 @@ def pattern_of(texts: Texts, *, is_bounded: bool = True) -> str:
     high = None if texts.lengths.high is None or not is_bounded else int(texts.lengths.high.at)
     first, rest = _class(texts.first), _class(texts.rest)
     if first == rest:
-        return f"{rest}{_times(low, high)}"
-    return f"{first}{rest}{_times(max(0, low - 1), None if high is None else high - 1)}"
+        return _repeated(rest, low, high)
+    return first + _repeated(rest, max(0, low - 1), None if high is None else high - 1)
 
 
 def _class(letters: str) -> str:
@@ -129,6 +130,14 @@ def _class(letters: str) -> str:
         return "."
     inner = "".join(_LETTERS[each] for each in _LETTERS if each in letters and each != "-")
     return f"[{inner}{'-' if '-' in letters else ''}]"
+
+
+def _repeated(letters: str, low: int, high: int | None) -> str:
+    if max(low, high or 0) <= MAX_REPEATS:
+        return f"{letters}{_times(low, high)}"
+    behind = None if high is None else high - MAX_REPEATS
+    beginning = f"{letters}{_times(min(low, MAX_REPEATS), MAX_REPEATS)}"
+    return beginning + _repeated(letters, max(0, low - MAX_REPEATS), behind)
 
 
 def _times(low: int, high: int | None) -> str:

@@ -1,6 +1,5 @@
 """One request field held to its rule: what a value must be. What then becomes of it is told in `transforms`."""
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +9,7 @@ from router.contract.editing import drop_all_repetitions, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
+from router.contract.patterns import full_match_of
 from router.contract.rules import FieldRule
 from router.contract.sections import Field
 from router.contract.templates import bare, shown
@@ -260,20 +260,6 @@ def _pattern_test(pattern: str) -> Test:
         return None if isinstance(value, str) and matches(value) else violation
 
     return test
-
-
-MAX_MATCHED_CHARACTERS: Final = 1024
-"""Longest text that can match a pattern of a contract: clients must not make a worker search for long."""
-
-
-def full_match_of(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether the whole of a text matches a pattern."""
-    matches = re.compile(pattern).fullmatch
-
-    def is_match(text: str) -> bool:
-        return len(text) <= MAX_MATCHED_CHARACTERS and matches(text) is not None
-
-    return is_match
 
 
 def _requires_test(condition: Condition) -> Test:

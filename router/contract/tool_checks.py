@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from router.contract import named_checks as named
 from router.contract.draft import Draft
-from router.contract.field_rules import Fields, Violation, full_match_of, listed
+from router.contract.field_rules import Fields, Violation, listed
 from router.contract.messages import messages_of
+from router.contract.patterns import full_match_of
 from router.contract.rules import CheckRule
 from router.contract.templates import shown
 

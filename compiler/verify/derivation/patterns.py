@@ -1,23 +1,42 @@
-"""Texts that match a regular expression, as short and as long as it lets them be, and texts next to those."""
+"""Texts that match a pattern, as short and as long as it lets them be, and texts next to those."""
 
 import re
-from collections.abc import Iterator
-from importlib import import_module
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final, NamedTuple
 
-# The standard library's own reading of patterns, which has no public name.
-constants: Final[Any] = import_module("re._constants")
-parser: Final[Any] = import_module("re._parser")
+from compiler.verify.meaning.values import is_match
 
 _MOST_REPEATED: Final = 300
 _UNBOUNDED: Final = 3
+_LONGEST: Final = 2048
 _LETTERS: Final = "aB3_-. ~é/"
+_TOKEN: Final = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
+    r"|(?P<code>\\x(?:\{[0-9A-Fa-f]+\}|[0-9A-Fa-f]{2}))"
+    r"|(?P<empty>\\[bBAz]|[\^$]|\(\?[imsU-]+\))"
+    r"|(?P<one>\[\^?\]?(?:\\[pP]\{[^}]*\}|\\.|\[:[^:\]]*:\]|[^\]\\])*\]|\\[pP]\{[^}]*\}|\\[pP].|\\[0-7]{1,3}|\\.|\.)"
+    r"|(?P<open>\((?:\?(?:P?<[^>]*>|[imsU-]*:))?)"
+    r"|(?P<close>\))"
+    r"|(?P<bar>\|)"
+    r"|(?P<count>(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??)"
+    r"|(?P<letter>.)",
+    re.DOTALL,
+)
+_USUAL: Final = "a1 _-"
+_LAST: Final = 0x20000
+
+
+class _Texts(NamedTuple):
+    """A shortest and a longest text that a piece of a pattern matches."""
+
+    short: str = ""
+    long: str = ""
 
 
 def texts_for(pattern: str) -> Iterator[str]:
     """Yield texts that match and texts that nearly do; which is which is for the pattern to tell."""
-    parsed = parser.parse(pattern)
-    shortest, longest = _text(parsed, longest=False), _text(parsed, longest=True)
+    shortest, longest = _alternatives(_TOKEN.finditer(pattern))
     texts = [shortest, longest, shortest[:-1], longest + longest[-1:], longest[:-1]]
     texts += [f"{shortest[:1]}{letter}{shortest[1:]}" for letter in _LETTERS]
     texts += [f"{letter}{shortest[1:]}" for letter in _LETTERS]
@@ -25,34 +44,56 @@ def texts_for(pattern: str) -> Iterator[str]:
     yield from dict.fromkeys(texts)
 
 
-def _text(parsed: Any, *, longest: bool) -> str:  # noqa: ANN401 - the standard library keeps the type to itself
-    return "".join(_piece(op, argument, longest=longest) for op, argument in parsed)
+def _alternatives(tokens: Iterator[re.Match[str]]) -> _Texts:
+    """Return the shortest text of the first alternative and the longest of the last, up to the end of a group."""
+    found: list[list[_Texts]] = [[]]
+    for token in tokens:
+        match token.lastgroup:
+            case "close":
+                break
+            case "bar":
+                found.append([])
+            case "open":
+                found[-1].append(_alternatives(tokens))
+            case "count":
+                found[-1][-1] = _repeated(found[-1][-1], token["count"])
+            case _:
+                found[-1].append(_piece(token))
+    return _Texts("".join(each.short for each in found[0]), "".join(each.long for each in found[-1]))
 
 
-def _piece(op: Any, argument: Any, *, longest: bool) -> str:  # noqa: ANN401
-    if op is constants.LITERAL:
-        return chr(argument)
-    if op is constants.IN:
-        return _of_class(argument)
-    if op is constants.ANY or op is constants.NOT_LITERAL:
-        return "a"
-    if op in {constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT}:
-        least, most, inner = argument
-        times: int = (
-            least if not longest else min(most, max(least, _MOST_REPEATED if most < _MOST_REPEATED else _UNBOUNDED))
-        )
-        return _text(inner, longest=longest) * times
-    if op is constants.SUBPATTERN:
-        return _text(argument[-1], longest=longest)
-    if op is constants.BRANCH:
-        return _text(argument[1][-1 if longest else 0], longest=longest)
-    return ""
+def _piece(token: re.Match[str]) -> _Texts:
+    match token.lastgroup:
+        case "empty":
+            text = ""
+        case "code":
+            text = chr(int(token["code"][2:].strip("{}"), 16))
+        case "one":
+            text = _one_of(token["one"])
+        case _:
+            text = token["quoted"] or token["letter"] or ""
+    return _Texts(text, text)
 
 
-def _of_class(items: Any) -> str:  # noqa: ANN401
-    letters = "".join(re.escape(chr(code)) if op is constants.LITERAL else "" for op, code in items)
-    for op, argument in items:
-        if op in {constants.LITERAL, constants.RANGE}:
-            first: int = argument if op is constants.LITERAL else argument[0]
-            return chr(first)
-    return next((letter for letter in "a1 _-" if letter not in letters), "a")
+def _one_of(piece: str) -> str:
+    """Return a character that a class or an escape matches: one that is written in it, else a usual one, else any."""
+    written = piece[1:] if piece[0] != "[" else "" if "\\" in piece else piece[1:-1]
+    candidates: Iterable[str] = chain(written, _USUAL, map(chr, range(_LAST)))
+    return next((each for each in candidates if is_match(piece, each)), "a")
+
+
+def _repeated(texts: _Texts, count: str) -> _Texts:
+    least, most = _bounds(count)
+    times = _UNBOUNDED if most is None else min(most, _MOST_REPEATED)
+    return _Texts((texts.short * least)[:_LONGEST], (texts.long * max(least, times))[:_LONGEST])
+
+
+def _bounds(count: str) -> tuple[int, int | None]:
+    count = count.rstrip("?") or "?"
+    if count in _SIGNS:
+        return _SIGNS[count]
+    least, comma, most = count.strip("{}").partition(",")
+    return int(least), (int(most) if most else None) if comma else int(least)
+
+
+_SIGNS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}

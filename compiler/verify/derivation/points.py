@@ -2,12 +2,11 @@
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.derivation.patterns import texts_for
-from compiler.verify.meaning.values import WHOLE
+from compiler.verify.meaning.values import WHOLE, is_match
 from router.contract.rules import FieldRule
 from router.contract.sections import Field
 
@@ -106,9 +105,9 @@ def _texts(pattern: str) -> Iterator[Point]:
     """Yield texts around a pattern; of those that match and of those that do not, the first stand at its edge."""
     counts = {True: 0, False: 0}
     for text in texts_for(pattern):
-        is_match = re.fullmatch(pattern, text) is not None
-        counts[is_match] += 1
-        yield Point(f"the text {_cut(text)}", text, is_edge=counts[is_match] <= _MOST_EDGES)
+        fits = is_match(pattern, text)
+        counts[fits] += 1
+        yield Point(f"the text {_cut(text)}", text, is_edge=counts[fits] <= _MOST_EDGES)
 
 
 def _of_others(field: Field, elsewhere: Iterable[Field]) -> Iterator[Point]:

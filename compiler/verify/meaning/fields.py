@@ -1,10 +1,9 @@
 """What the rule of a field, a pin, a band or the budget says of the value in a request."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.verify.meaning.values import Fields, at, choices, is_among, is_of_type, number_in, plain_number
+from compiler.verify.meaning.values import Fields, at, choices, is_among, is_match, is_of_type, number_in, plain_number
 from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.rules import Band, Budget, FieldRule, Pin
 from router.contract.sections import Field
@@ -88,20 +87,12 @@ def _faults(
         yield "allowed", details | {"allowed": choices(field.allowed), "expected": choices(field.allowed)}
     yield from ((part, details | found) for part, found in _out_of_range(rule, value))
     yield from ((part, details | found) for part, found in _ill_measured(field, value))
-    if field.pattern is not None and not _matches(field.pattern, value):
+    if field.pattern is not None and not is_match(field.pattern, value):
         yield "pattern", details | {"expected": field.pattern}
     if not all(is_among(at(fields, other), wanted) for other, wanted in field.requires.items()):
         yield "requires", details
     if any(at(fields, other) is not None and is_among(at(fields, other), w) for other, w in field.excludes.items()):
         yield "excludes", details
-
-
-LONGEST_MATCH: Final = 1024
-"""Longest text in characters that can match a pattern."""
-
-
-def _matches(pattern: str, value: object) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_MATCH and re.fullmatch(pattern, value) is not None
 
 
 def _is_allowed(rule: FieldRule, value: object) -> bool:

@@ -1,10 +1,9 @@
 """What the named checks about tools say of a request."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from compiler.verify.meaning.values import Fields, at, choices, told
+from compiler.verify.meaning.values import Fields, at, choices, is_match, told
 from router.contract import named_checks as named
 
 Found = tuple[str, dict[str, Any]] | None
@@ -79,7 +78,7 @@ def _fault(
 def _fault_of_name(
     check: named.Tools | named.MessageTools, name: str, names: list[str], forbidden: tuple[str, ...]
 ) -> Found:
-    if check.name_pattern is not None and not re.fullmatch(check.name_pattern, name):
+    if check.name_pattern is not None and not is_match(check.name_pattern, name):
         return "name", {"value": told(name), "expected": check.name_pattern}
     if name in forbidden:
         return "forbidden", {"value": name}

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+import re2
+
 from router.contract.terms import Scalar
 
 Fields = dict[str, Any]
@@ -70,6 +72,24 @@ def is_among(value: object, wanted: Iterable[Scalar]) -> bool:
     """Tell whether a value is one of some scalars; where there are none, whether it is there at all."""
     wanted = tuple(wanted)
     return value is not None if not wanted else any(is_scalar(value, each) for each in wanted)
+
+
+LONGEST_MATCH: Final = 1024
+"""Longest text in characters that can match a pattern."""
+
+_RE2: Final = re2.Options()
+_RE2.log_errors = False
+
+
+def is_match(pattern: str, value: object) -> bool:
+    """Tell whether a value is a text, the whole of which a pattern in the syntax of RE2 matches.
+
+    What such a pattern means only RE2 says, so this is no second reading of patterns; that it is asked for the whole
+    of a text, and for no more than so much of it, is.
+    """
+    if not isinstance(value, str) or len(value) > LONGEST_MATCH or any("\ud800" <= each <= "\udfff" for each in value):
+        return False
+    return re2.fullmatch(pattern, value, options=_RE2) is not None
 
 
 def number_in(field: str, value: object) -> float | None:
