@@ -15,6 +15,7 @@ MAX_SHOWN_VALUE: Final = 60
 
 Code = Literal[
     "alias",
+    "alias-of-alias",
     "artifact-too-large",
     "bad-extends",
     "bad-key",
@@ -22,8 +23,10 @@ Code = Literal[
     "band-under-allow",
     "bare-brace",
     "covered-case",
+    "confusable-character",
     "cycle",
     "default-above-cap",
+    "dropped-aliases",
     "empty-band",
     "empty-override",
     "empty-range",
@@ -39,6 +42,7 @@ Code = Literal[
     "joined-items",
     "large-artifact",
     "lookalike-alias",
+    "merge-conflict",
     "merge-key",
     "missing-key",
     "never-allowed",

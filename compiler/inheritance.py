@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Final, Literal
 
 from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, named_path
 from compiler.presets import preset_path
@@ -15,6 +15,9 @@ from compiler.reading import MAX_FILE_BYTES, read_yaml
 from compiler.schema import SCHEMA
 from compiler.selection import Selected, is_path
 from compiler.tree import Entry, Mapping, Node, Scalar, Sequence
+
+ALIASES: Final = ("models", "aliases")
+"""Where names are, as a list or as a mapping; a mapping adds to either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,15 @@ def merge(parent: Mapping, child: Mapping) -> Mapping:
     return _merged(parent, child, ())
 
 
+def names_as_keys(node: Node) -> Node:
+    """Return a list of aliases as the mapping that means the same; anything else as it is."""
+    items = node.items if isinstance(node, Sequence) else ()
+    names = {item.value: item.at for item in items if isinstance(item, Scalar) and isinstance(item.value, str)}
+    if not names or len(names) < len(items):
+        return node  # What is wrong with a list is told of the list.
+    return Mapping(tuple(Entry(name, at, Mapping((), at)) for name, at in names.items()), node.at)
+
+
 def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
     within_case = path[:1] == ("cases",) and len(path) > 1
     entries = {entry.key: entry for entry in parent.entries}
@@ -100,6 +112,8 @@ def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
 def _laid_over(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
     if not isinstance(entry.value, Mapping):
         return Entry(entry.key, entry.key_at, entry.value, inherited)
+    if inherited is not None and path == ALIASES:
+        inherited = _with_value(inherited, names_as_keys(inherited.value))
     if inherited is not None and isinstance(inherited.value, Mapping):
         return Entry(entry.key, entry.key_at, _merged(inherited.value, entry.value, path), inherited.replaced)
     return Entry(entry.key, entry.key_at, _merged(Mapping((), entry.value.at), entry.value, path), inherited)
@@ -134,7 +148,7 @@ def _replaced(tree: Mapping, entry: Entry, value: Mapping) -> Mapping:
     return Mapping(entries, tree.at, tree.deleted)
 
 
-def _with_value(entry: Entry, value: Mapping) -> Entry:
+def _with_value(entry: Entry, value: Node) -> Entry:
     return Entry(entry.key, entry.key_at, value, entry.replaced)
 
 

@@ -44,6 +44,7 @@ BEYOND: Final[dict[Code, str]] = {
     "unknown-rule": "that the ids in `order` are of rules that there are",
     "unknown-mode": "that the modes of a case are named under `mode`",
     "empty-when": "that a case says which requests it is for",
+    "alias-of-alias": "that no alias is routed as another alias",
     "covered-case": "that no earlier case is for all requests of a later one",
 }
 """What the compiler refuses and this JSON Schema lets pass, by the code of the error."""

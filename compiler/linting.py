@@ -6,11 +6,12 @@ from typing import Final
 
 from compiler.case_trees import cases_of
 from compiler.diagnostics import Diagnostic, Location, Note, nearest, shown, warning
-from compiler.inheritance import Link, merge
+from compiler.inheritance import ALIASES, Link, merge, names_as_keys
+from compiler.names import warnings_of_child, warnings_of_names
 from compiler.printing import inline
 from compiler.relations.cases import overlaps
 from compiler.sizes import bytes_of
-from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, plain, spelled
+from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, plain, spelled
 from router.artifact import MAX_ARTIFACT_BYTES
 
 _NEARLY_FULL: Final = 0.9
@@ -35,11 +36,12 @@ def warnings_of_chain(chain: tuple[Link, ...]) -> Iterator[Diagnostic]:
         yield from _repeated_values(parent, child, ())
         yield from _stale_evidence(parent, child, ())
         yield from _joined_items(child, ())
+        yield from warnings_of_child(parent, child)
 
 
 def warnings_of_profile(profile: Mapping) -> Iterator[Diagnostic]:
     """Yield the warnings about a merged profile, which need not be valid."""
-    yield from _lookalike_aliases(profile)
+    yield from warnings_of_names(profile)
     for entry, case in cases_of(profile):
         yield from _idle_nulls_of_case(case, ("cases", entry.key))
 
@@ -63,7 +65,8 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
         if path[:1] == ("cases",) and isinstance(entry.value, Mapping):
             continue  # What a null in a case deletes is told by the profile that is merged.
         if isinstance(entry.value, Mapping):
-            yield from _idle_nulls(_mapping_of(above, entry.value), entry.value, place)
+            below = _mapping_of(above, entry.value, place)
+            yield from _idle_nulls(below, entry.value, place)
         elif above is None and isinstance(entry.value, Scalar) and entry.value.value is None:
             yield _idle_null(entry, place, tuple(inherited), deleted.get(entry.key))
 
@@ -168,31 +171,12 @@ def _meaning(path: Path, node: Node) -> str:
     return repr(sorted(value.items()) if isinstance(value, dict) else value if size is None else size)
 
 
-def _lookalike_aliases(profile: Mapping) -> Iterator[Diagnostic]:
-    first: dict[str, tuple[str, Location]] = {}
-    for step, name, at in _aliases(profile):
-        other, other_at = first.setdefault(name.casefold().strip(), (name, at))
-        if other != name:
-            place = spelled(("models", "aliases", step)) if isinstance(step, int) else "a key of models.aliases"
-            message = f"{place} is {shown(name)}, which differs from {shown(other)} only in case or blanks"
-            hint = "keep both only if clients use both: the router takes them for two names"
-            yield warning("lookalike-alias", message, at, hint, Note(other_at, "the other one is listed here"))
-
-
-def _aliases(profile: Mapping) -> Iterator[tuple[int | str, str, Location]]:
-    aliases = node_at(profile, ("models", "aliases"))
-    if isinstance(aliases, Mapping):
-        yield from ((entry.key, entry.key, entry.key_at) for entry in aliases.entries)
-    for index, item in enumerate(aliases.items if isinstance(aliases, Sequence) else ()):
-        if isinstance(item, Scalar) and isinstance(item.value, str):
-            yield index, item.value, item.at
-
-
 def _by_key(entries: tuple[Entry, ...]) -> dict[str, Entry]:
     return {entry.key: entry for entry in entries}
 
 
-def _mapping_of(entry: Entry | None, otherwise_at: Node) -> Mapping:
-    if entry is not None and isinstance(entry.value, Mapping):
-        return entry.value
+def _mapping_of(entry: Entry | None, otherwise_at: Node, path: Path = ()) -> Mapping:
+    node = names_as_keys(entry.value) if entry is not None and path == ALIASES else entry and entry.value
+    if isinstance(node, Mapping):
+        return node
     return Mapping((), otherwise_at.at)

@@ -13,6 +13,7 @@ from compiler.diagnostics import Code, Diagnostic, Document, Location, Note, Pro
 from compiler.scalars import resolve, unglued
 from compiler.syntax_errors import NO_TAG, syntax_error
 from compiler.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
+from router.artifact import CONFLICT_MARKER
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Largest profile file in bytes."""
@@ -30,6 +31,7 @@ def read_yaml(data: bytes, name: str, extended_at: Location | None = None) -> Ma
     Raises ProfileError with everything that is wrong with the text as YAML.
     """
     document = Document(name, _decode(data, name, extended_at), extended_at)
+    _check_conflict(document)
     _check_characters(document)
     composer = _Composer(document)
     root = composer.compose_document()
@@ -97,6 +99,15 @@ def _at_start(name: str, extended_at: Location | None, code: Code, message: str,
 
 def _line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _check_conflict(document: Document) -> None:
+    """Reject a text in which a version control system left both sides of a merge."""
+    marker = CONFLICT_MARKER.search(document.text)
+    if marker:
+        hint = "keep what is meant, and remove the lines that begin with <<<<<<<, |||||||, ======= and >>>>>>>"
+        at = span(document, *marker.span())
+        raise ProfileError(Diagnostic("merge-conflict", "unresolved merge conflict", at, hint=hint))
 
 
 def _check_characters(document: Document) -> None:

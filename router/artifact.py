@@ -3,6 +3,8 @@
 import hashlib
 import json
 import math
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +26,14 @@ FORMAT_VERSION: Final = 2
 MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 """Largest artifact in bytes that a router reads."""
 
+CONFLICT_MARKER: Final = re.compile(r"^(?:(?:<{7}|>{7}|\|{7})(?: .*)?|={7})$", re.MULTILINE)
+"""A line that git leaves where two sides of a merge differ."""
+
 REBUILD: Final = "build it anew: profilec build SOURCE -o FILE"
+
+
+_MOST_SHOWN: Final = 60
+"""Characters of a key that an error shows."""
 
 
 class ArtifactError(Exception):
@@ -88,7 +97,7 @@ def load(data: bytes, where: str) -> Artifact:
     except (ValueError, RecursionError) as error:
         if where.endswith((".yaml", ".yml")):
             raise ArtifactError(f"{where}: a profile, not an artifact; {REBUILD}") from error
-        raise ArtifactError(f"{where}: not a JSON artifact ({_one_line(error)}); {REBUILD}") from error
+        raise ArtifactError(f"{where}: {_unreadable(data, error)}; {REBUILD}") from error
     return _read_version(_version_of(value, where), value, written, where)
 
 
@@ -114,6 +123,15 @@ def shipped_folder(name: str) -> Path:
     return packaged if packaged.is_dir() else checkout / name
 
 
+def _unreadable(data: bytes, error: Exception) -> str:
+    """Say what is wrong with bytes that are no JSON."""
+    text = data.decode(errors="replace").replace("\r\n", "\n")
+    conflict = CONFLICT_MARKER.search(text)
+    if conflict:
+        return f"unresolved merge conflict, line {text.count(chr(10), 0, conflict.start()) + 1}"
+    return f"not a JSON artifact ({_one_line(error)})"
+
+
 def _serialise(value: object) -> bytes:
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()
@@ -122,7 +140,9 @@ def _serialise(value: object) -> bytes:
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a key is repeated")
+        counts = Counter(key for key, _ in pairs)
+        repeated = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"the key {json.dumps(repeated[:_MOST_SHOWN])} is repeated")
     return members
 
 

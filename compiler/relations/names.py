@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from compiler.diagnostics import Diagnostic, Note
-from compiler.relations.judged import Judged, Related, described
+from compiler.diagnostics import Diagnostic, Note, shown
+from compiler.relations.judged import Judged, Related, described, text_at
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
 
 _NEVER_IMPLIED = frozenset({"model", "messages", "stream"})
@@ -16,6 +16,7 @@ def relations_of_names(judged: Judged) -> Iterator[Related]:
         yield from _repeated(judged, aliases)
     for entry in aliases.entries if isinstance(aliases, Mapping) else ():
         yield from _implied(judged, entry)
+        yield from _chained(judged, entry)
 
 
 def _repeated(judged: Judged, aliases: Sequence) -> Iterator[Related]:
@@ -28,6 +29,31 @@ def _repeated(judged: Judged, aliases: Sequence) -> Iterator[Related]:
             message = f"{judged.named(path)} repeats {described(item)}"
             yield (path,), Diagnostic("repeated-alias", message, item.at, hint="remove it", notes=notes)
         first.setdefault(value, item)
+
+
+def _chained(judged: Judged, alias: Entry) -> Iterator[Related]:
+    """Yield an error where an alias is routed as another alias, which no engine serves: one step alone is looked up."""
+    path: Path = ("models", "aliases", alias.key, "model")
+    node, target = node_at(judged.tree, path), text_at(judged.tree, path)
+    if node is None or target is None or not _is_alias(judged, target):
+        return
+    seen = [alias.key]
+    while target is not None and _is_alias(judged, target) and target not in seen:
+        seen.append(target)
+        target = text_at(judged.tree, ("models", "aliases", target, "model"))
+    if target is None:
+        hint = f"leave it out: {shown(seen[-1])} is routed as the first served id"
+    elif target in seen:
+        hint = "name a served model id: these aliases lead round in a circle"
+    else:
+        hint = f"name the served model id: {shown(target)}"
+    message = f"{judged.named(path)} is {shown(seen[1] if seen[1:] else alias.key)}, which is an alias itself"
+    yield (path,), Diagnostic("alias-of-alias", message, node.at, "a served model id", hint)
+
+
+def _is_alias(judged: Judged, name: str) -> bool:
+    aliases = node_at(judged.tree, ("models", "aliases"))
+    return isinstance(aliases, Mapping) and aliases.get(name) is not None
 
 
 def _implied(judged: Judged, alias: Entry) -> Iterator[Related]:

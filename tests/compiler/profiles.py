@@ -92,9 +92,10 @@ _SECTIONS = {
     "order": st.just([]) | st.just(["limits.max_body_bytes"]),
 }
 _IMAGES = st.integers(0, 9)
+_IDS = names.map(lambda name: f"id: {name[:100]}")  # No alias may be routed as another one.
 _ALIASES = st.dictionaries(
     names,
-    _section(model=names, implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), source=names),
+    _section(model=_IDS, implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), source=names),
     max_size=3,
 )
 _READINGS = st.fixed_dictionaries({"mode": names}, optional={"model": _TEXT_OR_LIST, "when": _CONDITIONS})

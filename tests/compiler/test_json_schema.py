@@ -269,6 +269,7 @@ BEYOND_CASES = {
     "unknown-rule": {"order": ["fields.a"]},
     "unknown-mode": {"cases": {"a": {"when": {"mode": "b"}}}},
     "empty-when": {"cases": {"a": {"when": {}}}},
+    "alias-of-alias": {"models": {"aliases": {"a": {"model": "b"}, "b": {}}}},
     "covered-case": {"cases": {"a": {"when": {"model": "k*"}}, "b": {"when": {"model": "ka"}}}},
 }
 

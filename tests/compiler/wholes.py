@@ -145,7 +145,9 @@ _MODES = st.just(Mode()) | st.builds(
     Mode, default=_TEXTS, read=st.lists(_READINGS, max_size=2).map(tuple), source=_maybe(_TEXTS)
 )
 _ALIASES = st.dictionaries(
-    _TEXTS, _some(Alias, model=_TEXTS, implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), **_SOURCES), max_size=2
+    _TEXTS,
+    _some(Alias, model=_TEXTS.map("id: {}".format), implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), **_SOURCES),
+    max_size=2,
 )
 _MODELS = _some(Models, aliases=_ALIASES, answer_as=st.sampled_from(["requested", "served"]))
 
