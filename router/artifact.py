@@ -31,7 +31,6 @@ CONFLICT_MARKER: Final = re.compile(r"^(?:(?:<{7}|>{7}|\|{7})(?: .*)?|={7})$", r
 
 REBUILD: Final = "build it anew: profilec build SOURCE -o FILE"
 
-
 _MOST_SHOWN: Final = 60
 """Characters of a key that an error shows."""
 
