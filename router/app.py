@@ -25,6 +25,7 @@ from router.engines.probing import Prober
 from router.exchange import exchange_of
 from router.inference import Inference, failure, refusal, unanswered
 from router.line import Gateway
+from router.model_cards import cards_of
 from router.places import Places
 from router.relay import Relayed
 from router.settings import Settings
@@ -213,19 +214,11 @@ def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa:
 
 
 def _cards(gateway: Gateway) -> list[Card]:
-    """Return the cards of the served ids, and of each alias a copy that names its id as `root`."""
     served = gateway.fleet.served_ids()
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
-    cards = {model: gateway.fleet.card(model) for model in served.ids}
-    first = served.ids[0] if served.routes_aliases else None
-    targets = {name: alias.model or first for name, alias in gateway.artifact.contract.models.aliases.items()}
-    copies = [
-        {**cards[target], "id": name, "root": target}
-        for name, target in targets.items()
-        if name not in cards and target in cards
-    ]
-    return [*cards.values(), *copies]
+    aliases = gateway.artifact.contract.models.aliases
+    return cards_of(served, aliases, gateway.fleet.cards(), shows_length=gateway.settings.show_max_model_len)
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

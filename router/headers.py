@@ -1,4 +1,4 @@
-"""Which headers travel: to the engine by a whitelist, to the client all but those that end here."""
+"""Which headers travel, to the engine and to the client: those of a list each."""
 
 import random
 import re
@@ -40,17 +40,39 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Headers of one connection (RFC 9110, section 7.6.1)."""
 
-STAY_BEHIND: Final = HOP_BY_HOP | {
+TO_CLIENT: Final = frozenset(
+    {
+        "cache-control",
+        "content-encoding",
+        "content-type",
+        "openai-processing-ms",
+        "retry-after",
+        "retry-after-ms",
+        "vary",
+        "x-should-retry",
+    }
+)
+"""Response headers of an engine that are passed on: what clients of vendors' APIs read. Others may name machines."""
+
+KINDS_TO_CLIENT: Final = ("anthropic-ratelimit-", "x-ratelimit-")
+"""How the names of others begin that are passed on."""
+
+NEVER_TO_CLIENT: Final = HOP_BY_HOP | {
+    "alt-svc",  # would send clients past the router
+    "authorization",  # no header of an answer: an engine that echoes requests would give its own key away
     "content-length",  # set anew from the bytes that are sent
     "date",  # gunicorn's
+    "request-id",  # ours
     "server",  # gunicorn's
-    "alt-svc",  # would send clients past the router
     "set-cookie",  # an engine's session is not the client's
+    "x-accel-buffering",  # ours
+    "x-api-key",  # as authorization
     "x-request-id",  # ours
-    "authorization",  # no header of an answer: an engine that echoes requests would give its own key away
-    "x-api-key",  # likewise
 }
-"""Response headers of an engine that are not passed on."""
+"""Response headers of an engine that no setting lets pass, nor those that begin as the router's own."""
+
+OWN: Final = "x-router-"
+"""How the names of headers begin that only the router writes."""
 
 OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
 """Response headers that are true of the engine's bytes alone: they go when the body is edited."""
@@ -58,12 +80,12 @@ OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest
 ATTEMPTS: Final = "x-router-attempts"
 """Response header that says how often a request was sent to engines, where it was more than once."""
 
-_KINDS_THAT_STAY: Final = ("access-control-", "x-router-")
 _NOTHING: Final[frozenset[str]] = frozenset()
 _CONNECTION_LENGTH: Final = len("connection")
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 _OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_PATTERN = re.compile(r"[a-z0-9-]{1,100}\*?", re.ASCII)
 _FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _VARIABLES: Final = tuple(
@@ -109,8 +131,12 @@ def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list
     return [(name, value) for name, value in headers if not key.search(value)]
 
 
-def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return those of an engine's headers that its client gets; malformed ones (RFC 9110, section 5.5) stay behind."""
+def for_client(headers: Iterable[tuple[str, str]], also: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """Return those of an engine's headers that its client gets: those of TO_CLIENT and its kinds, and `also`.
+
+    `also` has names in lower case; one that ends in `*` stands for all that begin so. Malformed headers (RFC 9110,
+    section 5.5) stay behind.
+    """
     headers = list(headers)
     connection = [value for name, value in headers if len(name) == _CONNECTION_LENGTH and name.lower() == "connection"]
     named = _named_by_connection(",".join(connection)) if connection else _NOTHING
@@ -118,16 +144,36 @@ def for_client(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [
         (name, value)
         for name, value in headers
-        if _travels(name)
+        if _travels(name, also)
         and ((value.isascii() and value.isprintable()) or _FIELD_VALUE.fullmatch(value))
         and not (named and name.lower() in named)
     ]
 
 
 @lru_cache(maxsize=256)
-def _travels(name: str) -> bool:
+def _travels(name: str, also: tuple[str, ...]) -> bool:
     lower = name.lower()
-    return bool(lower not in STAY_BEHIND and not lower.startswith(_KINDS_THAT_STAY) and _TOKEN.fullmatch(name))
+    if lower in TO_CLIENT:
+        return True
+    kinds = KINDS_TO_CLIENT + tuple(each[:-1] for each in also if each.endswith("*"))
+    is_allowed = lower in also or lower.startswith(kinds)
+    return bool(is_allowed and _is_the_engines(lower) and _TOKEN.fullmatch(name))
+
+
+def parse_response_headers(value: str) -> tuple[str, ...]:
+    """Return the headers of a comma-separated list as `for_client` takes them. Raises ValueError: what is expected."""
+    names = tuple(dict.fromkeys(item.strip().lower() for item in value.split(",") if item.strip()))
+    if not all(_PATTERN.fullmatch(name) for name in names):
+        raise ValueError("names of headers, or beginnings of names as x-name-*")
+    ours = [name for name in names if not _is_the_engines(name)]
+    if ours:
+        raise ValueError(f"headers that an engine may decide on; {ours[0]} is the router's, or of one connection")
+    return names
+
+
+def _is_the_engines(name: str) -> bool:
+    """Tell whether a response header, by its name in lower case, may come from an engine at all."""
+    return name not in NEVER_TO_CLIENT and not name.startswith(OWN)
 
 
 def request_id(environ: Mapping[str, str]) -> str:

@@ -111,4 +111,5 @@ def _answer(
     client = Client(environ)
     answer = gateway.dispatcher.send(request, client, exchange)
     client.may_take(gateway.settings.send_seconds)
-    return relay(Relay(answer, edits, client, exchange, gateway.settings.comment_seconds or None))
+    own = gateway.settings
+    return relay(Relay(answer, edits, client, exchange, own.comment_seconds or None, own.response_headers))

@@ -101,7 +101,8 @@ class AbortedAnswerError(ConnectionResetError):
 class Relay(NamedTuple):
     """An engine's answer on its way to the client, and what is done to it.
 
-    `comment_seconds` is the silence after which a stream's client gets a comment, None for never.
+    `comment_seconds` is the silence after which a stream's client gets a comment, None for never; `also_headers` are
+    headers of the engine that pass beside the usual ones, as `for_client` takes them.
     """
 
     answer: Answer
@@ -109,6 +110,7 @@ class Relay(NamedTuple):
     client: Client
     exchange: Exchange
     comment_seconds: float | None = None
+    also_headers: tuple[str, ...] = ()
 
 
 def relay(relay: Relay) -> Relayed:
@@ -172,7 +174,7 @@ def _buffered(relay: Relay) -> Relayed:
     if told is not None:
         return told
     edited = _edited(body, relay)
-    headers = for_client(answer.headers)
+    headers = for_client(answer.headers, relay.also_headers)
     if edited is not body.sent:
         stale = OF_THE_BODY | ({"content-encoding"} if body.is_coded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
@@ -213,7 +215,8 @@ def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
-    headers = [(name, value) for name, value in for_client(relay.answer.headers) if name.lower() not in stale]
+    passing = for_client(relay.answer.headers, relay.also_headers)
+    headers = [(name, value) for name, value in passing if name.lower() not in stale]
     return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
@@ -287,7 +290,7 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
             relay.exchange.client_gone = True
             raise AbortedAnswerError("the client left") from error
 
-    headers = for_client(answer.headers)
+    headers = for_client(answer.headers, relay.also_headers)
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
@@ -312,7 +315,7 @@ def _streamed(relay: Relay) -> Relayed:
     relay.exchange.answered = time.monotonic()
     if first == b"":
         _refuse_bare_end(answer, is_done=False)
-    headers = for_client(answer.headers)
+    headers = for_client(answer.headers, relay.also_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
 from router.engines.policies import POLICIES
+from router.headers import parse_response_headers
 from router.routes import NARROWABLE, narrowed
 
 PREFIX: Final = "ROUTER_"
@@ -262,6 +263,14 @@ class Settings:
     )
     engine_ca: Path | None = _setting(
         _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
+    )
+    response_headers: tuple[str, ...] = _setting(
+        parse_response_headers,
+        (),
+        "Response headers of engines that clients get beside the usual ones, comma-separated: names, or `x-name-*`.",
+    )
+    show_max_model_len: bool = _setting(
+        _switch, False, "`on`: model cards say `max_model_len` where an engine's does; `off`: they do not."
     )
     api_keys: tuple[ApiKey, ...] = _setting(
         parse_keys,

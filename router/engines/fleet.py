@@ -229,10 +229,9 @@ class Fleet:
             self._listed = known, listed
         return listed
 
-    def card(self, model: str) -> Card:
-        """Return the card of a served id: the first that an engine lists, else a plain one."""
-        plain = {"id": model, "object": "model", "created": 0, "owned_by": "router"}
-        return next((card for card in self._cards() if card["id"] == model), plain)
+    def cards(self) -> list[Card]:
+        """Return the cards of all engines, as they list them."""
+        return [card for known in self._known.values() for card in known.cards or ()]
 
     def obstacle(self) -> str | None:
         """Say why this router is not ready to serve, None when it is."""
@@ -248,9 +247,6 @@ class Fleet:
         if self._has_aliases and not served.routes_aliases:
             return "several models are served: set ROUTER_MODEL_ID to the one that the aliases mean, first in the list"
         return None
-
-    def _cards(self) -> Iterable[Card]:
-        return [card for known in self._known.values() for card in known.cards or ()]
 
 
 def _listed(known: dict[str, _Known]) -> ServedIds:

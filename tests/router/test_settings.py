@@ -128,6 +128,9 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("POLICY", "secret"),
         ("POLICY", "ROUND_ROBIN"),
         ("SESSION_HEADER", "secret header"),
+        *(("RESPONSE_HEADERS", name) for name in ("a b", "a:", "*-id", "**", "x-worker_id")),
+        *(("RESPONSE_HEADERS", f"x-kept, {name}") for name in ("Set-Cookie", "date", "X-Router-Code", "te")),
+        ("SHOW_MAX_MODEL_LEN", "yes"),
         ("SESSION_HEADER", "X_Secret"),
     ],
 )

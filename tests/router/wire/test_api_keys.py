@@ -36,7 +36,11 @@ UNKNOWN = [
 @pytest.fixture(scope="module")
 def router(router_of: RouterOf) -> RunningRouter:
     """A router that asks for a key and has one of its own for the engines."""
-    return router_of(ROUTER_API_KEYS=f"team={KEY}", ROUTER_ENGINE_API_KEY=ENGINES_KEY)
+    return router_of(
+        ROUTER_API_KEYS=f"team={KEY}",
+        ROUTER_ENGINE_API_KEY=ENGINES_KEY,
+        ROUTER_RESPONSE_HEADERS="www-authenticate, x-*",
+    )
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,10 @@ import re
 
 import pytest
 
+from router.contract.model import Contract
+from router.contract.sections import Models, plain_aliases
 from router.engines.standin import Answer, StandIn
+from router.engines.standin.answer import Raw
 from router.headers import TO_ENGINE
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, post_head
@@ -148,31 +151,77 @@ def test_a_request_id_is_made_where_none_serves(router: RunningRouter, engine: S
     assert all(re.fullmatch("[0-9a-f]{24}", each) for each in ids)
 
 
-def test_what_an_engine_says_of_its_connection_stays_behind(router: RunningRouter, engine: StandIn) -> None:
-    """Hop-by-hop headers, those that Connection names, cookies and the engine's own identity end at the router."""
-    ended = [
-        ("Connection", "keep-alive, X-Hop"),
-        ("X-Hop", "1"),
-        ("Keep-Alive", "timeout=5"),
-        ("Proxy-Authenticate", "Basic"),
-        ("Trailer", "X-After"),
-        ("Upgrade", "h2c"),
-        ("Alt-Svc", 'h3=":443"'),
-        ("Set-Cookie", "session=1"),
-        ("Access-Control-Allow-Origin", ""),
-        ("X-Router-Error-Code", "made_up"),
-        ("X-Request-Id", "the engine's"),
-        ("Server", "engine/1"),
-        ("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
-    ]
-    engine.answer_next(Answer.json({}, headers=[*ended, ("X-Kept", "1"), ("X-Kept", "2"), ("Retry-After", "7")]))
+PASSING = [
+    ("Cache-Control", "max-age=1"),
+    ("Vary", "a"),
+    ("Vary", "b"),
+    ("Retry-After", "7"),
+    ("Retry-After-Ms", "7000"),
+    ("X-Should-Retry", "false"),
+    ("X-RateLimit-Limit-Requests", "9"),
+    ("anthropic-ratelimit-tokens-remaining", "9"),
+    ("OpenAI-Processing-Ms", "5"),
+]
+BY_SETTING = [("X-Kept", "1"), ("X-Kept", "2"), ("X-Trace-Id", "3")]
+ENDING = [
+    ("Connection", "keep-alive, X-Hop"),
+    ("X-Hop", "1"),
+    ("Keep-Alive", "timeout=5"),
+    ("Proxy-Authenticate", "Basic"),
+    ("Trailer", "X-After"),
+    ("Upgrade", "h2c"),
+    ("Alt-Svc", 'h3=":443"'),
+    ("Set-Cookie", "session=1"),
+    ("Access-Control-Allow-Origin", ""),
+    ("X-Router-Error-Code", "made_up"),
+    ("X-Request-Id", "the engine's"),
+    ("Request-Id", "the engine's"),
+    ("Server", "engine/1"),
+    ("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
+    ("X-Worker-Id", "node-7/gpu3"),
+    ("X-RateLimit", "no kind of it"),
+    ("Content-Disposition", "attachment"),
+    ("Link", "</x>; rel=preload"),
+    ("ETag", '"1"'),
+]
+OF_THE_ROUTER = ["connection", "content-length", "content-type", "date", "server", "x-request-id"]
+ALSO = {"ROUTER_RESPONSE_HEADERS": "X-Kept, x-hop, x-tra*, x-r*"}
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 429, 500])
+@pytest.mark.parametrize("settings", [{}, ALSO], ids=["usual", "with more"])
+def test_response_headers_pass_by_a_list(
+    router_of: RouterOf, engine: StandIn, status: int, settings: dict[str, str]
+) -> None:
+    """Clients get the headers that their APIs have, and what a setting adds; nothing of an interim answer."""
+    router = router_of(**settings, ROUTER_RETRIES="0")
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nX-Worker-Id: node-7\r\nVary: c\r\n\r\n"
+    whole = Answer.json({"error": {}}, status, headers=[*ENDING, *PASSING, *BY_SETTING])
+    engine.answer_next(Raw([interim, *whole.wire()], then="keep"))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat())
-    names = sorted(name.lower() for name, _ in answer.headers)
-    kept = ["content-length", "content-type", "retry-after", "x-kept", "x-kept", "x-request-id"]
-    assert names == sorted([*kept, "connection", "date", "server"])
-    assert (answer.header("Server"), answer.header("Connection")) == ("gunicorn", "keep-alive")
-    assert not str(answer.header("Date")).endswith("1970 00:00:00 GMT")
+    ratelimit = [("X-RateLimit", "no kind of it")]
+    kept = [*PASSING, *BY_SETTING, *ratelimit] if settings else PASSING
+    own = {name.lower(): value for name, value in answer.headers if name.lower() in OF_THE_ROUTER}
+    assert sorted(answer.headers) == sorted(
+        [*kept, *((name, value) for name, value in answer.headers if name.lower() in own)]
+    )
+    assert sorted(own) == OF_THE_ROUTER
+    assert (answer.status, own["server"], own["connection"]) == (status, "gunicorn", "keep-alive")
+    assert not own["date"].endswith("1970 00:00:00 GMT")
+
+
+@pytest.mark.parametrize("given", [[], [("X-Accel-Buffering", "yes"), ("X-Accel-Buffering", "no")]])
+@pytest.mark.parametrize("model", ["served", "latest"])
+def test_a_stream_says_once_that_it_is_not_buffered(
+    router_of: RouterOf, engine: StandIn, given: list[tuple[str, str]], model: str
+) -> None:
+    """Whatever the engine says of buffering, the client of a stream gets the router's word alone."""
+    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"))))
+    engine.answer_next(Answer.sse(b"data: [DONE]\n\n", headers=given))
+    with RawClient(router.port) as client:
+        answer = client.post(CHAT, chat(model=model, stream=True))
+    assert answer.header("X-Accel-Buffering") == "no"
 
 
 def test_cookies_are_never_kept(router: RunningRouter, engine: StandIn) -> None:
@@ -184,9 +233,10 @@ def test_cookies_are_never_kept(router: RunningRouter, engine: StandIn) -> None:
     assert [received.values("Cookie") for received in engine.received] == [[], []]
 
 
-def test_headers_that_are_no_http_stay_behind(router: RunningRouter, engine: StandIn) -> None:
+def test_headers_that_are_no_http_stay_behind(router_of: RouterOf, engine: StandIn) -> None:
     """A header with control characters is left out and takes nothing else with it; a folded one is unfolded."""
     odd = [("X-Folded", "a\r\n b"), ("X-Control", "a\x01b"), ("X-Latin", "caf\u00e9"), ("X-Kept", "1")]
+    router = router_of(ROUTER_RESPONSE_HEADERS="x-folded,x-control,x-latin,x-kept")
     engine.answer_next(Answer.json({"ok": True}, headers=odd))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat())

@@ -142,26 +142,53 @@ def test_given_ids_are_served_and_aliases_mean_the_first(folder: Path) -> None:
     assert [received.json()["model"] for received in engine.received] == ["a", "b", "a", "a"]
 
 
-def test_the_model_list_holds_ids_and_aliases(folder: Path) -> None:
-    """Each id has the engine's own card; each alias a copy with its own id, whose root is the served id."""
-    with StandIn(models=("served",), max_model_len=77) as engine, _router(folder, engine) as router:
-        router.wait_until_ready()
-        listing = _get(router, "/v1/models").json()
-    assert listing["object"] == "list"
-    first, *copies = listing["data"]
-    assert (first["id"], first["max_model_len"], first["owned_by"]) == ("served", 77, "standin")
-    assert copies == [{**first, "id": alias, "root": "served"} for alias in ("b", "latest", "vendor/latest")]
-
-
-def test_an_id_that_no_engine_lists_has_a_plain_card(folder: Path) -> None:
-    """A given id without a card of an engine's is listed all the same."""
-    with StandIn(models=("a",)) as engine, _router(folder, engine, Contract(), ROUTER_MODEL_ID="x,a") as router:
-        router.wait_until_ready()
-        cards = _get(router, "/v1/models").json()["data"]
-    assert [(card["id"], card["object"], card["owned_by"]) for card in cards] == [
-        ("x", "model", "router"),
-        ("a", "model", "standin"),
+CARDS = {
+    "data": [
+        {
+            "id": "served",
+            "object": "other",
+            "created": 1700000000,
+            "owned_by": "node-7",
+            "root": "/weights/v7",
+            "parent": None,
+            "permission": [{"id": "modelperm-1"}],
+            "meta": {"n_params": 7, "size": 9},
+            "max_model_len": 77,
+        },
+        {"id": "bare", "created": "yesterday", "max_model_len": True},
     ]
+}
+
+
+@pytest.mark.parametrize("shows", [False, True])
+def test_model_cards_hold_what_clients_need(folder: Path, *, shows: bool) -> None:
+    """Of an engine's card `id` and `created` pass, `max_model_len` by a setting; an alias has its id as `root`."""
+
+    def with_cards(received: Received) -> Reply | None:
+        return Answer.json(CARDS) if received.path == "/v1/models" else None
+
+    own = {"object": "model", "created": 1700000000, "owned_by": "router", **({"max_model_len": 77} if shows else {})}
+    settings = {"ROUTER_MODEL_ID": "served,bare", "ROUTER_SHOW_MAX_MODEL_LEN": "on" if shows else "off"}
+    with StandIn(models=("served", "bare")) as engine:
+        engine.script(with_cards)
+        with _router(folder, engine, **settings) as router:
+            router.wait_until_ready()
+            wait_until(lambda: _get(router, "/v1/models").json()["data"][0]["created"])
+            listing = _get(router, "/v1/models").json()
+            single = [_get(router, f"/v1/models/{card['id']}").json() for card in listing["data"]]
+    aliases = [{"id": alias, **own, "root": "served"} for alias in ("b", "latest", "vendor/latest")]
+    bare = {"id": "bare", "object": "model", "created": 0, "owned_by": "router"}
+    assert listing == {"object": "list", "data": [{"id": "served", **own}, bare, *aliases]}
+    assert single == listing["data"]
+
+
+def test_the_smallest_length_of_several_engines_is_shown(folder: Path) -> None:
+    """A client that keeps to `max_model_len` fits wherever its request goes."""
+    settings = {**OFTEN, "ROUTER_SHOW_MAX_MODEL_LEN": "on"}
+    with StandIn(models=("m",), max_model_len=77) as one, StandIn(models=("m",), max_model_len=66) as other:
+        artifact = artifact_file(folder, Contract())
+        with running_router(artifact, [one.url, other.url], settings) as router:
+            wait_until(lambda: _get(router, "/v1/models/m").json()["max_model_len"] == 66, router.log)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""The model cards that clients get: what OpenAI's API has in one, and nothing else that engines say in theirs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from router.contract.decision import ServedIds
+from router.contract.sections import Alias
+from router.engines.fleet import Card
+
+OWNER: Final = "router"
+"""What stands for the owner of each model: engines name themselves there."""
+
+
+def cards_of(
+    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[Card], *, shows_length: bool
+) -> list[Card]:
+    """Return the cards of the served ids, and of each alias that means one, whose `root` names it.
+
+    `listed` are the cards of all engines. `shows_length` lets a card say `max_model_len`, in tokens: of several
+    engines' the smallest, which holds wherever a request goes.
+    """
+    by_id: dict[str, list[Card]] = {}
+    for card in listed:
+        by_id.setdefault(card["id"], []).append(card)
+    cards = {model: _card(model, by_id.get(model, []), shows_length=shows_length) for model in served.ids}
+    first = served.ids[0] if served.routes_aliases else None
+    targets = {name: alias.model or first for name, alias in aliases.items()}
+    copies = [
+        {**cards[target], "id": name, "root": target}
+        for name, target in targets.items()
+        if name not in cards and target in cards
+    ]
+    return [*cards.values(), *copies]
+
+
+def _card(model: str, engines: list[Card], *, shows_length: bool) -> Card:
+    created = next((card["created"] for card in engines if _is_whole(card.get("created"))), 0)
+    own: Card = {"id": model, "object": "model", "created": created, "owned_by": OWNER}
+    lengths = [card["max_model_len"] for card in engines if _is_whole(card.get("max_model_len"))]
+    return {**own, "max_model_len": min(lengths)} if shows_length and lengths else own
+
+
+def _is_whole(value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    return isinstance(value, int) and not isinstance(value, bool)
