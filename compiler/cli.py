@@ -349,6 +349,10 @@ def _write(text: str) -> None:
 
 def _told(error: Exception, command: str) -> int:
     """Tell people about an error and return the exit code that it means."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("router."):
+        hiding = getattr(sys.modules.get("router"), "__file__", None)
+        _say(f"profilec: error: {hiding} hides the installed package `router`: rename it, or start in another folder\n")
+        return WRONG
     failures = import_module("compiler.commands")
     if isinstance(error, failures.ProfileError):
         _say(failures.rendered(error))

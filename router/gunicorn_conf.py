@@ -26,13 +26,21 @@ from router.engines import discovery
 from router.master import Master
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
+from router.temporary import temporary_folder
 
 
 def _settings() -> Settings:
     try:
         return settings.load(os.environ)
     except SettingError as error:
-        sys.exit(f"router: {error}")
+        sys.exit(startup.told(error))
+
+
+def _temporary_folder() -> str:
+    try:
+        return str(temporary_folder())
+    except OSError as error:
+        sys.exit(f"router: there is no folder for temporary files: {error.strerror}")
 
 
 M_ARENA_MAX: Final = -8
@@ -50,6 +58,8 @@ logger_class = "router.telemetry.diagnostics.Diagnostics"
 # or tell a probe that all is well.
 threads = _own.max_in_flight + most_long(_own.max_in_flight) + 16
 worker_connections = most_connections(_own.max_in_flight, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+# Under a read-only root gunicorn's own choice may not exist.
+worker_tmp_dir = _temporary_folder()
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
 graceful_timeout = math.ceil(_own.graceful_seconds)
@@ -75,6 +85,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     """Read and check the artifact before anything listens; workers inherit it over fork."""
     server.__class__ = Master  # gunicorn's command line makes its own, and asks nobody
     startup.configure_logging()
+    if server.cfg.workers < 1:
+        sys.exit(f"router: --workers cannot be used: found {server.cfg.workers}, expected at least 1")
     lifecycle.share_loads()
     if discovery.named(_own.engines):
         discovery.load_what_asks()
@@ -83,7 +95,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     try:
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
-        sys.exit(f"router: {error}")
+        sys.exit(startup.told(error))
     startup.say_what_is_open(_own, server.cfg.address)
     if _own.metrics:
         try:

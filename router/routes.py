@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from router.setting_problems import nearest
+
 CHAT: Final = "/v1/chat/completions"
 """The route that is under the whole contract."""
 
@@ -42,8 +44,9 @@ NARROWABLE: Final = (*INFERENCE, MODELS)
 
 def narrowed(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Return the chosen routes in their usual order. Raises ValueError, saying what is expected, if one is unknown."""
-    if not set(chosen) <= set(NARROWABLE):
-        raise ValueError(f"paths out of {', '.join(NARROWABLE)}")
+    unknown = [route for route in chosen if route not in NARROWABLE]
+    if unknown:
+        raise ValueError(f"paths out of {', '.join(NARROWABLE)}{nearest(unknown[0], NARROWABLE)}")
     return tuple(route for route in NARROWABLE if route in chosen)
 
 

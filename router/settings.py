@@ -1,10 +1,9 @@
 """Every setting of the router, declared once: its environment variable, type, default and help text."""
 
-import difflib
 import importlib.util
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,14 +14,19 @@ from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
 from router.engines.policies import POLICIES
 from router.headers import parse_response_headers
 from router.routes import NARROWABLE, narrowed
+from router.setting_numbers import count, count_or_zero, is_port, port, seconds, seconds_or_zero
+from router.setting_problems import (
+    hidden,
+    nearest,
+    one_of,
+    problems_of_gunicorn,
+    shown,
+    shown_path,
+    shown_urls,
+    unusable,
+)
 
 PREFIX: Final = "ROUTER_"
-
-MAX_SECONDS: Final = 30 * 24 * 3600
-"""Longest time that a setting may say: thirty days, well within what sockets and timers of the system take."""
-
-MAX_COUNT: Final = 10_000
-"""Largest number that a setting may count: of threads, of failures, of retries."""
 
 DNS: Final = "dns://"
 """How an item of ROUTER_ENGINES begins that is a name, whose every address is an engine."""
@@ -30,13 +34,9 @@ DNS: Final = "dns://"
 ACCESS_LOGS: Final = ("auto", "json", "text", "off")
 """What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
 
-MAX_PORT: Final = 65535
-
 OPENTELEMETRY: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 """What traces are made with; no part of a plain installation."""
 
-_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _DNS_ITEM = re.compile(r"dns://([^:/]+):([0-9]{1,5})", re.ASCII)
@@ -53,7 +53,7 @@ class DnsServer(NamedTuple):
 
 
 class SettingError(Exception):
-    """A setting cannot be used; the message is one line that names it, says what was found and what is expected."""
+    """Settings cannot be used; each line of the message names one and says what was found and what is expected."""
 
 
 def _key(value: str) -> str:
@@ -82,40 +82,12 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in value.split(",") if item.strip()))
 
 
-def _count(value: str) -> int:
-    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_COUNT:
-        raise ValueError(f"a whole number from 1 to {MAX_COUNT}")
-    return int(value)
-
-
-def _count_or_zero(value: str) -> int:
-    if not _WHOLE.fullmatch(value) or int(value) > MAX_COUNT:
-        raise ValueError(f"a whole number from 0 to {MAX_COUNT}")
-    return int(value)
-
-
-def _seconds_or_zero(value: str) -> float:
-    if not _DECIMAL.fullmatch(value) or float(value) > MAX_SECONDS:
-        raise ValueError(f"a number of seconds from 0 to {MAX_SECONDS}")
-    return float(value)
-
-
-def _seconds(value: str) -> float:
-    if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
-        raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
-    return float(value)
-
-
 def _access_log(value: str) -> str:
-    if value not in ACCESS_LOGS:
-        raise ValueError(f"one of {', '.join(ACCESS_LOGS)}")
-    return value
+    return one_of(value, ACCESS_LOGS)
 
 
 def _policy(value: str) -> str:
-    if value not in POLICIES:
-        raise ValueError(f"one of {', '.join(POLICIES)}")
-    return value
+    return one_of(value, tuple(POLICIES))
 
 
 def _header(value: str) -> str:
@@ -144,12 +116,6 @@ def _has_opentelemetry() -> bool:
         return False
 
 
-def _port(value: str) -> int:
-    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_PORT:
-        raise ValueError(f"a TCP port from 1 to {MAX_PORT}")
-    return int(value)
-
-
 def _routes(value: str) -> tuple[str, ...]:
     chosen = _list(value)
     if not chosen:
@@ -168,13 +134,8 @@ def _engines(value: str) -> tuple[str, ...]:
 
 def _name(item: str) -> str:
     named = _DNS_ITEM.fullmatch(item)
-    name, port = named.groups() if named else ("", "0")
-    if (
-        len(name) > _LONGEST_NAME
-        or not _HOST_NAME.fullmatch(name)
-        or _is_address(name)
-        or not 0 < int(port) <= MAX_PORT
-    ):
+    name, port = named.groups() if named else ("", "")
+    if len(name) > _LONGEST_NAME or not _HOST_NAME.fullmatch(name) or _is_address(name) or not is_port(port):
         raise ValueError("names as dns://NAME:PORT, such as dns://engines.default.svc.cluster.local:30000")
     return item
 
@@ -187,7 +148,7 @@ def _dns_server(value: str) -> DnsServer:
         address = address[1:-1]
     elif ":" in address:
         address = ""
-    if not (_is_address(address) and _WHOLE.fullmatch(port) and 0 < int(port) <= MAX_PORT):
+    if not (_is_address(address) and is_port(port)):
         raise ValueError("an address, or ADDRESS:PORT, such as 10.96.0.10:53 or [fd00::10]:53")
     return DnsServer(address, int(port))
 
@@ -220,21 +181,20 @@ def _is_base_url(url: str) -> bool:
     return parts.scheme in ("http", "https") and named and port != 0
 
 
-def _setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
-    return field(default=default, metadata={"parse": parse, "help": text})
-
-
-def _required(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 - like dataclasses.field
-    return field(metadata={"parse": parse, "help": text})
+def _setting(parse: Callable[[str], Any], default: Any, text: str, shown: Callable[[str], str] = shown) -> Any:  # noqa: ANN401 - like dataclasses.field
+    """Declare a setting; `shown` returns its value for a message about it, or what may be shown of it."""
+    return field(default=default, metadata={"parse": parse, "help": text, "shown": shown})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
 
-    engines: tuple[str, ...] = _required(
+    engines: tuple[str, ...] = _setting(
         _engines,
+        MISSING,
         "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name.",
+        shown_urls,
     )
     profile: Path | None = _setting(
         _path,
@@ -259,7 +219,7 @@ class Settings:
         _header, "X-Session-Id", "Request header whose value keeps requests together under `prefix_affinity`."
     )
     engine_api_key: str | None = _setting(
-        _key, None, "Key sent to the engines in place of the client's `Authorization`."
+        _key, None, "Key sent to the engines in place of the client's `Authorization`.", hidden
     )
     engine_ca: Path | None = _setting(
         _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
@@ -276,51 +236,52 @@ class Settings:
         parse_keys,
         (),
         "Keys that clients have to show, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Else anybody is served.",
+        hidden,
     )
     api_keys_file: KeysFile | None = _setting(
-        _keys_file, None, "File of such keys, one a line, instead; it is read anew when it changes."
+        _keys_file, None, "File of such keys, one a line, instead; it is read anew when it changes.", shown_path
     )
-    connect_seconds: float = _setting(_seconds, 5.0, "Longest wait for a connection to an engine.")
+    connect_seconds: float = _setting(seconds, 5.0, "Longest wait for a connection to an engine.")
     first_byte_seconds: float = _setting(
-        _seconds,
+        seconds,
         600.0,
         "Longest wait for the first byte of an answer of an engine; one not streamed comes when all is done.",
     )
     idle_seconds: float = _setting(
-        _seconds, 120.0, "Longest silence of an engine within its answer, and while it takes the request."
+        seconds, 120.0, "Longest silence of an engine within its answer, and while it takes the request."
     )
-    total_seconds: float = _setting(_seconds, 3600.0, "Longest time that an engine may take for one request in all.")
+    total_seconds: float = _setting(seconds, 3600.0, "Longest time that an engine may take for one request in all.")
     pool_idle_seconds: float = _setting(
-        _seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."
+        seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."
     )
     comment_seconds: float = _setting(
-        _seconds_or_zero, 0.0, "Silence in a stream after which the client gets an SSE comment; 0: it never does."
+        seconds_or_zero, 0.0, "Silence in a stream after which the client gets an SSE comment; 0: it never does."
     )
     retries: int = _setting(
-        _count_or_zero, 2, "How often a request is sent to another engine where nothing can have run; 0: never."
+        count_or_zero, 2, "How often a request is sent to another engine where nothing can have run; 0: never."
     )
-    breaker_failures: int = _setting(_count, 5, "Failures of an engine in a row after which it gets no requests.")
+    breaker_failures: int = _setting(count, 5, "Failures of an engine in a row after which it gets no requests.")
     breaker_seconds: float = _setting(
-        _seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
+        seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
     )
-    probe_seconds: float = _setting(_seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
-    dns_seconds: float = _setting(_seconds, 5.0, "Time between two resolutions of the names in `ROUTER_ENGINES`.")
+    probe_seconds: float = _setting(seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
+    dns_seconds: float = _setting(seconds, 5.0, "Time between two resolutions of the names in `ROUTER_ENGINES`.")
     dns_server: DnsServer | None = _setting(
         _dns_server,
         None,
         "Name server to ask for them, `ADDRESS` or `ADDRESS:PORT`, as they stand. Else as `/etc/resolv.conf` says.",
     )
-    head_seconds: float = _setting(_seconds, 10.0, "Longest wait for the whole head of a request.")
-    body_seconds: float = _setting(_seconds, 60.0, "Longest wait for the whole body of a request.")
-    send_seconds: float = _setting(_seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")
+    head_seconds: float = _setting(seconds, 10.0, "Longest wait for the whole head of a request.")
+    body_seconds: float = _setting(seconds, 60.0, "Longest wait for the whole body of a request.")
+    send_seconds: float = _setting(seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")
     drain_seconds: float = _setting(
-        _seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
+        seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
     )
     graceful_seconds: float = _setting(
-        _seconds_or_zero, 300.0, "How long running requests may take to finish after that."
+        seconds_or_zero, 300.0, "How long running requests may take to finish after that."
     )
     max_in_flight: int = _setting(
-        _count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
+        count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
     )
     access_log: str = _setting(
         _access_log,
@@ -329,7 +290,7 @@ class Settings:
     )
     metrics: bool = _setting(_switch, False, "Metrics for Prometheus at `GET /metrics`: `on` or `off`.")
     metrics_port: int | None = _setting(
-        _port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
+        port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
     )
     traces: bool = _setting(
         _traces,
@@ -339,20 +300,38 @@ class Settings:
 
 
 def load(environ: Mapping[str, str]) -> Settings:
-    """Read the settings from an environment. Raises SettingError for the first that cannot be used."""
-    own = Settings(**{item.name: value for item in fields(Settings) if (value := _read(item, environ)) is not None})
-    if own.api_keys and own.api_keys_file is not None:
-        raise SettingError("ROUTER_API_KEYS cannot be used: expected either it or ROUTER_API_KEYS_FILE, not both")
-    if own.metrics_port is not None and not own.metrics:
-        raise SettingError("ROUTER_METRICS_PORT cannot be used: expected ROUTER_METRICS=on beside it")
-    return own
+    """Read the settings from an environment. Raises SettingError for all that cannot be used."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for item in fields(Settings):
+        try:
+            value = _read(item, environ)
+        except SettingError as error:
+            problems.append(str(error))
+            continue
+        if value is not None:
+            values[item.name] = value
+    problems += [*_contradictions(environ), *problems_of_gunicorn(environ)]
+    if problems:
+        # A name that is not known is often why another setting is missing.
+        raise SettingError("\n".join([*problems, *unknown_names(environ)]))
+    return Settings(**values)
+
+
+def _contradictions(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with settings that can be used, but not beside each other."""
+    given = {item.name for item in fields(Settings) if _text(item, environ)}
+    if {"api_keys", "api_keys_file"} <= given:
+        yield "ROUTER_API_KEYS cannot be used: found ROUTER_API_KEYS_FILE beside it, expected either of them"
+    if "metrics_port" in given and environ.get("ROUTER_METRICS", "").strip() != "on":
+        yield "ROUTER_METRICS_PORT cannot be used: found no ROUTER_METRICS=on beside it, expected that"
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each `ROUTER_*` name that is no setting, with the nearest that is."""
     known = [name_of(item) for item in fields(Settings)]
     unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-    return [f"{name} is not a setting and has no effect{_nearest(name, known)}" for name in unknown]
+    return [f"{name} is not a setting and has no effect{nearest(name, known)}" for name in unknown]
 
 
 def name_of(item: Field[Any]) -> str:
@@ -360,15 +339,8 @@ def name_of(item: Field[Any]) -> str:
     return PREFIX + item.name.upper()
 
 
-def reference() -> str:
-    """Return the settings as a Markdown table."""
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    rows += [f"| `{name_of(item)}` | {_default(item)} | {item.metadata['help']} |" for item in fields(Settings)]
-    return "\n".join(rows) + "\n"
-
-
 def _read(item: Field[Any], environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - the settings have many types
-    text = environ.get(name_of(item), "").strip()
+    text = _text(item, environ)
     if not text:
         if item.default is MISSING:
             raise SettingError(f"{name_of(item)} is not set: {item.metadata['help']}")
@@ -376,22 +348,8 @@ def _read(item: Field[Any], environ: Mapping[str, str]) -> Any:  # noqa: ANN401 
     try:
         return item.metadata["parse"](text)
     except ValueError as error:
-        # The value itself may hold a password.
-        raise SettingError(f"{name_of(item)} cannot be used: expected {error}") from None
+        raise SettingError(unusable(name_of(item), item.metadata["shown"](text), error)) from None
 
 
-def _default(item: Field[Any]) -> str:
-    if item.default is MISSING:
-        return "required"
-    if item.default in (None, ()):
-        return "none"
-    if item.default == NARROWABLE:
-        return "all"
-    if isinstance(item.default, bool):
-        return "`on`" if item.default else "`off`"
-    return f"`{item.default}`" if isinstance(item.default, str) else f"`{item.default:g}`"
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+def _text(item: Field[Any], environ: Mapping[str, str]) -> str:
+    return environ.get(name_of(item), "").strip()

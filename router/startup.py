@@ -32,6 +32,11 @@ def configure_logging() -> None:
         _LOG.propagate = False
 
 
+def told(error: Exception) -> str:
+    """Return an error that stops the start, each line of it with the name of who says it."""
+    return "\n".join(f"router: {line}" for line in str(error).splitlines())
+
+
 def warnings(own: Settings, artifact: Artifact) -> list[str]:
     """Return what an operator should know before the first request: what is not set as it seems, or not governed."""
     found = settings.unknown_names(os.environ)

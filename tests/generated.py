@@ -11,7 +11,7 @@ from compiler.compilation import compile_profile
 from compiler.json_schema import json_schema_bytes
 from compiler.presets import preset_names
 from compiler.selection import Selected
-from router import settings
+from router import settings_reference
 from router.artifact_schema import artifact_schema_bytes
 from router.telemetry import metrics
 from tests.checkout import CHECKOUT
@@ -36,7 +36,7 @@ def generated() -> dict[str, bytes]:
                 "beyond": reference.beyond(),
             },
         ),
-        "README.md": _filled("README.md", {"settings": settings.reference(), "metrics": metrics.reference()}),
+        "README.md": _filled("README.md", {"settings": settings_reference.reference(), "metrics": metrics.reference()}),
     }
 
 

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple, Self
 
 import pytest
 
-from router.settings import reference
+from router.settings_reference import reference
 from tests.checkout import CHECKOUT, travelling_files
 from tests.router.serving import wait_until
 

@@ -64,6 +64,6 @@ def refuse_hidden_router() -> None:
         found = Path(name)
         if found.is_file() and not found.samefile(router.__file__):
             raise CommandError(
-                f"{named_path(name)} in this folder hides the installed package `router`: rename it, or start in "
-                "another folder"
+                f"{named_path(name)} in this folder hides the installed package `router` from gunicorn: rename it, or "
+                "start in another folder"
             )

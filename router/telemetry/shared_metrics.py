@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from router.temporary import temporary_folder
+
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 PREFIX: Final = "router-metrics-"
 DEAD: Final = "dead"
@@ -48,8 +50,9 @@ class _Folder:
 def prepare() -> Path:
     """Make the folder, unless that is done, and remove those that masters left behind which were killed."""
     if _Folder.path is None:
-        _remove_abandoned(Path(tempfile.gettempdir()))
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        parent = temporary_folder()
+        _remove_abandoned(parent)
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         # Workers inherit it, so it is held for as long as any process of ours lives.
         _Folder.lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(_Folder.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from router.contract.model import Contract
 from router.contract.sections import Limits, Sampling
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.checkout import CHECKOUT
-from tests.router.process import children_of
+from tests.router.process import children_of, worker_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, free_port, launch, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
@@ -27,9 +28,11 @@ PINNED = Contract(sampling=Sampling(params={"temperature": 1}))
 OTHERWISE_PINNED = Contract(sampling=Sampling(params={"temperature": 0.5}))
 
 
-def _run_to_its_end(environment: dict[str, str], arguments: Sequence[str]) -> tuple[int, str]:
+def _run_to_its_end(
+    environment: dict[str, str], arguments: Sequence[str], folder: Path | None = None
+) -> tuple[int, str]:
     """Start a router that is expected to give up; return its exit code and its log."""
-    process = launch(environment, arguments)
+    process = launch(environment, arguments, folder=folder)
     try:
         _, log = process.communicate(timeout=20)
     finally:
@@ -60,28 +63,108 @@ BROKEN_STARTS = {
     "no engines": (lambda folder: {"ROUTER_ENGINES": ""}, "ROUTER_ENGINES is not set"),
     "a password in a URL": (
         lambda folder: {"ROUTER_ENGINES": "http://user:secret@127.0.0.1:1"},
-        "ROUTER_ENGINES cannot be used: expected URLs without credentials",
+        r'ROUTER_ENGINES cannot be used: found "…@127\.0\.0\.1:1", expected URLs without credentials',
     ),
-    "a route that is none": (lambda folder: {"ROUTER_ROUTES": "/v1/nothing"}, "ROUTER_ROUTES cannot be used"),
-    "no time at all": (lambda folder: {"ROUTER_FIRST_BYTE_SECONDS": "0"}, "ROUTER_FIRST_BYTE_SECONDS cannot be used"),
+    "all that is wrong at once": (
+        lambda _: {
+            "ROUTER_ENGINES": "",
+            "ROUTER_ENGINE": "x",
+            "ROUTER_ROUTES": "/v1/chat/completion",
+            "ROUTER_POLICY": "Round-Robin",
+            "ROUTER_API_KEYS": "team=secret",
+            "ROUTER_API_KEYS_FILE": "team=secret",
+            "ROUTER_METRICS_PORT": "0",
+        },
+        "ROUTER_ENGINES is not set",
+        r'ROUTER_ROUTES .* found "/v1/chat/completion", .*; did you mean /v1/chat/completions\?$',
+        r'ROUTER_POLICY .* found "Round-Robin", expected one of round_robin, .*; did you mean round_robin\?$',
+        "ROUTER_API_KEYS .* found a value that may be a secret and is not shown, expected a key of at least",
+        "ROUTER_API_KEYS_FILE .* is not shown, expected a readable file",
+        'ROUTER_METRICS_PORT .* found "0", expected a TCP port from 1',
+        "ROUTER_API_KEYS .* found ROUTER_API_KEYS_FILE beside it, expected either",
+        "ROUTER_METRICS_PORT .* found no ROUTER_METRICS=on beside it",
+        r"ROUTER_ENGINE is not a setting and has no effect; did you mean ROUTER_ENGINES\?$",
+    ),
 }
 
 
 @pytest.mark.parametrize("arguments", [(*CONF, *THREE), (*CONF, "--preload"), (), ("--preload",)], ids=" ".join)
 @pytest.mark.parametrize("cause", BROKEN_STARTS)
-def test_a_broken_start_is_one_clear_line(cause: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """What cannot work stops the start with one line that says what to do, and no worker is forked again and again."""
-    settings, line = BROKEN_STARTS[cause]
+def test_a_broken_start_says_all_that_is_wrong(cause: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """What cannot work stops the start with a line for each cause, and no worker is forked again and again."""
+    settings, *lines = BROKEN_STARTS[cause]
     code, log = _run_to_its_end({"ROUTER_ENGINES": "http://127.0.0.1:1", **settings(tmp_path)}, arguments)
     said = [each for each in log.splitlines() if each.startswith("router: ")]
-    assert len(said) == 1, log
-    assert re.search(line, said[0])
+    assert len(said) == len(lines), log
+    for line, pattern in zip(said, lines, strict=True):
+        assert re.search(pattern, line)
     assert "Traceback" not in log
-    assert "secret" not in log
+    assert not re.search(r"secret(?! and is not shown)", log)
     forks_first = not arguments
     assert code == (4 if forks_first else 1)
     assert log.count("Booting worker") == (1 if forks_first else 0)
     assert ("Listening at" in log) is forks_first
+
+
+@pytest.mark.parametrize(("settings", "arguments"), [({"WEB_CONCURRENCY": "0"}, ()), ({}, ("--workers", "0"))])
+def test_no_worker_at_all_is_an_error(settings: dict[str, str], arguments: tuple[str, ...]) -> None:
+    """A router that would listen without a worker process does not start, and says what to set."""
+    code, log = _run_to_its_end({"ROUTER_ENGINES": "http://127.0.0.1:1", **settings}, (*CONF, *arguments))
+    assert code == 1
+    name = "WEB_CONCURRENCY" if settings else "--workers"
+    assert re.search(rf'^router: {name} cannot be used: found "?0"?, expected', log, re.MULTILINE)
+    assert "Listening at" not in log
+
+
+@pytest.mark.parametrize("name", ["router.py", "router/__init__.py"])
+def test_another_module_of_our_name_is_told(tmp_path: Path, name: str) -> None:
+    """Where the folder that gunicorn starts in has a `router` of its own, our conf there says that it hides ours."""
+    (tmp_path / "gunicorn.conf.py").write_text((CHECKOUT / "gunicorn.conf.py").read_text())
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    code, log = _run_to_its_end({"ROUTER_ENGINES": "http://127.0.0.1:1"}, (), tmp_path)
+    assert (code, log) == (1, _HIDDEN.format(tmp_path / name))
+
+
+_HIDDEN = "router: {} hides the installed package `router`: rename it, or start gunicorn in another folder\n"
+
+
+@pytest.mark.parametrize("keys", ["", "a=0123456789abcdef"], ids=["no keys", "keys"])
+def test_all_addresses_without_keys_are_a_warning(keys: str) -> None:
+    """With PORT, which means all addresses, a router that asks for no API key says how to shut the door."""
+    settings = {"ROUTER_ENGINES": "http://127.0.0.1:1", "PORT": str(free_port()), "ROUTER_API_KEYS": keys}
+    with RunningRouter(launch(settings, CONF, bind=None)) as router:
+        log = router.log()
+    where = f"0.0.0.0:{settings['PORT']}"
+    assert f"open on {where} (all addresses of this machine), {'for clients that show' if keys else 'without'}" in log
+    assert log.count(f"[WARNING] router: clients need no API key, and {where} is all addresses") == (not keys)
+
+
+_READ_ONLY = """
+set -e
+for each in / /tmp /var/tmp; do ! mountpoint -q $each || mount -o remount,bind,ro $each; done
+exec "$@"
+"""
+_IN_READ_ONLY_ROOT = ("unshare", "-m", "sh", "-c", _READ_ONLY, "sh")
+
+
+def test_a_read_only_root_with_shared_memory_is_enough(tmp_path: Path) -> None:
+    """With nothing writable but /dev/shm workers live and are replaced, and metrics are told."""
+    try:
+        subprocess.run([*_IN_READ_ONLY_ROOT, "sh", "-c", f"! touch {tmp_path}/x"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no read-only root can be made here: {error}")
+    with StandIn() as engine:
+        settings = {"ROUTER_ENGINES": engine.url, "ROUTER_METRICS": "on"}
+        with RunningRouter(launch(settings, CONF, before=_IN_READ_ONLY_ROOT)) as router:
+            router.wait_until_ready()
+            os.kill(worker_of(router), signal.SIGKILL)
+            wait_until(lambda: router.log().count("Booting worker") == 2, router.log)
+            router.wait_until_ready()
+            assert status_of(f"{router.url}/metrics") == 200
+            router.signal(signal.SIGQUIT)
+            router.process.wait(20)
+    assert not list(Path("/dev/shm").glob("router-metrics-*"))
 
 
 @pytest.mark.parametrize("arguments", [CONF, ()], ids=["our conf", "no conf"])

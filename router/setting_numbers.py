@@ -1,0 +1,55 @@
+"""The numbers that settings may be: whole ones, seconds, ports. Each function raises ValueError: what is expected."""
+
+import re
+from typing import Final
+
+MAX_SECONDS: Final = 30 * 24 * 3600
+"""Longest time that a setting may say: thirty days, well within what sockets and timers of the system take."""
+
+MAX_COUNT: Final = 10_000
+"""Largest number that a setting may count: of threads, of failures, of retries."""
+
+MAX_PORT: Final = 65535
+
+_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
+
+
+def count(value: str) -> int:
+    """Return a whole number from 1."""
+    if not _WHOLE.fullmatch(value) or not 1 <= int(value) <= MAX_COUNT:
+        raise ValueError(f"a whole number from 1 to {MAX_COUNT}")
+    return int(value)
+
+
+def count_or_zero(value: str) -> int:
+    """Return a whole number from 0."""
+    if not _WHOLE.fullmatch(value) or int(value) > MAX_COUNT:
+        raise ValueError(f"a whole number from 0 to {MAX_COUNT}")
+    return int(value)
+
+
+def seconds_or_zero(value: str) -> float:
+    """Return seconds, maybe none."""
+    if not _DECIMAL.fullmatch(value) or float(value) > MAX_SECONDS:
+        raise ValueError(f"a number of seconds from 0 to {MAX_SECONDS}")
+    return float(value)
+
+
+def seconds(value: str) -> float:
+    """Return seconds, more than none."""
+    if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
+        raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
+    return float(value)
+
+
+def port(value: str) -> int:
+    """Return a TCP port."""
+    if not is_port(value):
+        raise ValueError(f"a TCP port from 1 to {MAX_PORT}")
+    return int(value)
+
+
+def is_port(value: str) -> bool:
+    """Tell whether a text is the number of a TCP port."""
+    return bool(_WHOLE.fullmatch(value)) and 1 <= int(value) <= MAX_PORT
