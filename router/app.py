@@ -167,8 +167,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
-        environ = flask.request.environ
-        return _response(refusal(error, errors, exchange_of(environ), environ))
+        return _response(refusal(error, errors, exchange_of(flask.request.environ)))
 
     @app.errorhandler(HTTPException)
     def refuse_route(error: HTTPException) -> flask.Response:
@@ -187,8 +186,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> flask.Response:
-        environ = flask.request.environ
-        return _response(failure(error, errors, exchange_of(environ), environ))
+        return _response(failure(error, errors, exchange_of(flask.request.environ)))
 
 
 def _forget_frames_of_routing() -> None:

@@ -70,8 +70,9 @@ class Edge:
         return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        told = answer(overloaded(), self._errors, exchange_of(environ).request_id)
-        return _answer_with(told, start_response)
+        exchange = exchange_of(environ)
+        refused = answer(overloaded(), self._errors, exchange.request_id, exchange.protocol)
+        return _answer_with(refused, start_response)
 
     def flush(self) -> None:
         """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
@@ -160,7 +161,8 @@ class Crossing:
             _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
             without_frames(error)
             failure = ApiError("internal_error", "The router failed to handle this request")
-            return _answer_with(answer(failure, self._errors, self._exchange.request_id), self.start)
+            exchange = self._exchange
+            return _answer_with(answer(failure, self._errors, exchange.request_id, exchange.protocol), self.start)
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
@@ -171,7 +173,8 @@ class Crossing:
         if exchange.status >= HTTPStatus.BAD_REQUEST and exchange.code is None:
             # No engine's answer carries this header: it is taken out on the way.
             exchange.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
-        return self._start_response(status, [*headers, ("x-request-id", exchange.request_id)], exc_info)
+        own = [(name, exchange.request_id) for name in exchange.protocol.request_id_headers]
+        return self._start_response(status, [*headers, *own], exc_info)
 
     def __iter__(self) -> Self:
         return self

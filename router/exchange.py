@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from router.contract.budget import Tokens
+from router.contract.protocols import OTHER, Protocol
 from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.headers import request_id
+from router.routes import path_as_sent, protocol_of
 from router.telemetry.tracing import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
-"""How a stream may end: with `[DONE]`, properly without it, so encoded that nobody sees; or it breaks off."""
+"""How a stream may end: with its protocol's last event (`[DONE]` in chat), properly without it, so encoded that nobody
+sees; or it breaks off."""
 RETRY_REASONS: Final = ("unreachable", "refused", "closed")
 """Why a request is sent once more: no connection, a 429 or 503, or a kept connection that had been closed."""
 
@@ -27,6 +30,8 @@ class Exchange:
 
     request_id: str
     method: str = ""
+    protocol: Protocol = OTHER
+    """The protocol that its client speaks, by the target."""
     route: str = ""
     """The path of the route; empty where there is none, so that clients cannot write into the log."""
     key_name: str | None = None
@@ -85,5 +90,7 @@ def exchange_of(environ: dict[str, Any]) -> Exchange:
     """Return the exchange of a request; the first to ask makes it, which is the edge where there is one."""
     exchange: Exchange | None = environ.get(_IN_ENVIRON)
     if exchange is None:
-        exchange = environ[_IN_ENVIRON] = Exchange(request_id=request_id(environ), method=environ["REQUEST_METHOD"])
+        protocol = protocol_of(path_as_sent(environ))
+        exchange = Exchange(request_id=request_id(environ), method=environ["REQUEST_METHOD"], protocol=protocol)
+        environ[_IN_ENVIRON] = exchange
     return exchange

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import msgspec
 from werkzeug.http import HTTP_STATUS_CODES
 
 from router import headers, line, routes
@@ -40,11 +39,11 @@ class Inference:
             self._door.enter(environ)
             relayed = self.serve(environ, exchange)
         except ApiError as error:
-            relayed = refusal(error, self._errors, exchange, environ)
+            relayed = refusal(error, self._errors, exchange)
         except ClientGoneError:
             relayed = unanswered(exchange)
         except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
-            relayed = failure(error, self._errors, exchange, environ)
+            relayed = failure(error, self._errors, exchange)
         return _put_out(relayed, start_response)
 
     def serve(self, environ: dict[str, Any], exchange: Exchange) -> Relayed:
@@ -54,25 +53,21 @@ class Inference:
         return step(self._gateway, environ, route, exchange)
 
 
-def refusal(error: ApiError, errors: Errors, exchange: Exchange, environ: dict[str, Any]) -> Relayed:
+def refusal(error: ApiError, errors: Errors, exchange: Exchange) -> Relayed:
     """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
     without_frames(error)
-    errors = exchange.errors or errors
-    if environ["PATH_INFO"] != routes.CHAT:
-        # The type of 400s is a promise of the chat route alone.
-        errors = msgspec.structs.replace(errors, bad_request_type=None)
     error.details.setdefault("model", exchange.model_asked)
-    status, own_headers, body = answer(error, errors, exchange.request_id)
+    status, own_headers, body = answer(error, exchange.errors or errors, exchange.request_id, exchange.protocol)
     if exchange.attempts > 1:
         own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))
     return Relayed(status, own_headers, body)
 
 
-def failure(error: Exception, errors: Errors, exchange: Exchange, environ: dict[str, Any]) -> Relayed:
+def failure(error: Exception, errors: Errors, exchange: Exchange) -> Relayed:
     """Return the answer to a request that fails as nobody foresaw, and log it."""
     _LOG.error("request %s failed", exchange.request_id, exc_info=error)
     without_frames(error)
-    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, exchange, environ)
+    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, exchange)
 
 
 def unanswered(exchange: Exchange) -> Relayed:

@@ -1,26 +1,23 @@
 """An engine's answer brought to the client: buffered so that a cut one is an error, or streamed as it comes."""
 
 import errno
-import json
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cached_property, partial
 from http import HTTPStatus
+from itertools import chain
 from typing import Final, NamedTuple
-
-import msgspec
 
 from router import long_work
 from router.clients.presence import Client, ClientGoneError
-from router.contract.answers import rename_model, retype_bad_request
+from router.contract.answers import is_json, rename_model, retype_bad_request
 from router.contract.engine_errors import retold
-from router.contract.errors import NO_WORDS, ApiError, body_of
+from router.contract.errors import NO_WORDS, ApiError
 from router.contract.events import WholeEvents
 from router.contract.scanning import Balance
 from router.contract.sections import Errors
+from router.contract.stream_progress import StreamProgress
 from router.contract.stream_usage import Usage
 from router.contract.streams import StreamEditor
 from router.decoding import CutError, UndecodableError, decoded
@@ -34,14 +31,10 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
 
 JSON: Final = "application/json"
-_DONE = re.compile(rb"[\r\n]data:[ ]?\[DONE\][ \t]*[\r\n]")
-_TAIL_BYTES: Final = 64
-"""How much of a stream is remembered, to find in it what comes in two pieces."""
-_ERROR_EVENT = re.compile(rb"[\r\n]data:[ ]?\{[ ]?\"error\"")
-_BEFORE_FIRST_LINE: Final = b"\n"
-"""What stands for the line before the first one, so that each begins behind the end of another."""
 _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
+_LONGEST_EMPTY: Final = 64
+"""In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
 
@@ -221,39 +214,24 @@ def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
 
 
 def _refuse_cut(body: _Body, answer: Answer) -> None:
-    """Raise EngineError when an answer that ends with its connection is not whole, as far as its bytes can tell."""
-    if answer.is_framed:
-        return
-    if not body.sent:
-        if answer.status == HTTPStatus.OK:
-            raise EngineError(Outcome.BROKEN)
+    """Raise EngineError when an answer is not whole, as far as its bytes can tell.
+
+    A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
+    """
+    if answer.status == HTTPStatus.OK and _is_empty(body):
+        raise EngineError(Outcome.BROKEN)
+    if answer.is_framed or not body.sent:
         return
     plain = body.plain
     if body.is_cut:
         raise EngineError(Outcome.BROKEN)
-    if plain is not None and _is_json_type(_media_type(answer)) and not long_work.do(len(plain), _is_json, plain):
+    if plain is not None and _is_json_type(_media_type(answer)) and not long_work.do(len(plain), is_json, plain):
         raise EngineError(Outcome.BROKEN)
 
 
-def _is_json(body: bytes) -> bool:
-    with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        _skim(body)
-        return True
-    try:
-        # Engines may answer NaN and Infinity.
-        json.loads(body)
-    except ValueError:
-        return False
-    except RecursionError:
-        # Of what is nested more deeply the brackets tell, as of an answer that is too long to be held.
-        balance = Balance()
-        balance.feed(body)
-        return balance.is_kept()
-    return True
-
-
-_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
-"""Reads JSON and makes nothing of it: the values of 8 MiB may be millions."""
+def _is_empty(body: _Body) -> bool:
+    """Tell whether there is nothing in a body but white space, encoded or not."""
+    return len(body.sent) <= _LONGEST_EMPTY and body.plain is not None and not body.plain.strip()
 
 
 def _edited(body: _Body, relay: Relay) -> bytes:
@@ -310,84 +288,105 @@ def _must_tell_its_end(answer: Answer) -> bool:
 
 def _streamed(relay: Relay) -> Relayed:
     answer = relay.answer
-    # What fails before the first byte of a stream still gets its own status.
-    first = answer.read_piece(relay.comment_seconds)
+    events = _events(relay)
+    # What fails before anything has left still gets its own status.
+    first = next(events)
     relay.exchange.answered = time.monotonic()
-    if first == b"":
-        _refuse_bare_end(answer, is_done=False)
     headers = for_client(answer.headers, relay.also_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    return Relayed(answer.status, headers, _events(relay, first), answer.close)
+    return Relayed(answer.status, headers, chain((first,), events), answer.close)
 
 
-def _events(relay: Relay, first: bytes | None) -> Iterator[bytes]:
-    answer = relay.answer
-    encoded = answer.header("Content-Encoding").strip().lower() not in _UNENCODED
-    lines = relay.edits.of_stream()
-    tail = _BEFORE_FIRST_LINE
-    is_done = False
-    is_at_line_start = True
-    piece = first
-    relay.exchange.stream_end = "client_gone"
+def _events(relay: Relay) -> Iterator[bytes]:
+    """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
+    stream = _Stream(relay)
     try:
-        while piece != b"":
-            if piece is None:
-                if is_at_line_start and not encoded:
-                    yield _COMMENT
-            else:
-                seen = tail + piece
-                tail = seen[-_TAIL_BYTES:]
-                is_done = is_done or _holds_done(seen)
-                _note_error_event(answer, seen)
-                leaving = piece if encoded else long_work.do(lines.held_bytes() + len(piece), lines.feed, piece)
-                if leaving:
-                    is_at_line_start = leaving.endswith(b"\n")
-                    yield leaving
-            piece = answer.read_piece(relay.comment_seconds)
-        is_done = is_done or _holds_done(tail + b"\n")
-        _refuse_bare_end(answer, is_done=is_done)
-        relay.exchange.stream_end = "encoded" if encoded else "done" if is_done else "without_done"
+        while (piece := relay.answer.read_piece(relay.comment_seconds)) != b"":
+            if leaving := stream.take(piece):
+                yield leaving
+        yield stream.end()
     except EngineError as error:
-        _LOG.warning("a stream broke off: %s", error.code)
-        relay.exchange.code = error.code
-        is_done = is_done or _holds_done(tail + b"\n")
-        relay.exchange.stream_end = "done" if is_done else "broken"
-        if encoded:
-            # Plain bytes behind compressed ones would be garbage.
-            raise AbortedAnswerError(error.message) from error
-        # Behind [DONE] nothing is missing any more; else what is left is half an event, of which nothing can be made.
-        yield (
-            lines.flush()
-            if is_done
-            else lines.release()
-            + b"\n\ndata: "
-            + body_of(error, relay.edits.errors, relay.exchange.request_id)
-            + b"\n\n"
-        )
+        yield stream.fail(error)
     except ClientGoneError as error:
+        if not stream.has_left:
+            raise
         relay.exchange.client_gone = True
         raise AbortedAnswerError("the client left") from error
-    else:
-        yield b"" if encoded else lines.flush()
 
 
-def _holds_done(seen: bytes) -> bool:
-    """Tell whether a line says that the stream is over; at its end, a line end has to be put behind the last one."""
-    return b"[DONE]" in seen and _DONE.search(seen) is not None
+class _Stream:
+    """One stream on its way: what of it leaves, and how it ended."""
 
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in _UNENCODED
+        self._lines = relay.edits.of_stream()
+        self._progress = StreamProgress(relay.exchange.protocol)
+        self._is_at_line_start = True
+        self._left: tuple[bytes, bytes] | None = None
+        self.has_left = False
+        """Has any byte of it left for the client?"""
 
-def _note_error_event(answer: Answer, seen: bytes) -> None:
-    # vLLM says so under a 200 when its engine process has died.
-    if b'"error"' in seen and _ERROR_EVENT.search(seen):
-        answer.tell(Outcome.FAILED)
+    def take(self, piece: bytes | None) -> bytes:
+        """Return what can leave once a piece came; None for a piece stands for a silence in which a comment is due."""
+        if piece is None:
+            leaving = _COMMENT if self._is_at_line_start and not self._is_encoded else b""
+        elif self._is_encoded:
+            leaving = piece
+        else:
+            leaving = long_work.do(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
+            self._note(leaving)
+        if leaving:
+            self._is_at_line_start = leaving.endswith(b"\n")
+            if not self.has_left:
+                self.has_left = True
+                # Until it ends otherwise.
+                self._relay.exchange.stream_end = "client_gone"
+        return leaving
 
+    def end(self) -> bytes:
+        """Return what is left of a stream that the engine ended. Raises EngineError where it is not complete."""
+        whole, rest = self._flush()
+        is_framed = self._relay.answer.is_framed
+        if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
+            raise EngineError(Outcome.BROKEN)
+        end = "done" if self._progress.is_whole else "without_done"
+        self._relay.exchange.stream_end = "encoded" if self._is_encoded else end
+        return whole + rest
 
-def _refuse_bare_end(answer: Answer, *, is_done: bool) -> None:
-    """Raise EngineError when only the end of the connection ends the stream, and `[DONE]` did not come."""
-    if not answer.is_framed and not is_done:
-        raise EngineError(Outcome.BROKEN)
+    def fail(self, error: EngineError) -> bytes:
+        """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
+        whole, rest = self._flush()
+        exchange = self._relay.exchange
+        if not self.has_left and not self._progress.is_whole:
+            raise error
+        _LOG.warning("a stream broke off: %s", error.code)
+        exchange.code = error.code
+        if self._progress.is_whole:
+            # Nothing is missing any more.
+            exchange.stream_end = "done"
+            return whole + rest
+        exchange.stream_end = "broken"
+        if self._is_encoded:
+            # Plain bytes behind compressed ones would be garbage.
+            raise AbortedAnswerError(error.message) from error
+        errors = self._relay.edits.errors
+        return whole + self._progress.failure(error, errors, exchange.request_id, exchange.model_asked)
+
+    def _note(self, leaving: bytes) -> None:
+        if leaving:
+            self._progress.note(leaving)
+        if self._progress.has_failed:
+            # vLLM says so under a 200 when its engine process has died.
+            self._relay.answer.tell(Outcome.FAILED)
+
+    def _flush(self) -> tuple[bytes, bytes]:
+        """Return what was held at the end: whole events, and the rest."""
+        if self._left is None:
+            self._left = (b"", b"") if self._is_encoded else self._progress.note_end(self._lines.flush())
+        return self._left
 
 
 def _pieces(answer: Answer) -> Iterator[bytes]:

@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from router.contract import protocols
+from router.contract.protocols import Protocol
 from router.setting_problems import nearest
 
 CHAT: Final = "/v1/chat/completions"
 """The route that is under the whole contract."""
 
+COMPLETIONS: Final = "/v1/completions"
+RESPONSES: Final = "/v1/responses"
+MESSAGES: Final = "/v1/messages"
 EMBEDDINGS: Final = "/v1/embeddings"
 PASSED_THROUGH: Final = (
-    "/v1/completions",
+    COMPLETIONS,
     EMBEDDINGS,
-    "/v1/responses",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
+    RESPONSES,
+    MESSAGES,
+    f"{MESSAGES}/count_tokens",
     "/v1/rerank",
     "/rerank",
     "/v1/score",
@@ -40,6 +45,22 @@ PROBES: Final = (HEALTHZ, READYZ)
 
 NARROWABLE: Final = (*INFERENCE, MODELS)
 """Routes that ROUTER_ROUTES chooses from; the probes always exist."""
+
+
+_PROTOCOLS: Final = {
+    CHAT: protocols.CHAT,
+    COMPLETIONS: protocols.COMPLETIONS,
+    RESPONSES: protocols.RESPONSES,
+    MESSAGES: protocols.MESSAGES,
+}
+
+
+def protocol_of(path: str | None) -> Protocol:
+    """Return the protocol that clients of a path speak, be it a route or not; None: of a request without a target."""
+    found = _PROTOCOLS.get(path or "")
+    if found is None and path is not None and path.startswith(f"{MESSAGES}/"):
+        return protocols.MESSAGES
+    return found or protocols.OTHER
 
 
 def narrowed(chosen: tuple[str, ...]) -> tuple[str, ...]:

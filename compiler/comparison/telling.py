@@ -7,7 +7,7 @@ from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Verdict, change
 from compiler.comparison.fields import OTHER_WORDS, listed_words
 from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import error_of, words_of
-from router.contract.errors import INVALID_REQUEST
+from router.contract.protocols import INVALID_REQUEST
 from router.contract.rules import Rule, UnknownFieldsRule
 from router.contract.sections import Errors, Stream, UnknownFields
 from router.contract.terms import Words

@@ -1,17 +1,16 @@
 """What gunicorn refuses before the app hears of it, answered in the router's one shape."""
 
 import ssl
-from http import HTTPStatus
+from http.client import responses
 from typing import Final
 
-import msgspec
 from gunicorn import util
 from gunicorn.http import errors as parsing
 
 from router.contract.errors import NO_WORDS, ApiError, answer
+from router.contract.protocols import OTHER, Protocol
 from router.contract.sections import Errors
 from router.headers import new_request_id
-from router.routes import CHAT
 
 _NOT_UNDERSTOOD: Final = ("bad_request", "The request could not be understood")
 _BAD_CHUNKS: Final = ("bad_request", "The chunked body is malformed")
@@ -67,24 +66,18 @@ def told_of(error: Exception) -> str:
     return f"{message} ({type(error).__name__})"
 
 
-def errors_on(target: str | None, errors: Errors) -> Errors:
-    """Return how the contract tells errors of a request for a target; None where nobody knows which.
-
-    The type of 400s is a promise of the chat route alone.
-    """
-    return errors if target == CHAT else msgspec.structs.replace(errors, bad_request_type=None)
-
-
-def wire_bytes(error: ApiError, errors: Errors = NO_WORDS) -> bytes:
+def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, protocol: Protocol = OTHER) -> bytes:
     """Return a whole answer for a client whose request never became one: its connection ends with it."""
     request_id = new_request_id()
-    status, headers, body = answer(error, errors, request_id)
+    status, headers, body = answer(error, errors, request_id, protocol)
     fields = [
         ("Date", util.http_date()),
         ("Connection", "close"),
         *headers,
-        ("x-request-id", request_id),
+        *((name, request_id) for name in protocol.request_id_headers),
         ("Content-Length", str(len(body))),
     ]
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in fields), "", ""]
+    # A contract may have a status without a phrase, as 529 is.
+    phrase = responses.get(status, "Unknown")
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1") + body

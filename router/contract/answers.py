@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from router.contract.editing import to_json
 from router.contract.events import BYTE_ORDER_MARK
 from router.contract.members import Member, TooManyMembersError, end_of_value, find_members
 from router.contract.parsing import holds_too_many_values
+from router.contract.scanning import Balance
 
 MAX_MEMBERS: Final = 10_000
 """Most members of an object that is looked through for an edit; one with more stays as it is. Engines write some ten,
@@ -27,6 +29,8 @@ class _Named(msgspec.Struct):
     model: msgspec.Raw = msgspec.Raw()
 
 
+_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads JSON and makes nothing of it: the values of 8 MiB may be millions."""
 _read_named = msgspec.json.Decoder(_Named).decode
 
 
@@ -122,6 +126,24 @@ def read_object(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = _read_loosely(body)
     return value if isinstance(value, dict) else {}
+
+
+def is_json(body: bytes) -> bool:
+    """Tell whether a body is JSON as engines write it, to its end."""
+    with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        _skim(body)
+        return True
+    try:
+        # Engines may answer NaN and Infinity.
+        json.loads(body)
+    except ValueError:
+        return False
+    except RecursionError:
+        # Of what is nested more deeply the brackets tell, as of an answer that is too long to be held.
+        balance = Balance()
+        balance.feed(body)
+        return balance.is_kept()
+    return True
 
 
 def _read_loosely(body: bytes) -> object:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from router.contract.protocols import CHAT, Protocol
 from router.contract.sections import Errors
 from router.contract.templates import filled, filled_body
 from router.contract.terms import Words
@@ -31,11 +32,9 @@ STATUS_OF: Final = {
     "overloaded": 503,
     "upstream_timeout": 504,
 }
-"""Every error code that the router answers, with its HTTP status."""
+"""Every error code that the router answers, with its HTTP status, unless the protocol has another one."""
 
 OVERLOADED: Final = "overloaded"
-INVALID_REQUEST: Final = "invalid_request_error"
-SERVER_ERROR: Final = "server_error"
 RETRY_AFTER_SECONDS: Final = 1
 _SAY_WHEN_TO_RETRY: Final = frozenset({"no_healthy_engines", "overloaded"})
 
@@ -111,9 +110,16 @@ NO_WORDS: Final = Errors()
 """Where no contract says how errors are told."""
 
 
-def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "") -> ErrorAnswer:
-    """Return the answer to a client, in the words of a contract."""
-    told = _told(error, errors, request_id)
+class Rendered(NamedTuple):
+    """An error in words: its status and what else is known of it, and its JSON body."""
+
+    details: dict[str, Any]
+    body: bytes
+
+
+def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "", protocol: Protocol = CHAT) -> ErrorAnswer:
+    """Return the answer to a client of a protocol, in the words of a contract where they hold there."""
+    rendered = render(error, errors, request_id, protocol)
     headers = [("Content-Type", "application/json"), ("x-router-error-code", error.code)]
     if error.code == "invalid_api_key":
         headers.append(("WWW-Authenticate", "Bearer"))
@@ -122,12 +128,20 @@ def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "") -> 
     if error.may_have_run:
         # openai-python repeats 5xx by itself unless it is told not to.
         headers.append(("x-should-retry", "false"))
-    return ErrorAnswer(told.details["status"], headers, told.body(errors))
+    return ErrorAnswer(rendered.details["status"], headers, rendered.body)
 
 
-def body_of(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "") -> bytes:
-    """Return the JSON body of an error: `message`, `type`, `param` and `code`, unless the contract has an envelope."""
-    return _told(error, errors, request_id).body(errors)
+def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol) -> Rendered:
+    """Return an error in the words of a contract, where they hold, and in the envelope of a protocol otherwise."""
+    errors = protocol.errors(errors)
+    words = words_of(error, errors)
+    details = _details(error, errors, words, protocol, request_id)
+    if words.message is not None:
+        details["message"] = filled(words.message, details)
+    template = words.body or errors.body or protocol.envelope
+    value = filled_body(template, details, omit_null=errors.omit_null)
+    # Engines write lone surrogates, which are no UTF-8.
+    return Rendered(details, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def words_of(error: ApiError, errors: Errors) -> Words:
@@ -147,33 +161,17 @@ def laid_over(*layers: Words | None) -> Words:
     return Words(**members)
 
 
-class _Told(NamedTuple):
-    """An error in words: what fills its body, and the words' own envelope."""
-
-    details: dict[str, Any]
-    envelope: dict[str, Any] | None
-
-    def body(self, errors: Errors) -> bytes:
-        """Return the body within its envelope."""
-        template = self.envelope or errors.body or _OWN_ENVELOPE
-        value = filled_body(template, self.details, omit_null=errors.omit_null)
-        # Engines write lone surrogates, which are no UTF-8.
-        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
-
-
-def _told(error: ApiError, errors: Errors, request_id: str) -> _Told:
-    words = words_of(error, errors)
-    status = words.status or error.status
-    kind = SERVER_ERROR if status >= STATUS_OF["internal_error"] else INVALID_REQUEST
-    known = {**error.details, "status": status, "request_id": request_id, "message": error.message}
-    known |= {"code": error.code if words.code is None else words.code, "type": words.type or kind}
-    known["param"] = error.param if words.param is None else filled_body(words.param, {**known, "param": error.param})
+def _details(error: ApiError, errors: Errors, words: Words, protocol: Protocol, request_id: str) -> dict[str, Any]:
+    status = words.status or protocol.statuses.get(error.code) or error.status
+    kind = words.type or protocol.type_of(status)
     if status == _BAD_REQUEST and errors.bad_request_type is not None:
-        known["type"] = errors.bad_request_type
-    if words.message is not None:
-        known["message"] = filled(words.message, known)
-    return _Told(known, words.body)
+        kind = errors.bad_request_type
+    code = error.code if words.code is None else words.code
+    details = {**error.details, "status": status, "request_id": request_id, "message": error.message}
+    details |= {"code": code, "type": kind, "param": error.param}
+    if words.param is not None:
+        details["param"] = filled_body(words.param, details)
+    return details
 
 
 _BAD_REQUEST: Final = STATUS_OF["bad_request"]
-_OWN_ENVELOPE: Final = {"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}}

@@ -133,10 +133,6 @@ class WholeEvents:
         """Return how many bytes are held until an event is complete."""
         return self._splitter.held_bytes()
 
-    def release(self) -> bytes:
-        """Return what is whole and was held: nothing ever is."""
-        return b""
-
     def flush(self) -> bytes:
         """Return what is left at the end of the stream: a last event without its blank line."""
         left = self._splitter.flush()

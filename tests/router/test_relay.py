@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import router.contract.answers
 import router.relay
 from router.clients.presence import Client
 from router.contract.errors import ApiError
@@ -84,7 +85,8 @@ def test_a_comment_overtakes_an_end_frame_that_is_held() -> None:
     ("pieces", "whole"),
     [
         pytest.param([CONTENT, END_FRAME], CONTENT + END_FRAME, id="behind the end frame"),
-        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-1]], CONTENT + END_FRAME, id="in the tail frame"),
+        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-4]], CONTENT + END_FRAME, id="in the tail frame"),
+        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-1]], CONTENT + WITH_USAGE, id="in the blank line behind it"),
         pytest.param([END_FRAME, TAIL_FRAME], WITH_USAGE, id="behind the tail frame"),
         pytest.param([END_FRAME, TAIL_FRAME, DONE[:-4]], WITH_USAGE, id="in DONE"),
         pytest.param([CONTENT, END_FRAME[:-1]], CONTENT, id="in the end frame"),
@@ -174,7 +176,7 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
 ) -> None:
     """JSON is skimmed, and only what is none of the strict kind is read: its values may be millions."""
     if body == LONG:
-        monkeypatch.setattr(router.relay.json, "loads", lambda _: pytest.fail("all of it was read"))
+        monkeypatch.setattr(router.contract.answers.json, "loads", lambda _: pytest.fail("all of it was read"))
     answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_head()
     going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))
