@@ -173,8 +173,10 @@ class Crossing:
         if exchange.status >= HTTPStatus.BAD_REQUEST and exchange.code is None:
             # No engine's answer carries this header: it is taken out on the way.
             exchange.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
-        own = [(name, exchange.request_id) for name in exchange.protocol.request_id_headers]
-        return self._start_response(status, [*headers, *own], exc_info)
+        headers = [*headers, ("x-request-id", exchange.request_id)]
+        for name in exchange.protocol.request_id_headers:
+            headers.append((name, exchange.request_id))
+        return self._start_response(status, headers, exc_info)
 
     def __iter__(self) -> Self:
         return self

@@ -337,13 +337,18 @@ class _Stream:
             leaving = piece
         else:
             leaving = long_work.do(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
-            self._note(leaving)
-        if leaving:
-            self._is_at_line_start = leaving.endswith(b"\n")
-            if not self.has_left:
-                self.has_left = True
-                # Until it ends otherwise.
-                self._relay.exchange.stream_end = "client_gone"
+        if not leaving:
+            return leaving
+        if not self.has_left:
+            self.has_left = True
+            # Until it ends otherwise.
+            self._relay.exchange.stream_end = "client_gone"
+        self._is_at_line_start = leaving.endswith(b"\n")
+        if not self._is_encoded:
+            self._progress.note(leaving)
+            if self._progress.has_failed:
+                # vLLM says so under a 200 when its engine process has died.
+                self._relay.answer.tell(Outcome.FAILED)
         return leaving
 
     def end(self) -> bytes:
@@ -374,13 +379,6 @@ class _Stream:
             raise AbortedAnswerError(error.message) from error
         errors = self._relay.edits.errors
         return whole + self._progress.failure(error, errors, exchange.request_id, exchange.model_asked)
-
-    def _note(self, leaving: bytes) -> None:
-        if leaving:
-            self._progress.note(leaving)
-        if self._progress.has_failed:
-            # vLLM says so under a 200 when its engine process has died.
-            self._relay.answer.tell(Outcome.FAILED)
 
     def _flush(self) -> tuple[bytes, bytes]:
         """Return what was held at the end: whole events, and the rest."""

@@ -74,7 +74,7 @@ def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, protocol: Protocol = 
         ("Date", util.http_date()),
         ("Connection", "close"),
         *headers,
-        *((name, request_id) for name in protocol.request_id_headers),
+        *((name, request_id) for name in ("x-request-id", *protocol.request_id_headers)),
         ("Content-Length", str(len(body))),
     ]
     # A contract may have a status without a phrase, as 529 is.

@@ -25,11 +25,11 @@ class Protocol(NamedTuple):
     """One row of the table.
 
     `follows_contract`: which error settings of the contract apply: all, all but `bad_request_type` (a promise of the
-    chat route alone), or none. `types` are the error types by status, `statuses` the statuses by error code
-    where they are not the usual ones. `request_id_headers` carry the request id in every response. A stream is whole
-    once `last_event` matched, which can be only where one of `marks` stands; where it `needs_last_event`, a proper end
-    of the connection does not stand for it. `error_event` is the engine's own report of a failure. `failure` makes the
-    frames of a failure in mid-stream.
+    chat route alone), or none. `types` are the error types by status, `statuses` the statuses by error code where they
+    are not the usual ones. `request_id_headers` carry the request id in every response, as `x-request-id` does. A
+    stream is whole once `last_event` matched, which can be only where `mark` stands; where it `needs_last_event`, a
+    proper end of the connection does not stand for it. `error_event` is the engine's own report of a failure. `failure`
+    makes the frames of a failure in mid-stream.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Protocol(NamedTuple):
     types: Mapping[int, str]
     statuses: Mapping[str, int]
     request_id_headers: tuple[str, ...]
-    marks: tuple[bytes, ...]
+    mark: bytes
     last_event: re.Pattern[bytes]
     needs_last_event: bool
     error_event: re.Pattern[bytes]
@@ -67,8 +67,8 @@ CHAT: Final = Protocol(
     envelope={"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}},
     types={400: INVALID_REQUEST, 500: SERVER_ERROR},
     statuses={},
-    request_id_headers=("x-request-id",),
-    marks=(b"[DONE]",),
+    request_id_headers=(),
+    mark=b"[DONE]",
     last_event=re.compile(_LINE + rb"data:[ ]?\[DONE\]" + _END),
     needs_last_event=False,
     error_event=re.compile(_LINE + rb"data:[ ]?\{[ ]?\"error\""),
@@ -82,7 +82,7 @@ OTHER: Final = COMPLETIONS._replace(name="other")
 
 RESPONSES: Final = COMPLETIONS._replace(
     name="responses",
-    marks=(b"response.completed", b"response.incomplete", b"response.failed"),
+    mark=b'"response"',
     last_event=re.compile(_EVENT + rb"response\.(?:completed|incomplete|failed)" + _END),
     needs_last_event=True,
     error_event=re.compile(_EVENT + rb"(?:error|response\.failed)" + _END),
@@ -111,8 +111,8 @@ MESSAGES: Final = Protocol(
         529: "overloaded_error",
     },
     statuses={"no_healthy_engines": 529, "overloaded": 529},
-    request_id_headers=("request-id", "x-request-id"),
-    marks=(b"message_stop",),
+    request_id_headers=("request-id",),
+    mark=b"message_stop",
     last_event=re.compile(_EVENT + rb"message_stop" + _END),
     needs_last_event=True,
     error_event=re.compile(_EVENT + rb"error" + _END),

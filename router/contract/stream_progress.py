@@ -19,6 +19,7 @@ class StreamProgress:
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
+        self._mark = protocol.mark
         self.has_event = False
         self.is_whole = False
         """Did the event come that completes a stream of this protocol?"""
@@ -31,15 +32,14 @@ class StreamProgress:
 
     def note(self, leaving: bytes) -> None:
         """Take what leaves next."""
-        protocol = self._protocol
         if not self.has_event:
             self.has_event = _DATA.search(leaving) is not None
             self._first = leaving
         if b"data:" in leaving:
             self._latest = leaving
-        if not self.is_whole and any(mark in leaving for mark in protocol.marks):
-            self.is_whole = protocol.last_event.search(leaving) is not None
-        if b'"error"' in leaving and protocol.error_event.search(leaving):
+        if self._mark in leaving and self._protocol.last_event.search(leaving):
+            self.is_whole = True
+        if b'"error"' in leaving and self._protocol.error_event.search(leaving):
             self.has_failed = True
 
     def note_end(self, left: bytes) -> tuple[bytes, bytes]:

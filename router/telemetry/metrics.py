@@ -137,7 +137,7 @@ UPSTREAM_ERRORS: Final = Metric(
 STREAMS: Final = Metric(
     "counter",
     "router_streams_total",
-    "Streams that are over: with `[DONE]`, whole without it, in an encoding that hides it, broken off, or left.",
+    "Streams that are over: with their last event, whole without, in an encoding that hides it, broken off, or left.",
     {"end": STREAM_ENDS},
 )
 IN_FLIGHT: Final = Metric(

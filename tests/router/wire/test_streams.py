@@ -349,7 +349,7 @@ def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, eng
     ("route", "last"),
     [
         ("/v1/completions", DONE),
-        ("/v1/responses", b"event: response.completed\ndata: {}\n\n"),
+        ("/v1/responses", b'event: response.completed\ndata: {"response":{}}\n\n'),
         ("/v1/messages", b"event: message_stop\ndata: {}\n\n"),
         ("/generate", DONE),
     ],
