@@ -8,9 +8,9 @@ from gunicorn import util
 from gunicorn.http import errors as parsing
 
 from router.contract.errors import NO_WORDS, ApiError, answer
-from router.contract.protocols import OTHER, Protocol
 from router.contract.sections import Errors
 from router.headers import new_request_id
+from router.routes import protocol_of
 
 _NOT_UNDERSTOOD: Final = ("bad_request", "The request could not be understood")
 _BAD_CHUNKS: Final = ("bad_request", "The chunked body is malformed")
@@ -66,9 +66,13 @@ def told_of(error: Exception) -> str:
     return f"{message} ({type(error).__name__})"
 
 
-def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, protocol: Protocol = OTHER) -> bytes:
-    """Return a whole answer for a client whose request never became one: its connection ends with it."""
+def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, target: str | None = None) -> bytes:
+    """Return a whole answer for a client whose request never became one: its connection ends with it.
+
+    `target` is the path that it was for, as far as that could be read.
+    """
     request_id = new_request_id()
+    protocol = protocol_of(target)
     status, headers, body = answer(error, errors, request_id, protocol)
     fields = [
         ("Date", util.http_date()),

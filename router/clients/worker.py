@@ -28,7 +28,6 @@ from router.clients.serving import serve
 from router.clients.waiting import FINISH_SECONDS, Connection, Waiting, missed_least
 from router.contract.errors import ApiError, overloaded
 from router.contract.model import Contract
-from router.routes import protocol_of
 from router.turns import Loop, wait_for
 
 ROUND_SECONDS: Final = 1.0
@@ -372,7 +371,7 @@ class Worker(Process):
             count(told)
 
     def _told(self, error: ApiError, target: str | None) -> bytes:
-        return refusals.wire_bytes(error, self.errors, protocol_of(target))
+        return refusals.wire_bytes(error, self.errors, target)
 
     def _close_softly(self, connection: Connection) -> None:
         """Say that nothing more comes, and close once the client has closed or had the time to read."""
