@@ -8,7 +8,7 @@ from compiler.probe.conversations import Checks
 from compiler.probe.sayings import things_said, values_said
 from compiler.probe.texts import Texts, learn_texts, pattern_of
 from compiler.verify.check import Fields
-from compiler.verify.derivation.conversations import tools_named, user
+from compiler.verify.derivation.conversations import holding, tools_named, user
 from compiler.verify.derivation.points import FOREIGN, function
 
 _WORDS: Final = ("auto", "none", "required", "any")
@@ -119,7 +119,7 @@ def learn_message_tools(base: Base) -> Learning[Checks]:
     about, asks = "checks.message_tools", user(base.text)
 
     def held(tools: object, role: str = "system", **more: object) -> Fields:
-        return {"messages": [{"role": role, **more, "tools": tools}, asks]}
+        return {"messages": [{**holding(tools, role), **more}, asks]}
 
     learnt = yield from _learn_tools(base, about, held)
     tools = tools_named("look")

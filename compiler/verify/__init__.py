@@ -16,16 +16,16 @@ from compiler.diagnostics import visible
 from compiler.explain.origin import Origin
 from compiler.output import write
 from compiler.selection import UsageError
-from compiler.verify.check import Check, Derived, Untried
+from compiler.verify.check import Acceptance, Check, Derived, Untried
 from compiler.verify.derivation import Options, derive, shuffled
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
 from compiler.verify.judgement import UNWELL, Answer, judge
 from compiler.verify.progress import watched
-from compiler.verify.recording import About, Record, about_record, open_record, read_record
+from compiler.verify.recording import About, Record, RecordError, about_record, open_record, replayed
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
-from compiler.verify.report.telling import caution_of, verdict_of
+from compiler.verify.report.telling import caution_of, counted, shortened, verdict_of
 from compiler.verify.run import Judged, Run
 from compiler.verify.saying import Sayings
 from compiler.verify.stage import staged
@@ -35,6 +35,9 @@ from router.artifact import Artifact
 
 _NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")
 _OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"
+
+_MOST_UNANSWERED: Final = 20
+"""So many requests that the contract lets pass are rejected in words that name the model before a run is given up."""
 
 _MOST_UNWELL: Final = 5
 """So many requests are answered by the endpoint's own state, and no other, before a run is given up."""
@@ -52,7 +55,7 @@ def run(arguments: Namespace) -> int:
     begun = time.monotonic()
     with _asker(arguments, artifact, deployment) as asker:
         _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.in_words()}")
-        answers = _ask_all(derived, asker)
+        answers = _answers(derived, asker)
     sayings = Sayings(artifact.contract, Origin.of(loaded))
     judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
     done = Run(
@@ -69,12 +72,12 @@ def run(arguments: Namespace) -> int:
         asker.record_name,
         sum(check.ask.key() in asker.known for check in derived.checks),
     )
+    if (arguments.format, arguments.output) != ("text", "-") and (caution := caution_of(done)) is not None:
+        _say(caution)
     write(_rendered(done, arguments), arguments.output)
     if arguments.output != "-":
         _say(f"{arguments.output}: {verdict_of(done)}")
-        if (caution := caution_of(done)) is not None:
-            _say(caution)
-    return 1 if done.failed else 0
+    return 1 if done.failed or not done.is_telling else 0
 
 
 def _rendered(run: Run, arguments: Namespace) -> bytes:
@@ -159,7 +162,7 @@ class _Asker(NamedTuple):
 @contextmanager
 def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> Iterator[_Asker]:
     if arguments.replay is not None:
-        yield _Asker(about_record(arguments.replay), read_record(arguments.replay), arguments.replay)
+        yield _Asker(about_record(arguments.replay), replayed(arguments.replay), arguments.replay)
         return
     pace = (arguments.rps, arguments.concurrency, arguments.timeout)
     with ExitStack() as open_things:
@@ -194,23 +197,38 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ask_all(derived: Derived, asker: _Asker) -> dict[str, Answer]:
+def _answers(derived: Derived, asker: _Asker) -> dict[str, Answer]:
     """Return the answers to all requests by their keys."""
+    return _remembered(derived, asker) if asker.exchange is None else _ask_all(derived, asker, asker.exchange)
+
+
+def _remembered(derived: Derived, asker: _Asker) -> dict[str, Answer]:
+    """Return the answers of a record. Raises RecordError where it has none to any of the checks."""
+    if derived.checks and not any(check.ask.key() in asker.known for check in derived.checks):
+        held = f"{counted(len(asker.known), 'answer')} of {asker.about.target or 'some endpoint'}"
+        raise RecordError(
+            f"{asker.record_name}: holds {held}, and none to a check of this contract: "
+            "name the profile and the models that it was recorded with"
+        )
+    return asker.known
+
+
+def _ask_all(derived: Derived, asker: _Asker, exchange: Exchange) -> dict[str, Answer]:
+    """Return all answers after asking for those that are not known."""
     answers = dict(asker.known)
-    if asker.exchange is None:
-        return answers
     left = [check for check in derived.checks if check.ask.key() not in answers]
-    failed, unwell = 0, 0
+    failed, unwell, due = 0, 0, _Due()
     with watched(len(left)) as tell:
         by_key = {check.ask.key(): check for check in left}
         asks = [(check.ask, _status(check)) for check in left]
-        for done, (ask, answer) in enumerate(asker.exchange.answers(asks), start=1):
+        for done, (ask, answer) in enumerate(exchange.answers(asks), start=1):
             answers[ask.key()] = answer
             if asker.record is not None:
                 asker.record.add(ask, answer)
             failed += judge(by_key[ask.key()], answer).result == "fail"
             unwell += answer.status in UNWELL
             _give_up_if_unwell(asker.about, answer, done, unwell)
+            due.hear(by_key[ask.key()], answer, asker.about)
             tell(done, failed)
     return answers
 
@@ -222,6 +240,31 @@ def _give_up_if_unwell(about: About, answer: Answer, done: int, unwell: int) -> 
             f"{about.target} answered {answer.status} to each of the first {done} requests: it is not ready, or too "
             "busy; ask it again once it is, or more gently with --rps and --concurrency"
         )
+
+
+class _Due:
+    """Watches what comes of the requests that the contract lets pass."""
+
+    def __init__(self) -> None:
+        self._rejected = 0
+        self._is_over = False
+
+    def hear(self, check: Check, answer: Answer, about: About) -> None:
+        """Raise EndpointError where, from the first on, each is rejected with words that name the model."""
+        if self._is_over or not isinstance(check.expected, Acceptance):
+            return
+        self._rejected += 1
+        self._is_over = answer.status not in _REJECTING or check.model.encode() not in answer.body
+        if not self._is_over and self._rejected == _MOST_UNANSWERED:
+            said = shortened(" ".join(answer.body.decode("utf-8", "replace").split()), _MOST_SAID)
+            raise EndpointError(
+                f"{about.target} answered {answer.status} to each of the first {self._rejected} requests that the "
+                f"contract lets pass: {said}. See that it serves --model {check.model}"
+            )
+
+
+_REJECTING: Final = range(400, 500)
+_MOST_SAID: Final = 300
 
 
 def _status(check: Check) -> int:

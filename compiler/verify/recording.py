@@ -91,6 +91,16 @@ def read_record(path: str) -> dict[str, Answer]:
     return dict(_answers(_lines(path), path))
 
 
+def replayed(path: str) -> dict[str, Answer]:
+    """Return the answers of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
+    known = read_record(path)
+    if not known:
+        raise RecordError(
+            f"{named_path(path)}: holds no answers, so there is nothing to judge: name a file that --record has written"
+        )
+    return known
+
+
 def about_record(path: str) -> About:
     """Return what a record says of itself; one that was begun twice says it twice, and the last holds.
 
@@ -113,13 +123,27 @@ def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:
         try:
             value = json.loads(line)
         except ValueError as error:
-            if number == len(lines):
+            if 1 < number == len(lines):
                 return  # The run was broken off within it.
-            raise RecordError(
-                f"{named_path(path)}:{number}: is no JSON: this is no record of profilec verify"
-            ) from error
+            raise _no_record(path, number, "is no JSON") from error
+        if not isinstance(value, dict) or ("profilec" not in value and not _EXCHANGE.items() <= _kinds(value).items()):
+            raise _no_record(path, number, "is no exchange, which has a key, a status, a content_type and an answer")
         if "key" in value and value.get("failure") is None:
             yield value["key"], _answer(value)
+
+
+_EXCHANGE: Final = {"key": str, "status": int, "content_type": str, "answer": str}
+
+
+def _kinds(value: dict[str, Any]) -> dict[str, type]:
+    return {name: type(member) for name, member in value.items()}
+
+
+def _no_record(path: str, number: int, found: str) -> RecordError:
+    return RecordError(
+        f"{named_path(path)}:{number}: {found}: this is no record of profilec verify or probe; "
+        "name a file that --record has written"
+    )
 
 
 def _line(ask: Ask, answer: Answer) -> dict[str, Any]:

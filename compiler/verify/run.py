@@ -50,6 +50,11 @@ class Run(NamedTuple):
         """The checks that failed."""
         return tuple(judged for judged in self.judged if judged.verdict.result == "fail")
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether any check passed or failed: else nothing is known of the contract."""
+        return bool(self.count("pass") or self.count("fail"))
+
     def by_rule(self) -> Iterator["OfRule"]:
         """Yield what was found of each rule, in the contract's order."""
         order = dict.fromkeys([*(each.check.rule for each in self.judged), *(each.rule for each in self.untried)])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from compiler.verify.check import Ask, Fields, run_of_letters
-from compiler.verify.derivation.conversations import TURNS_BY, Turn, tools_named
+from compiler.verify.derivation.conversations import TURNS_BY, Turn, holding, tools_named
 from compiler.verify.derivation.limits import PIXEL
 from compiler.verify.derivation.patterns import texts_for
 from compiler.verify.derivation.points import FOREIGN, function, shown
@@ -53,18 +53,18 @@ def _message_tools(check: named.MessageTools, situation: Situation) -> Iterator[
     role = check.roles[0] if check.roles else "system"
     asked = {"role": "user", "content": situation.text}
     for shows, tools in _tool_lists(check, ()):
-        yield f"in a message: {shows}", {"messages": [{"role": role, "tools": tools}, asked]}
+        yield f"in a message: {shows}", {"messages": [holding(tools, role), asked]}
     tools = tools_named("look")
     for other in dict.fromkeys((*check.roles, "system", "user", "assistant", "developer")):
-        yield f"tools in a message of role {other}", {"messages": [{"role": other, "tools": tools}, asked]}
+        yield f"tools in a message of role {other}", {"messages": [holding(tools, other), asked]}
     yield "tools null in a user's message", {"messages": [{**asked, "tools": None}]}
     for content in ("Say OK.", "", None):
         message = {"role": role, "content": content, "tools": tools}
         yield f"tools beside the content {shown(content)}", {"messages": [message, asked]}
-    twice = [{"role": role, "tools": tools}, asked]
+    twice = [holding(tools, role), asked]
     yield "a name in a message and in the request", {"tools": tools, "messages": twice}
     yield "another name in the request", {"tools": tools_named("find"), "messages": twice}
-    yield "a name in two messages", {"messages": [{"role": role, "tools": tools}, *twice]}
+    yield "a name in two messages", {"messages": [holding(tools, role), *twice]}
 
 
 def _tool_choice(check: named.ToolChoice, situation: Situation) -> Iterator[Turn]:
@@ -79,7 +79,7 @@ def _tool_choice(check: named.ToolChoice, situation: Situation) -> Iterator[Turn
     odd: tuple[Any, ...] = (unknown, {"type": "function"}, 1, True, ["auto"], {})
     for other in odd:
         yield f"tool_choice {shown(other)}", {"tools": tools, "tool_choice": other}
-    holder = [{"role": "system", "tools": tools}, {"role": "user", "content": situation.text}]
+    holder = [holding(tools), {"role": "user", "content": situation.text}]
     for choice in ("required", chosen):
         yield f"tool_choice {shown(choice)} with tools in a message", {"messages": holder, "tool_choice": choice}
     yield "tool_choice null", {"tool_choice": None}

@@ -164,6 +164,11 @@ def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn
     yield "no such word where none is asked for", {"messages": [user(lacking)]}
 
 
+def holding(tools: Any, role: str = "system") -> Fields:  # noqa: ANN401 - any value
+    """Return a message that holds tools; many engines reject one without any content for that reason alone."""
+    return {"role": role, "content": "", "tools": tools}
+
+
 def tools_named(*names: str) -> list[Any]:
     """Return tools with these names."""
     return [function(name) for name in names]

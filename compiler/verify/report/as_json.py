@@ -7,20 +7,22 @@
       "record": the file that answers were taken from or null, "remembered": how many of them,
       "caution": what speaks against believing it all, or null,
       "passed": 1, "failed": 0, "not_observable": 0, "not_tried": 0, "requests": 1, "seconds": 0.1,
-      "checks": [{"id", "rule", "case", "model", "shows", "result", "reason", "sent", "expected",
-                  "expected_status", "came_back": {"status", "content_type", "body", "failure"}, "engine_got",
-                  "says", "declared", "source"}],
+      "checks": [{"id", "rule", "case", "model", "shows", "result", "reason", "sent", "sent_bytes",
+                  "expected", "expected_status", "came_back": {"status", "content_type", "body", "failure"},
+                  "engine_got", "says", "declared", "source"}],
       "untried": [{"rule", "case", "shows", "reason"}]
     }
 
-`sent`, `body` and `engine_got` are cut in the middle where they are long; `engine_got` is null where nothing came to an
-engine or nobody looked. Where no answer came, `failure` says why, and `status` is 0.
+`sent` is the whole body of the request, and `sent_bytes` its size. Of a body above 1 MiB `sent` is the bare request
+object without the blanks behind it, in which `~letters:N~` stands for N letters. `body` and `engine_got` are cut in the
+middle where they are long; `engine_got` is null where nothing came to an engine or nobody looked. Where no answer came,
+`failure` says why, and `status` is 0.
 """
 
 import json
 from typing import Any, Final
 
-from compiler.verify.report.telling import MAX_SHOWN, caution_of, engine_got, sent, shortened, wanted
+from compiler.verify.report.telling import MAX_SHOWN, caution_of, engine_got, sent_whole, shortened, wanted
 from compiler.verify.run import Judged, Run
 
 FORMAT_VERSION: Final = 1
@@ -63,7 +65,8 @@ def _check(judged: Judged) -> dict[str, Any]:
         "shows": check.shows,
         "result": judged.verdict.result,
         "reason": judged.verdict.reason or None,
-        "sent": sent(check.ask),
+        "sent": sent_whole(check.ask),
+        "sent_bytes": check.ask.size(),
         "expected": wanted(check),
         "expected_status": getattr(check.expected, "status", 200),
         "came_back": {

@@ -45,11 +45,14 @@ def _lines(run: Run) -> list[str]:
     release = run.release or "of a checkout"
     lines = [f"{run.profile} ({run.digest[:19]}…) held against {run.target}"]
     lines += [f"asked {moment_of(run)}, by profilec {release}", ""]
-    lines += _table(run)
-    lines += [line for each in run.by_rule() if not each.is_kept for line in _failures(each)]
-    lines += _left_out(run)
     caution = caution_of(run)
     lines += [] if caution is None else [caution, ""]
+    lines += _table(run)
+    if caution is None:
+        lines += [line for each in run.by_rule() if not each.is_kept for line in _failures(each)]
+    elif run.failed:
+        lines += ["For that reason the failures are not shown here; --format html or json has them.", ""]
+    lines += _left_out(run)
     return [*lines, f"{verdict_of(run)} {pace_of(run)}."]
 
 

@@ -16,7 +16,9 @@ MAX_SHOWN: Final = 2000
 EMPTY: Final = "(an empty body)"
 """Stands for a request or an answer of no bytes."""
 
-_LARGE: Final = 1024 * 1024
+LARGE: Final = 1024 * 1024
+"""Largest request in bytes that a report has whole."""
+
 _MOST_MODELS: Final = 8
 _MOST_UNTRIED: Final = 12
 _OK: Final = 200
@@ -24,12 +26,19 @@ _OK: Final = 200
 
 def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
     """Return the body of a request as it was sent, cut in the middle where it is long."""
-    size = ask.size()
-    if size > _LARGE:
-        plain = ask._replace(length=None).members
-        text = f"{{{', '.join(f'{written(name)}: {value}' for name, value in plain)}}}"
-        return f"{shortened(text, most)} … {size:,} bytes in all"
+    if ask.size() > LARGE:
+        return f"{shortened(_unfilled(ask), most)} … {ask.size():,} bytes in all"
     return shortened(ask.body().decode("utf-8", "replace"), most)
+
+
+def sent_whole(ask: Ask) -> str:
+    """Return the body of a request as it was sent; of one above `LARGE`, what `Ask` makes it of, not filled up."""
+    return _unfilled(ask) if ask.size() > LARGE else ask.body().decode()
+
+
+def _unfilled(ask: Ask) -> str:
+    members = ", ".join(f"{written(name)}: {value}" for name, value in ask.members)
+    return f"{{{members}}}" if ask.text is None else ask.text
 
 
 def sent_in_words(ask: Ask, most: int = MAX_SHOWN) -> str:
@@ -93,7 +102,11 @@ def verdict_of(run: Run) -> str:
 
 
 def caution_of(run: Run) -> str | None:
-    """Return what speaks against believing a run: that nothing was answered, as with a wrong address or model."""
+    """Return what speaks against believing a run: nothing was tried, or nothing answered, as with a wrong model."""
+    if not run.is_telling:
+        reasons = unobservable_of(run) or untried_of(run)
+        most = next((f" ({reason})" for reason, _ in reasons.most_common(1)), "")
+        return f"Nothing was verified: no check passed or failed{most}. This tells nothing of the contract."
     due = [each.answer for each in run.judged if isinstance(each.check.expected, Acceptance)]
     statuses = Counter(answer.status for answer in due if answer.failure is None)
     if not statuses or _OK in statuses:

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from compiler import cli
+from compiler.freezing import contract_of
 from compiler.presets import preset_names
-from router.engines.standin import Answer, StandIn
+from compiler.verify.derivation import Options, derive
+from compiler.verify.derivation.names import Deployment
+from router.engines.standin import Answer, Received, StandIn
 
 PROFILE = """\
 name: small
@@ -145,3 +148,93 @@ def test_the_router_keeps_every_preset(preset: str, tmp_path: Path) -> None:
 def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
     """The largest body and one a byte larger are tried, through the real router."""
     assert cli.main(["verify", "--through-engine", profile, "-o", "/dev/null"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "holds no answers"),
+        (['{"profilec": "verify", "format_version": 1}'], "holds no answers"),
+        (["what is this?"], ":1: is no JSON: this is no record"),
+        (['{"level": "info"}'], ":1: is no exchange"),
+        (["[1]", "[2]"], ":1: is no exchange"),
+        (
+            ['{"key": "of another contract", "status": 200, "content_type": "", "answer": "{}"}'],
+            "holds 1 answer of some endpoint, and none to a check of this contract",
+        ),
+    ],
+    ids=["empty", "only begun", "a text", "other lines", "lists", "foreign"],
+)
+def test_a_record_that_tells_nothing_is_an_error(
+    lines: list[str], said: str, profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is no record, or has no answer to any check, is exit code 1 and one line that says so, no report."""
+    record = tmp_path / "record.jsonl"
+    record.write_text("".join(f"{line}\n" for line in lines))
+    assert cli.main(["verify", profile, "--model", "m", "--replay", str(record)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+
+
+def test_nothing_tried_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no check passed or failed the exit code is 1, and the first line of the report says why."""
+    path = tmp_path / "words.yaml"
+    path.write_text("errors: {answers: {overloaded: {status: 429}}}")
+    with StandIn(models=("m",)) as engine:
+        assert cli.main(["verify", engine.url, str(path), "--model", "m", "--only", "errors"]) == 1
+        assert engine.received == []
+    lines = capsys.readouterr().out.splitlines()
+    assert next(number for number, line in enumerate(lines) if "Nothing was verified" in line) < 4
+
+
+@pytest.mark.parametrize("status", [404, 400])
+def test_a_wrong_model_is_the_reason_and_not_a_screen_of_failures(
+    status: int, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where each of the first requests is rejected with words about the model, the run ends with those words."""
+
+    def hear(request: Received) -> Answer | None:
+        told = Answer.json({"error": {"message": "model `typo` not found"}}, status)
+        return told if request.method == "POST" else None
+
+    with StandIn(models=("m",)) as engine:
+        engine.script(hear)
+        assert cli.main(["verify", engine.url, profile, "--model", "typo"]) == 1
+        assert len(engine.received) < 60
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"answered {status} to each of the first 20 requests" in told.err
+    assert "model `typo` not found" in told.err
+    assert told.err.endswith("See that it serves --model typo\n")
+
+
+def test_the_json_report_has_every_request_whole(tmp_path: Path) -> None:
+    """What was sent can be sent again out of the report: byte for byte, long bodies and control characters too."""
+    path, report = tmp_path / "long.yaml", tmp_path / "report.json"
+    path.write_text('limits: {max_body_bytes: 64KiB}\nfields: {user: {pattern: "[\\\\s\\\\S]{0,64}"}}\n')
+    with StandIn(models=("m",)) as engine:
+        arguments = ["verify", engine.url, str(path), "--model", "m", "--format", "json", "-o", str(report)]
+        cli.main(arguments)
+        sent = {request.body for request in engine.received if request.method == "POST"}
+    checks = json.loads(report.read_text())["checks"]
+    assert {check["sent"].encode() for check in checks} == sent
+    assert {check["sent_bytes"] for check in checks} == set(map(len, sent))
+    assert max(map(len, sent)) > 65536
+
+
+TOOLS_IN_MESSAGES = {"message_tools": {"unique": True}, "tool_choice": {"allowed": ["auto", "required", "named"]}}
+
+
+def test_messages_with_tools_have_a_content() -> None:
+    """No request that tries tools in messages lacks what engines reject for that reason alone."""
+    contract = contract_of({"checks": TOOLS_IN_MESSAGES})
+    messages = [
+        message
+        for check in derive(contract, Deployment.of(("m",)), Options()).checks
+        if check.ask.text is None
+        for message in check.ask.fields()["messages"]
+        if "tools" in message
+    ]
+    assert len(messages) > 30
+    assert all("content" in message for message in messages)
