@@ -5,15 +5,21 @@ Nothing here asks anybody: whoever drives a learning sends its questions and pas
 
 import copy
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from compiler.verify.check import Ask, Fields, written
 from compiler.verify.judgement import Answer
 from compiler.verify.meaning.values import put
+from router.contract.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
 
-Verdict = Literal["accepted", "refused", "unclear", "unasked"]
-"""unclear: what came back tells of the endpoint's state, or fails within it; unasked: it was not sent."""
+Verdict = Literal["accepted", "refused", "overflow", "unclear", "unasked"]
+"""What came of a request.
+
+overflow: it is too long for the context that the engine runs with, which is no rule of a contract. unclear: what came
+back tells of the endpoint's state or of another field, or fails within it. unasked: it was not sent.
+"""
 
 _OK: Final = 200
 _REFUSING: Final = range(400, 500)
@@ -91,25 +97,73 @@ def reply_to(question: Question, answer: Answer | None) -> Reply:
         return Reply(question, "unasked", Answer(0, "", b""))
     if answer.failure is None and answer.status == _OK:
         return Reply(question, "accepted", answer)
-    refuses = answer.failure is None and answer.status in _REFUSING and answer.status not in _OF_ITS_STATE
-    is_refusal = refuses and not _is_about_another(question, answer)
-    return Reply(question, "refused" if is_refusal else "unclear", answer)
+    if answer.failure is not None or answer.status not in _REFUSING or answer.status in _OF_ITS_STATE:
+        return Reply(question, "unclear", answer)
+    if _OVERFLOW.search(answer.body):
+        return Reply(question, "overflow", answer)
+    return Reply(question, "unclear" if _is_about_another(question, answer) else "refused", answer)
+
+
+_OVERFLOW: Final = re.compile(
+    rb"exceed_context_size_error|available context size"  # llama.cpp
+    rb"|context_length_exceeded|maximum context length"  # OpenAI; vLLM and SGLang of a prompt
+    rb"|cannot be greater than max_model_len"  # vLLM of a budget
+    rb"|longer than the model's context length"  # SGLang
+)
+"""How engines say that a prompt, or a prompt with its budget, does not fit into their context.
+
+Sources: llama.cpp b10434 and vLLM 0.32 as they answer, SGLang 0.5.23's source, OpenAI's guide to errors.
+"""
 
 
 def _is_about_another(question: Question, answer: Answer) -> bool:
     """Tell whether a refusal names a field of the request that the question did not change."""
+    if not question.changes:
+        return False
+    changed = {path.partition(".")[0] for path in question.changes}
+    # Rules of other fields may look into the messages.
+    others = {name for name, _ in question.ask.members if name not in {*changed, "messages"}}
+    if _param_of(answer).partition(".")[0] in others:
+        return True
+    # Some values are too large only for the budget that every question has.
+    return any(re.search(rf"\b{name}\b".encode(), answer.body) for name in others & {*BUDGET_FIELDS})
+
+
+def _param_of(answer: Answer) -> str:
     try:
         body = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return False
+        return ""
     holder = body.get("error") if isinstance(body, dict) else None
     param = (holder if isinstance(holder, dict) else body if isinstance(body, dict) else {}).get("param")
-    if not isinstance(param, str) or not question.changes:
-        return False
-    root = param.partition(".")[0]
-    changed = {path.partition(".")[0] for path in question.changes}
-    # Rules of other fields may look into the messages.
-    return root not in {*changed, "messages"} and any(root == name for name, _ in question.ask.members)
+    return param if isinstance(param, str) else ""
+
+
+def is_read_otherwise(reply: Reply) -> bool:
+    """Tell whether a reply is about a fraction in a field that this router reads as a whole number, whatever is ruled.
+
+    Some engines cut it off (llama.cpp answers n: 1.5 as 1); no rule of the language takes it.
+    """
+    changes = reply.question.changes
+    fractions = (changes.get(name) for name in WHOLE_NUMBER_FIELDS)
+    return any(isinstance(value, float) and not value.is_integer() for value in fractions)
+
+
+def texts_in(reply: Reply) -> list[str]:
+    """Return the texts in the body of an answer, without the names of its members."""
+    try:
+        body = json.loads(reply.answer.body)
+    except (ValueError, RecursionError):
+        return []
+    return list(_texts(body))
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def asked(*questions: Question) -> Learning[Sequence[Reply]]:

@@ -196,7 +196,9 @@ def _roles_of(tried: Iterable[Tried]) -> list[str]:
 
 
 def _roles(accepted: list[Tried]) -> Iterator[Fields]:
-    yield {"allowed": _roles_of(accepted)}
+    # Where a role that nobody knows is accepted, there is no list of roles.
+    if FOREIGN not in (roles := _roles_of(accepted)):
+        yield {"allowed": roles}
 
 
 def _system_messages(accepted: list[Tried]) -> Iterator[Fields]:
@@ -207,7 +209,8 @@ def _system_messages(accepted: list[Tried]) -> Iterator[Fields]:
 def _role_at(place: int) -> Callable[[list[Tried]], Iterator[Fields]]:
     def form(accepted: list[Tried]) -> Iterator[Fields]:
         found = {each.conversation.messages[place].get("role") for each in accepted}
-        yield {"allowed": [role for role in _ROLES if role in found]}
+        if FOREIGN not in found:
+            yield {"allowed": [role for role in _ROLES if role in found]}
 
     return form
 

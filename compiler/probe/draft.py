@@ -11,9 +11,10 @@ from compiler.freezing import contract_of
 from compiler.printing import yaml_of
 from compiler.probe.asking import Reply, shown
 from compiler.probe.learning import Learnt
+from compiler.probe.sections import assembled
+from compiler.probe.soundness import sound
 from compiler.probe.wording import Mismatch, mismatches, samples_of, with_words, wording_of
 from compiler.selection import Selected
-from compiler.unfreezing import differing_from
 from compiler.verify.check import Fields
 
 _WIDTH: Final = 116
@@ -22,7 +23,7 @@ _MOST_TOLD: Final = 12
 
 _NEVER_SEEN: Final = (
     "what an engine gets: defaults that are injected, values that are forced, raised, lowered, mapped or dropped",
-    "whether a budget above what a model can is clamped: where no cap is written, every budget was accepted",
+    "whether a budget above what a model can is clamped: where no cap is written, none was met",
     "how an engine's own 400 is told, and the words of answers other than 400, 404 and 413",
     "which of two violations is told first: a draft tells them in the language's own order",
     "other models, other names for this one, and fields that the catalogue of the probe does not have",
@@ -53,6 +54,7 @@ class Draft(NamedTuple):
 
 def draft_of(learnt: Learnt, run: Run) -> Draft:
     """Return the profile that says what was learnt. Raises DraftError where it would not compile."""
+    learnt = sound(learnt, run.model)
     values = _worded(learnt, run)
     contract = contract_of(values)
     wrong = tuple(mismatches(contract, learnt.replies, run.model))
@@ -63,11 +65,11 @@ def draft_of(learnt: Learnt, run: Run) -> Draft:
 
 def profile_values(learnt: Learnt) -> Fields:
     """Return the bare values of the profile without words of refusals."""
-    return _assembled(learnt.values, learnt.cases)
+    return assembled(learnt.values, learnt.cases)
 
 
 def _worded(learnt: Learnt, run: Run) -> Fields:
-    plain = _assembled(learnt.values, learnt.cases)
+    plain = assembled(learnt.values, learnt.cases)
     wording = wording_of(samples_of(plain, learnt.replies, run.model))
     base = with_words(learnt.values, wording, None)
     cases = {name: with_words(case, wording, name) for name, case in learnt.cases.items()}
@@ -75,36 +77,7 @@ def _worded(learnt: Learnt, run: Run) -> Fields:
         base["errors"] = {**wording.errors, "source": "as seen in the refusals of this probe"}
     for case in cases.values():
         case.pop("errors", None)
-    return {"name": run.name, **_dated(_assembled(base, cases), run.date)}
-
-
-def _assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
-    """Return a profile of sections and of cases that hold what differs from these."""
-    own = ("limits", "output", "fields", "checks", "stream")
-    below = {name: section for name, section in base.items() if name in own}
-    told = {}
-    for name, case in cases.items():
-        sections = {key: value for key, value in case.items() if key in own and key != "limits"}
-        there = {key: value for key, value in below.items() if key != "limits"}
-        different = differing_from(there, sections)
-        told[name] = {"when": case["when"], **_without_idle_sources(different, there)}
-    kept = {name: case for name, case in told.items() if len(case) > 1}
-    if not any("mode" in case["when"] for case in kept.values()):
-        # A mode in which nothing is otherwise is none.
-        base = {name: section for name, section in base.items() if name != "mode"}
-    return {**base, **({"cases": kept} if kept else {})}
-
-
-def _without_idle_sources(section: Fields, below: Fields) -> Fields:
-    """Return what differs from what is below, without rules of which the evidence alone does."""
-    found: Fields = {}
-    for key, value in section.items():
-        under = below.get(key)
-        if not isinstance(value, dict) or not isinstance(under, dict):
-            found[key] = value
-        elif value.keys() - {"source"} and (inner := _without_idle_sources(value, under)):
-            found[key] = inner
-    return found
+    return {"name": run.name, **_dated(assembled(base, cases), run.date)}
 
 
 def _dated(values: Fields, date: str) -> Fields:
@@ -147,7 +120,7 @@ def _wrapped(line: str) -> list[str]:
 def _unclear(learnt: Learnt) -> list[str]:
     """Say what was asked and not answered, and what was not asked."""
     lines = []
-    for verdict, said in (("unclear", "failed"), ("unasked", "not asked: --max-requests was reached")):
+    for verdict, said in _UNTOLD.items():
         by_about: dict[str, list[Reply]] = {}
         for reply in learnt.replies:
             if reply.verdict == verdict:
@@ -157,6 +130,14 @@ def _unclear(learnt: Learnt) -> list[str]:
             told = f" ({', '.join(answers)}): {'; '.join(_changes(reply) for reply in replies[:3])}" if answers else ""
             lines.append(f"{about}: {len(replies)} {said}{told}")
     return lines
+
+
+_UNTOLD: Final = {
+    "overflow": "too long for the context that the engine runs with, which is no rule of a contract",
+    "unclear": "failed",
+    "unasked": "not asked: --max-requests was reached",
+}
+"""What is told of replies that say nothing, by verdict."""
 
 
 def _answered(reply: Reply) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.probe.phrasing import escaped
+from compiler.probe.sent import Sent, repeated
 from router.contract.errors import ApiError
 
 Place = tuple[str | int, ...]
@@ -21,7 +22,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{16,}|[0
 class Sample(NamedTuple):
     """One refusal: where the draft has it from, as the draft would know it, and as it came.
 
-    place: the name of the case. rule: the rule or step.
+    place: the name of the case. rule: the rule or step. sent: what the request may have put into the words.
     """
 
     place: str | None
@@ -30,6 +31,7 @@ class Sample(NamedTuple):
     status: int
     body: dict[str, Any]
     request_id: str
+    sent: Sent = frozenset()
 
     @property
     def details(self) -> dict[str, Any]:
@@ -161,11 +163,21 @@ _LONGEST_WORD: Final = 200
 
 
 def _literal(value: Any, samples: Sequence[Sample]) -> Any:  # noqa: ANN401 - any JSON
+    if _is_sent(value, samples):
+        return "{value}" if all(value == sample.details.get("value") for sample in samples) else "{null}"
     if isinstance(value, str):
         if value and all(value == str(sample.status) for sample in samples) and len({s.status for s in samples}) > 1:
             return "{status}{null}"
         return escaped(value).replace(ID_MARK, "{request_id}")
     return value
+
+
+def _is_sent(value: Any, samples: Sequence[Sample]) -> bool:  # noqa: ANN401 - any JSON
+    """Tell whether a value repeats what each of the samples sent."""
+    sent = frozenset.intersection(*(sample.sent for sample in samples))
+    if isinstance(value, str):
+        return bool(repeated(value, sent))
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value) in sent
 
 
 def _with_marks(value: Any, marks: Mapping[Place, Any], at: Place = ()) -> Any:  # noqa: ANN401 - any JSON

@@ -1,10 +1,11 @@
 """One request field: what is tried in it, and the rule that says best what came back."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.freezing import field_of
-from compiler.probe.asking import Base, Learning, Reply, asked, one, shown
+from compiler.probe.asking import Base, Learning, Reply, asked, is_read_otherwise, one, shown, texts_in
 from compiler.probe.catalogue import Entry
 from compiler.probe.numbers import Edge, Numbers, numbers
 from compiler.probe.sayings import numbers_said, values_said
@@ -17,9 +18,12 @@ from router.contract.rules import FieldRule
 
 _KINDS: Final = ("number", "integer", "string", "boolean", "array", "object")
 _ODD: Final[tuple[Any, ...]] = ("hot", "", True, 1, 1.5, [1], [], {"a": 1})
+_ODD_NUMBERS: Final[tuple[Any, ...]] = (2.0,)
+_ODD_SWITCHES: Final[tuple[Any, ...]] = ("true", "1", 0)
 _SCREEN_OF_NUMBERS: Final[tuple[Any, ...]] = (0.37, 1, "hot", [1])
 _SCREEN_OF_WORDS: Final[tuple[Any, ...]] = (FOREIGN, 1, True, [1], {"a": 1})
 _SCREEN_OF_OBJECTS: Final[tuple[Any, ...]] = ("hot", 1, True, [1], {})
+_MOST_GAPS: Final = 6
 _LONGEST_TEXTS: Final = (1, 16, 32, 33, 64, 65, 128, 256, 257, 1024, 4096)
 
 
@@ -51,6 +55,9 @@ def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
     asker = _Values(base, about, entry.path, beside)
     screen = _screen_of(entry)
     yield from asker.about(*screen)
+    if entry.kind == "words":
+        entry = entry._replace(values=(*entry.values, *_words_told(asker.replies, entry)))
+        yield from asker.about(*entry.values)
     if all(reply.is_accepted for reply in asker.replies):
         return Found({}, next(iter(_good_of(asker.replies, entry)), None))
     if not any(reply.is_told for reply in asker.replies):
@@ -67,8 +74,27 @@ def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
     if of_texts is not None:
         asker.keep(of_texts.replies)
     if entry.kind not in {"list", "text"} or entry.path == "stop":
-        yield from asker.about(*_ODD)
+        yield from asker.about(*_ODD, *_odd_of(entry))
     return _fitted(entry, asker.replies, of_numbers, of_texts)
+
+
+def _words_told(replies: Iterable[Reply], entry: Entry) -> list[str]:
+    """Return the words in quotes with which a foreign word is refused: values that are accepted may be among them."""
+    refused = [reply for reply in replies if reply.is_refused and FOREIGN in reply.question.changes.values()]
+    said = " ".join(text for reply in refused for text in texts_in(reply))
+    words = dict.fromkeys(_QUOTED.findall(said))
+    return [word for word in words if word not in {*entry.values, entry.path, FOREIGN}][:_MOST_WORDS]
+
+
+_QUOTED: Final = re.compile(r"['\"`]([a-z][a-z0-9_-]{1,24})['\"`]")
+_MOST_WORDS: Final = 8
+
+
+def _odd_of(entry: Entry) -> tuple[Any, ...]:
+    """Return values that some engines read as others of their kind."""
+    if entry.kind in {"fraction", "whole"}:
+        return _ODD_NUMBERS
+    return _ODD_SWITCHES if True in entry.values or False in entry.values else ()
 
 
 class _Values:
@@ -149,12 +175,15 @@ def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_t
         return Found({}, next(iter(_good_of(told, entry)), None))
     best, fewest = {}, None
     for rule in _hypotheses(entry, told, of_numbers, of_texts):
-        wrong = _wrong(entry.path, rule, told)
-        if fewest is None or wrong < fewest:
+        wrong = _missed(entry.path, rule, told)
+        if wrong is not None and (fewest is None or wrong < fewest):
             best, fewest = rule, wrong
     untold = []
     if of_numbers is not None and any(edge and not edge.is_exact for edge in (of_numbers.low, of_numbers.high)):
         untold.append(f"fields.{entry.path}: an edge lies between two decimals of four places")
+    if of_numbers is not None and of_numbers.gaps and entry.kind != "list":
+        gaps = ", ".join(map(shown, of_numbers.gaps[:_MOST_GAPS]))
+        untold.append(f"fields.{entry.path}: {gaps} refused between values that are accepted; no rule says just that")
     if of_numbers is not None and of_numbers.kind == "set" and entry.kind != "list" and "allowed" in best:
         untold.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
     if not best:
@@ -171,7 +200,10 @@ def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_t
 
 
 def _is_about_numbers(rule: Fields) -> bool:
-    return not rule.keys().isdisjoint({"min", "above", "max", "below", "min_items", "max_items"})
+    return not rule.keys().isdisjoint({*_RANGE, "min_items", "max_items"})
+
+
+_RANGE: Final = ("min", "above", "max", "below")
 
 
 def _hypotheses(
@@ -183,13 +215,21 @@ def _hypotheses(
         plain.append(_bounds(of_numbers, "items" if entry.kind == "list" else ""))
     if of_texts is not None:
         plain += [{**rule, **more} for rule in list(plain) for more in rules_of_texts(of_texts)]
-    allowed = [] if entry.kind in {"list", "text", "object"} else _accepted_scalars(told, entry)
+    allowed = _accepted_scalars(told, entry) if _is_listed(entry, told, of_numbers) else []
     sets: list[Fields] = [{"allowed": allowed}] if allowed else []
     kinds = _kinds_taken(told, entry)
     yield from plain
     yield from ({"type": kind} for kind in kinds)
     yield from sets
     yield from ({"type": kind, **rule} for rule in (*plain[1:], *sets) for kind in kinds)
+
+
+def _is_listed(entry: Entry, told: list[Reply], of_numbers: Numbers | None) -> bool:
+    """Tell whether what is accepted may be a list of values: of numbers one is shown by those refused in between."""
+    if of_numbers is not None:
+        return entry.kind != "list" and of_numbers.kind == "set"
+    taken = [at(reply.question.ask.fields(), entry.path) for reply in told if reply.is_accepted]
+    return entry.kind == "words" and not any(type(value) in {int, float} for value in taken)
 
 
 def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
@@ -199,8 +239,9 @@ def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
         kinds.sort(key=lambda kind: kind != "integer")
     pair = [["string", "array"]] if "string" in kinds and "array" in kinds else []
     # Whole numbers are numbers.
-    every = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
-    return [*kinds, *pair, *([every] if len(every) > 1 else [])]
+    wide = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+    narrow = [kind for kind in kinds if kind != "number"]
+    return [*kinds, *pair, *(each for each in (narrow, wide) if len(each) > 1 and each != pair)]
 
 
 def _accepted_scalars(told: list[Reply], entry: Entry) -> list[Any]:
@@ -236,16 +277,18 @@ def _side(edge: Edge | None, closed: str, is_open: str) -> Fields:
     return {} if edge is None else {closed if edge.is_inside else is_open: edge.at}
 
 
-def _wrong(path: str, rule: Fields, told: Sequence[Reply]) -> int:
-    """Return how many replies a rule is at odds with; to refuse what is accepted weighs more."""
+def _missed(path: str, rule: Fields, told: Sequence[Reply]) -> int | None:
+    """Return how many refusals a rule does not explain; None where it refuses what is accepted."""
     tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
-    wrong = 0
+    missed, is_of_numbers = 0, not rule.keys().isdisjoint({*_RANGE, "allowed"})
     for reply in told:
         fields = reply.question.ask.fields()
         value = at(fields, path)
         passes = value is None or all(test(value, fields) is None for test in tests)
-        wrong += 0 if passes == reply.is_accepted else 1 if passes else 3
-    return wrong
+        if reply.is_accepted and not passes and not (is_of_numbers and is_read_otherwise(reply)):
+            return None
+        missed += passes and reply.is_refused
+    return missed
 
 
 def _good_of(replies: Iterable[Reply], entry: Entry) -> Iterator[Any]:
@@ -265,12 +308,15 @@ def _required_beside(base: Base, entry: Entry, found: Found) -> Learning[Found]:
     about = f"fields.{entry.path}"
     ((path, value),) = entry.beside.items()
     other = (not value) if isinstance(value, bool) else FOREIGN
-    without, otherwise = yield from asked(
-        base.question(about, {entry.path: found.good}), base.question(about, {path: other, entry.path: found.good})
+    alike = ("true", 1) if value is True else ()
+    without, *otherwise = yield from asked(
+        base.question(about, {entry.path: found.good}),
+        *(base.question(about, {path: each, entry.path: found.good}) for each in (other, *alike)),
     )
     if not without.is_refused:
         return found
-    requires: Any = {path: value} if otherwise.is_refused else [path]
-    said = f"needs {path} {shown(value)}: refused without {_status([without])}"
+    requires: Any = {path: value} if all(reply.is_refused for reply in otherwise) else [path]
+    needed = f"{path} {shown(value)}" if isinstance(requires, dict) else path
+    said = f"needs {needed}: refused without {_status([without])}"
     source = f"{found.rule['source']}; {said}" if found.rule else said
     return found._replace(rule={**found.rule, "requires": requires, "source": source})

@@ -44,8 +44,9 @@ class Edge(NamedTuple):
 class Numbers(NamedTuple):
     """Which numbers a field takes.
 
-    kind: all, none, a band with its edges (None: no end was found on that side), a set of those that were tried, or
-    unclear where too much was not told. replies: everything that was asked.
+    kind: all, none, a band with its edges (None: no end was found on that side), a set where only single numbers are
+    accepted, or unclear where too much was not told. replies: everything that was asked. gaps: within a band, what was
+    refused.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Numbers(NamedTuple):
     high: Edge | None = None
     accepted: tuple[float, ...] = ()
     replies: tuple[Reply, ...] = ()
+    gaps: tuple[float, ...] = ()
 
 
 class _Asker:
@@ -83,36 +85,46 @@ def numbers(ask: Ask, ladder: Sequence[float], *, is_whole: bool) -> Learning[Nu
     if len(accepted) == len(told) or not accepted:
         kind = "unclear" if not told else "all" if accepted else "none"
         return Numbers(kind, accepted=tuple(accepted), replies=tuple(asker.replies.values()))
-    first, last = told.index(accepted[0]), told.index(accepted[-1])
-    is_run = last - first + 1 == len(accepted)
-    if not is_run or not (yield from _is_dense(asker, accepted, is_whole=is_whole)):
+    if not (yield from _is_range(asker, told, is_whole=is_whole)):
         kept = [number for number in asker.told() if asker.takes(number)]
         return Numbers("set", accepted=tuple(kept), replies=tuple(asker.replies.values()))
+    first, last = told.index(accepted[0]), told.index(accepted[-1])
+    gaps = [number for number in told[first:last] if not asker.takes(number)]
     low = high = None
     if first > 0:
         low = yield from _edge(asker, told[first], told[first - 1], is_whole=is_whole)
     if last + 1 < len(told):
         high = yield from _edge(asker, told[last], told[last + 1], is_whole=is_whole)
-    return Numbers("band", low, high, tuple(accepted), tuple(asker.replies.values()))
+    return Numbers("band", low, high, tuple(accepted), tuple(asker.replies.values()), tuple(gaps))
 
 
-def _is_dense(asker: _Asker, accepted: list[float], *, is_whole: bool) -> Learning[bool]:
-    """Tell whether numbers between and beside the accepted ones are accepted too."""
+def _is_range(asker: _Asker, told: list[float], *, is_whole: bool) -> Learning[bool]:
+    """Tell whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
+    accepted = [number for number in told if asker.takes(number)]
     if not _ODD.isdisjoint(accepted):
         return True
+    pairs = [pair for pair in pairwise(told) if all(map(asker.takes, pair))]
+    between = [number for pair in pairs if (number := _between(*pair, is_whole=is_whole)) is not None]
+    if pairs and not between:
+        # Whole numbers one after the other: no other lies between them.
+        return len(pairs) == len(accepted) - 1
+    tried = between or _beside(accepted, is_whole=is_whole)
+    yield from asker.about(*tried)
+    return any(map(asker.takes, tried))
+
+
+def _between(one: float, other: float, *, is_whole: bool) -> float | None:
+    """Return a number between two that nobody would list; None where there is none."""
+    if not is_whole:
+        return round(one + (other - one) * _SHARE, 4)
+    return None if other - one <= 1 else one + max(1, int((other - one) * _SHARE))
+
+
+def _beside(accepted: list[float], *, is_whole: bool) -> list[float]:
+    """Return the neighbours of numbers of which each stands alone."""
     if is_whole:
-        beside = [each for number in accepted for each in (number - 1, number + 1)]
-    elif len(accepted) == 1:
-        beside = [math.nextafter(accepted[0], side) for side in (-math.inf, math.inf)]
-    else:
-        beside = [round(one + (two - one) * _SHARE, 4) for one, two in pairwise(accepted)]
-    yield from asker.about(*beside)
-    new = [number for number in beside if asker.replies[number].is_told]
-    if is_whole:
-        # Of neighbours the ends refuse one side: a set is where nothing between its members is taken.
-        gaps = [number for number in new if accepted[0] < number < accepted[-1]]
-        return all(map(asker.takes, gaps)) if gaps else len(accepted) > 1 or any(map(asker.takes, new))
-    return any(map(asker.takes, new))
+        return [number + step for number in accepted for step in (-1, 1)]
+    return [math.nextafter(number, side) for number in accepted for side in (-math.inf, math.inf)]
 
 
 def _edge(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Learning[Edge]:

@@ -2,12 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from router.contract.templates import filled
+from compiler.probe.sent import Sent, is_same_text, places_of, repeated
+from router.contract.templates import PLACEHOLDERS, filled
 
-Example = tuple[str, Mapping[str, Any]]
-"""A text, and what is known of the error that it tells: what stands for each placeholder."""
+
+class Example(NamedTuple):
+    """A text, what is known of the error that it tells (what stands for each placeholder), and what was sent."""
+
+    text: str
+    details: Mapping[str, Any]
+    sent: Sent = frozenset()
+
+    def is_given_by(self, template: str) -> bool:
+        """Tell whether a template gives the text, numbers by value."""
+        return is_same_text(filled(template, self.details), self.text)
+
 
 _NAMES: Final = (
     "message",
@@ -27,24 +38,36 @@ _MOST: Final = 6
 
 
 def template_of(examples: Sequence[Example]) -> tuple[str, int]:
-    """Return the template that gives most of the texts, the one with the fewest placeholders, and how many it gives."""
-    best, most = _escaped(examples[0][0]), 0
-    for text, details in _richest(examples):
-        for template in islice(_templates(text, details, prefers_names=len(examples) == 1), _MOST_TEMPLATES):
-            count = sum(filled(template, known) == said for said, known in examples)
-            if count > most:
-                best, most = template, count
+    """Return the template that gives most of the texts, the one with the fewest placeholders, and how many it gives.
+
+    None that repeats what was sent counts; where each does, the template is empty and gives none.
+    """
+    best, most = "", 0
+    for example in _richest(examples):
+        for template in islice(_templates(example, prefers_names=len(examples) == 1), _MOST_TEMPLATES):
+            given = [each for each in examples if each.is_given_by(template)]
+            if len(given) > most and not _repeats(template, given):
+                best, most = template, len(given)
             if most == len(examples):
                 return best, most
     return best, most
+
+
+def _repeats(template: str, given: Sequence[Example]) -> bool:
+    """Tell whether a template repeats what was sent in each of the examples: what one of them did not send is meant."""
+    sent = frozenset.intersection(*(each.sent for each in given))
+    return bool(sent) and bool(repeated(filled(template, _BLANK), sent))
+
+
+_BLANK: Final = dict.fromkeys(PLACEHOLDERS, "\0")
+"""Fills a template so that its own words alone are left."""
 
 
 def _richest(examples: Sequence[Example]) -> list[Example]:
     """Return the examples in which most of what is known of the error is told."""
 
     def told(example: Example) -> int:
-        text, details = example
-        return sum(said in text for name in _NAMES if (said := _said(details.get(name))))
+        return sum(said in example.text for name in _NAMES if (said := _said(example.details.get(name))))
 
     return sorted(examples, key=told, reverse=True)[:_MOST_RICH]
 
@@ -53,30 +76,41 @@ _MOST_RICH: Final = 2
 _MOST_TEMPLATES: Final = 500
 
 
-def _templates(text: str, details: Mapping[str, Any], *, prefers_names: bool) -> Iterator[str]:
+def _templates(example: Example, *, prefers_names: bool) -> Iterator[str]:
     """Yield templates that give a text, those with the fewest placeholders first, or those with the most."""
-    found = {name: said for name in _NAMES if (said := _said(details.get(name))) and said in text}
+    text = example.text
+    found = {
+        name: places
+        for name in _NAMES
+        if (said := _said(example.details.get(name))) and (places := places_of(text, said))
+    }
     fixed: dict[str, int | None] = {
-        name: None for name in ("request_id", "message") if name in found and len(found[name]) > _MOST
+        name: None for name in ("request_id", "message") if name in found and _length(found[name]) > _MOST
     }
     free = [name for name in found if name not in fixed][:_MOST]
     sizes = range(len(free) + 1)
     for always in (fixed, {}) if fixed else ({},):
         for size in reversed(sizes) if prefers_names else sizes:
             for names in combinations(free, size):
-                ways = product(*(_occurrences(text, found[name]) for name in names))
+                ways = product(*(_occurrences(found[name]) for name in names))
                 for which in islice(ways, _MOST_WAYS):
                     yield _replaced(text, found, {**always, **dict(zip(names, which, strict=True))})
 
 
 _MOST_WAYS: Final = 32
 
+Places = Sequence[tuple[int, int]]
+"""Where something stands in a text: beginnings and ends."""
 
-def _occurrences(text: str, said: str) -> tuple[int | None, ...]:
+
+def _length(places: Places) -> int:
+    return places[0][1] - places[0][0]
+
+
+def _occurrences(places: Places) -> tuple[int | None, ...]:
     """Return which occurrences of something may be meant: all (None), or one of a few; short ones are rather one."""
-    count = text.count(said)
-    single = tuple(range(min(count, _MOST))) if count > 1 else ()
-    return (*single, None) if len(said) <= _SHORT else (None, *single)
+    single = tuple(range(min(len(places), _MOST))) if len(places) > 1 else ()
+    return (*single, None) if _length(places) <= _SHORT else (None, *single)
 
 
 _SHORT: Final = 2
@@ -86,26 +120,19 @@ def _said(value: object) -> str:
     return "" if value is None else filled("{value}", {"value": value})
 
 
-def _replaced(text: str, said: Mapping[str, str], which: Mapping[str, int | None]) -> str:
+def _replaced(text: str, found: Mapping[str, Places], which: Mapping[str, int | None]) -> str:
     """Return a text in which what is said, in all places or in one, stands as placeholders, longer ones first."""
-    pieces: list[tuple[str, bool]] = [(text, False)]
-    for name in sorted(which, key=lambda each: -len(said[each])):
-        pieces = list(_cut(pieces, name, said[name], which[name]))
-    return "".join(piece if is_placeholder else _escaped(piece) for piece, is_placeholder in pieces)
-
-
-def _cut(pieces: list[tuple[str, bool]], name: str, said: str, which: int | None) -> Iterator[tuple[str, bool]]:
-    seen = 0
-    for piece, is_placeholder in pieces:
-        if is_placeholder:
-            yield piece, True
-            continue
-        first, *others = piece.split(said)
-        yield first, False
-        for part in others:
-            yield (f"{{{name}}}", True) if which in (None, seen) else (said, False)
-            yield part, False
-            seen += 1
+    taken: list[tuple[int, int, str]] = []
+    for name in sorted(which, key=lambda each: -_length(found[each])):
+        for number, (begin, end) in enumerate(found[name]):
+            is_free = all(end <= other or begin >= end_of_other for other, end_of_other, _ in taken)
+            if is_free and which[name] in (None, number):
+                taken.append((begin, end, name))
+    pieces, at = [], 0
+    for begin, end, name in sorted(taken):
+        pieces += [_escaped(text[at:begin]), f"{{{name}}}"]
+        at = end
+    return "".join([*pieces, _escaped(text[at:])])
 
 
 def _escaped(text: str) -> str:

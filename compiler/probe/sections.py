@@ -10,6 +10,7 @@ from compiler.probe.conversations import Checks, learn_messages, words_of
 from compiler.probe.fields import Found, learn_field
 from compiler.probe.sayings import statuses
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
+from compiler.unfreezing import differing_from
 from compiler.verify.check import Fields
 from compiler.verify.meaning.values import at
 from router.contract.named_checks import CHECKS as CHECK_NAMES
@@ -199,3 +200,32 @@ def _refused_low(path: str, replies: list[Reply]) -> Iterator[Reply]:
             value = at(reply.question.ask.fields(), path)
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 yield reply
+
+
+def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
+    """Return a profile of sections and of cases that hold what differs from these."""
+    own = ("limits", "output", "fields", "checks", "stream")
+    below = {name: section for name, section in base.items() if name in own}
+    told = {}
+    for name, case in cases.items():
+        sections = {key: value for key, value in case.items() if key in own and key != "limits"}
+        there = {key: value for key, value in below.items() if key != "limits"}
+        different = differing_from(there, sections)
+        told[name] = {"when": case["when"], **_without_idle_sources(different, there)}
+    kept = {name: case for name, case in told.items() if len(case) > 1}
+    if not any("mode" in case["when"] for case in kept.values()):
+        # A mode in which nothing is otherwise is none.
+        base = {name: section for name, section in base.items() if name != "mode"}
+    return {**base, **({"cases": kept} if kept else {})}
+
+
+def _without_idle_sources(section: Fields, below: Fields) -> Fields:
+    """Return what differs from what is below, without rules of which the evidence alone does."""
+    found: Fields = {}
+    for key, value in section.items():
+        under = below.get(key)
+        if not isinstance(value, dict) or not isinstance(under, dict):
+            found[key] = value
+        elif value.keys() - {"source"} and (inner := _without_idle_sources(value, under)):
+            found[key] = inner
+    return found

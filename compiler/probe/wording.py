@@ -11,12 +11,12 @@ from compiler.freezing import contract_of
 from compiler.probe.asking import Reply
 from compiler.probe.envelopes import ID_MARK, OWN, Envelope, Sample, envelope_of, shape_of, value_at_place, without_ids
 from compiler.probe.phrasing import Example, template_of
+from compiler.probe.sent import sent_by
 from compiler.verify.check import Fields
 from router.contract.decision import Refusal, ServedIds, decide
 from router.contract.errors import STATUS_OF
 from router.contract.model import Contract
 from router.contract.rules import CheckRule, FieldRule, Rule
-from router.contract.templates import filled
 
 _BAD_REQUEST: Final = "bad_request"
 _SERVER_ERROR: Final = 500
@@ -51,7 +51,8 @@ def samples_of(values: Fields, replies: Iterable[Reply], model: str) -> list[Sam
             place = None if _is_as_usual(contract, place, decision.rule) else place
             request_id = reply.question.ask.request_id()
             decision.error.details.setdefault("model", model)
-            found.append(Sample(place, decision.rule, decision.error, reply.answer.status, body, request_id))
+            told = (decision.error, reply.answer.status, body, request_id, sent_by(reply.question))
+            found.append(Sample(place, decision.rule, *told))
     return found
 
 
@@ -121,7 +122,7 @@ def _groups(samples: Sequence[Sample], envelopes: dict[Any, Envelope]) -> Iterab
         shape: Any = _commonest(shape_of(sample.body) for sample in own)
         alike = [sample for sample in own if shape_of(sample.body) == shape]
         envelope = envelopes[shape]
-        examples = tuple((_text(sample, envelope), sample.details) for sample in alike)
+        examples = tuple(Example(_text(sample, envelope), sample.details, sample.sent) for sample in alike)
         words = {**_words(alike, envelope), "message": _sayable(template_of(examples)[0])}
         yield _Group(place, rule, part, code, shape, words, examples)
 
@@ -141,7 +142,7 @@ def _in_shared_words(groups: list[_Group]) -> list[_Group]:
         own = [group for group in groups if group.code == code]
         template = _shared_template(own)
         for group in own:
-            fits = template is not None and all(filled(template, known) == said for said, known in group.examples)
+            fits = template is not None and all(each.is_given_by(template) for each in group.examples)
             shared.append(group._replace(words={**group.words, "message": template}) if fits else group)
     return shared
 
@@ -152,7 +153,7 @@ def _in_words_of_base(groups: list[_Group]) -> list[_Group]:
     result = []
     for group in groups:
         base = usual.get((group.rule, group.part))
-        fits = base is not None and all(filled(base.words["message"], known) == said for said, known in group.examples)
+        fits = base is not None and all(each.is_given_by(base.words["message"]) for each in group.examples)
         if base is not None and fits:
             result.append(group._replace(words={**group.words, "message": base.words["message"]}))
         else:

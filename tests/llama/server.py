@@ -52,13 +52,14 @@ class Llama(NamedTuple):
 
 
 @contextmanager
-def running_llama(folder: Path, port: int = 0) -> Iterator[Llama]:
-    """Run llama.cpp's server on a port, by default a free one, with its log in a folder."""
+def running_llama(folder: Path, port: int = 0, arguments: tuple[str, ...] = ()) -> Iterator[Llama]:
+    """Run llama.cpp's server on a port, by default a free one, with further arguments and with its log in a folder."""
     binary, model = install()
     log = folder / f"llama-{port}.log"
     command = [str(binary), "-m", str(model), "--alias", MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["-c", "65536", "-np", "4", "-t", "1", "-tb", "1", "-ngl", "0", "--no-warmup", "--jinja", "--offline"]
     command += ["--override-kv", "llama.context_length=int:65536"]  # for streams that last
+    command += arguments
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:

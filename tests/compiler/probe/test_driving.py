@@ -11,7 +11,7 @@ import pytest
 from compiler import cli, probe
 from compiler.probe.asking import Base
 from compiler.probe.driving import Asker, drive
-from compiler.probe.numbers import FRACTIONS, numbers
+from compiler.probe.numbers import FRACTIONS, WHOLE, numbers
 from compiler.verify.check import Ask
 from compiler.verify.exchange import ATTEMPTS, EndpointError
 from compiler.verify.judgement import Answer
@@ -87,6 +87,28 @@ def test_edges_are_found_to_the_shortest_decimal(case: Edges) -> None:
     for edge, wanted in ((found.low, case.low), (found.high, case.high)):
         assert (edge and (edge.at, edge.is_inside)) == wanted
     assert wire.requests_sent < 100
+
+
+@pytest.mark.parametrize(
+    ("takes", "kind", "gaps"),
+    [
+        (lambda number: number == -1 or number >= 1, "band", (0,)),
+        (lambda number: number in range(17), "band", ()),
+        (lambda number: number in {0, 100} or number > 1000, "band", (1, 2, 3)),
+        (lambda number: number in {1, 2, 5}, "set", ()),
+        (lambda number: number in {0, 4, 100}, "set", ()),
+        (lambda number: number == 8, "set", ()),
+        (lambda _: True, "all", ()),
+    ],
+    ids=["with a gap", "a range", "a range behind others", "neighbours and another", "three", "one", "all"],
+)
+def test_a_list_of_numbers_is_one_whose_neighbours_are_rejected(takes, kind: str, gaps: tuple[int, ...]) -> None:
+    """What is accepted all through between the numbers that were tried is a range, whatever lies outside of it."""
+    wire = Wire(lambda ask: OK if takes(ask.fields()["seed"]) else Answer(400, "application/json", b"{}"))
+    asking = numbers(lambda number: BASE.question("fields.seed", {"seed": number}), WHOLE, is_whole=True)
+    found = drive(asking, Asker(wire, {}, None, 1000, lambda _: None).answers)
+    assert found.kind == kind
+    assert found.gaps[: len(gaps)] == gaps
 
 
 @pytest.mark.parametrize("most", [0, 1, ATTEMPTS, 10, 29, 1000])

@@ -1,0 +1,122 @@
+"""A draft rejects nothing that was seen answered: rules, or parts of rules, that would are left out, and told."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from compiler.freezing import contract_of
+from compiler.probe.asking import Reply, is_read_otherwise, shown
+from compiler.probe.learning import Learnt
+from compiler.probe.sections import assembled
+from compiler.verify.check import Fields
+from router.contract.decision import Refusal, ServedIds, decide
+
+LARGE: Final = 1024 * 1024
+"""Bodies of more bytes are not judged here."""
+
+_PARTS_OF_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "too_low": ("min", "above"),
+    "too_high": ("max", "below"),
+    "wrong_type": ("type",),
+    "items": ("min_items", "max_items"),
+    "bytes": ("max_bytes",),
+}
+_RANGE: Final = ("min", "above", "max", "below")
+_PARTS_OF_CHECKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "tool_results": {"known_call": ("known_call",)},
+    "tools": {
+        "types": ("types",),
+        "name": ("name_pattern",),
+        "forbidden": ("forbidden_names",),
+        "unique": ("unique",),
+    },
+    "message_tools": {
+        "roles": ("roles",),
+        "content": ("empty_content",),
+        "name": ("name_pattern",),
+        "unique": ("unique",),
+    },
+    "tool_choice": {"requires_tools": ("requires_tools",), "known": ("known",)},
+    "response_format": {"named_schema": ("named_schema",)},
+    "images": {
+        "sources": ("sources", "file_prefix"),
+        "max_bytes": ("max_bytes",),
+        "max_url_bytes": ("max_url_bytes",),
+        "max_data_urls": ("max_data_urls",),
+    },
+}
+"""The members of a rule that a part of it stands for; where none is named here, the part is the rule."""
+
+_SECTIONS: Final = ("fields", "checks")
+_WHOLE: Final = {"limits.max_images": "limits", "output.max_tokens": "output", "unknown_fields": "unknown_fields"}
+
+
+class _Wrong(NamedTuple):
+    """A rejection of what was answered: in which case (None: outside of all), by which rule and part of it."""
+
+    place: str | None
+    rule: str
+    part: str
+    reply: Reply
+
+
+def sound(learnt: Learnt, model: str) -> Learnt:
+    """Return what was learnt without what would reject a request that was answered, and with a line about each."""
+    taken = (reply for reply in learnt.replies if reply.is_accepted and not is_read_otherwise(reply))
+    accepted = {reply.question.ask.key(): reply for reply in taken}
+    judged = [reply for reply in accepted.values() if reply.question.ask.size() <= LARGE]
+    while wrong := {(each.place, each.rule, each.part): each for each in _wrong(learnt, judged, model)}:
+        before = learnt
+        for each in wrong.values():
+            learnt = _without(learnt, each)
+        if learnt is before:
+            break
+    return learnt
+
+
+def _wrong(learnt: Learnt, judged: Sequence[Reply], model: str) -> Iterator[_Wrong]:
+    contract, served = contract_of(assembled(learnt.values, learnt.cases)), ServedIds((model,))
+    for reply in judged:
+        decision = decide(reply.question.ask.body(), contract, served)
+        if isinstance(decision, Refusal):
+            place = None if decision.found.case is None else decision.found.case.name
+            yield _Wrong(place, decision.rule, decision.error.part or "", reply)
+
+
+def _without(learnt: Learnt, wrong: _Wrong) -> Learnt:
+    """Return what was learnt without a part of a rule; itself, where a profile has no such rule."""
+    sections = learnt.values if wrong.place is None else learnt.cases[wrong.place]
+    kind, _, name = wrong.rule.partition(".")
+    changed: dict[str, Any] | None = None
+    if kind in _SECTIONS and name in sections.get(kind, {}):
+        rule = _lessened(kind, name, sections[kind][name], wrong.part)
+        others = {each: other for each, other in sections[kind].items() if each != name}
+        kept = dict(sorted({**others, **({name: rule} if rule else {})}.items()))
+        changed = {
+            each: kept if each == kind else section for each, section in sections.items() if each != kind or kept
+        }
+    elif wrong.rule in _WHOLE and _WHOLE[wrong.rule] in sections:
+        changed = {each: section for each, section in sections.items() if each != _WHOLE[wrong.rule]}
+    if changed is None:
+        return learnt
+    line = f"{wrong.rule}: {_said(wrong)}; what would reject that is left out"
+    learnt = learnt._replace(untold=tuple(dict.fromkeys((*learnt.untold, line))))
+    if wrong.place is None:
+        return learnt._replace(values=changed)
+    return learnt._replace(cases={**learnt.cases, wrong.place: changed})
+
+
+def _lessened(kind: str, name: str, rule: Fields, part: str) -> Fields:
+    """Return a rule without one part; empty where nothing is left."""
+    if kind == "fields":
+        gone = _PARTS_OF_FIELDS.get(part, (part,))
+        gone = _RANGE if part == "wrong_type" and "type" not in rule else gone
+    else:
+        gone = _PARTS_OF_CHECKS.get(name, {}).get(part, ())
+    kept = {key: value for key, value in rule.items() if key not in gone}
+    is_nothing = kept.keys() <= {"source"} or kept.keys() == rule.keys()
+    return {} if is_nothing else kept
+
+
+def _said(wrong: _Wrong) -> str:
+    changes = ", ".join(f"{path} {shown(value)}" for path, value in wrong.reply.question.changes.items())
+    return f"{changes or 'the plainest request'} is answered"
