@@ -56,7 +56,7 @@ def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
     screen = _screen_of(entry)
     yield from asker.about(*screen)
     if entry.kind == "words":
-        entry = entry._replace(values=(*entry.values, *_words_told(asker.replies, entry)))
+        entry = entry._replace(values=(*entry.values, *_words_listed(asker.replies, entry)))
         yield from asker.about(*entry.values)
     if all(reply.is_accepted for reply in asker.replies):
         return Found({}, next(iter(_good_of(asker.replies, entry)), None))
@@ -78,7 +78,7 @@ def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
     return _fitted(entry, asker.replies, of_numbers, of_texts)
 
 
-def _words_told(replies: Iterable[Reply], entry: Entry) -> list[str]:
+def _words_listed(replies: Iterable[Reply], entry: Entry) -> list[str]:
     """Return the words in quotes with which a foreign word is refused: values that are accepted may be among them."""
     refused = [reply for reply in replies if reply.is_refused and FOREIGN in reply.question.changes.values()]
     said = " ".join(text for reply in refused for text in texts_in(reply))
