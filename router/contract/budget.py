@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from router.contract.editing import Edit, drop_repetitions, raw_at, supply, to_json
+from router.contract.conditions import path_of
+from router.contract.draft import Draft
+from router.contract.editing import Edit, drop_all_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
-from router.contract.fields import BUDGET_FIELDS, spellings_of, standard_name
+from router.contract.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
 from router.contract.parsing import Request
 from router.contract.rules import Budget, FieldRule, Rule
@@ -65,8 +67,6 @@ def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
         tokens = next(iter(granted.values()), rule.default)
         if tokens is not None:
             edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
-    if over:
-        edits += _lower_min_tokens(request, rule, next(iter(granted.values())))
     return Held(edits, _tokens(asked, rule))
 
 
@@ -103,9 +103,46 @@ def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 
 
-def _lower_min_tokens(request: Request, rule: Budget, budget: int) -> list[Edit]:
-    edits = drop_repetitions(request, rule.rule, "min_tokens")
-    least = read_whole(request.value("min_tokens"))
-    if least is not None and least > budget:
-        edits.append(supply(request, rule.rule, "min_tokens", to_json(budget)))
-    return edits
+NAMES_OF_BOUND: Final = frozenset(path.partition(".")[0] for path in BOUND_TO_BUDGET)
+"""Top-level fields without which nothing is bound to a budget."""
+
+_BOUND: Final = tuple((path_of(dotted), below) for dotted, below in BOUND_TO_BUDGET.items())
+
+
+def keep_bound_fields_valid(draft: Draft, rule: Budget | FieldRule, others: tuple[str, ...] = ()) -> None:
+    """Let the fields that a budget bounds fit a budget that the router has set; a client's own budget is its affair.
+
+    A default is raised for them, up to the cap; what does not fit then is lowered. `others` are as for `judge`.
+    """
+    bound = [(path, below, read_whole(draft.value_at(path))) for path, below in _BOUND]
+    least = max((value + below for _, below, value in bound if value is not None), default=None)
+    budget = next((tokens for name in SPELLINGS if (tokens := read_whole(draft.value_at((name,)))) is not None), None)
+    if budget is None or (least is None and not draft.request.repeats):
+        return
+    sent = [name for name in (*SPELLINGS, *others) if draft.request.value(name) is not None]
+    if sent and not any(_is_changed(draft, name) for name in sent):
+        return
+    if not sent and isinstance(rule, Budget) and least is not None and budget < least:
+        budget = _raise_default(draft, rule, min(rule.cap, least))
+    for path, below, value in bound:
+        draft.edits += drop_all_repetitions(draft.request, rule.rule, path)
+        if value is not None and value + below > budget:
+            fitting = max(0, budget - below)
+            draft.put(rule.rule, path, fitting, to_json(fitting))
+
+
+def _is_changed(draft: Draft, name: str) -> bool:
+    value = draft.value_at((name,))
+    return value is not None and value != draft.request.value(name)
+
+
+def _raise_default(draft: Draft, rule: Budget, tokens: int) -> int:
+    """Return the budget once the default that was injected is one of so many tokens, unless other rules set it."""
+    path = ("max_tokens",)
+    place = next((at for at, edit in enumerate(draft.edits) if (edit.rule, edit.path) == (rule.rule, path)), None)
+    if place is None or draft.value_at(path) != rule.default:
+        return read_whole(draft.value_at(path)) or 0
+    draft.edits[place] = draft.edits[place]._replace(value=to_json(tokens))
+    draft.values[path] = tokens
+    draft.tokens = Tokens("default", None, tokens)
+    return tokens

@@ -32,6 +32,14 @@ OTHER_SPELLINGS: Final = {
 }
 """Other spelling → the standard field by whose rule it is judged."""
 
+BOUND_TO_BUDGET: Final = {
+    "min_tokens": 0,  # vLLM and SGLang: at most the budget
+    "min_new_tokens": 0,  # SGLang's own name for it
+    "thinking.budget_tokens": 1,  # Anthropic: less than max_tokens
+    "thinking_token_budget": 0,  # vLLM: thinking counts as output
+}
+"""Field whose value the output-token budget bounds → by how much it has to stay below the budget, in tokens."""
+
 IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image", "image_embeds", "image_pil"})
 """Values of `type` that make a message part an image, the last two vLLM's alone; also the keys that carry it."""
 

@@ -10,7 +10,7 @@ from router.contract.draft import PARTS, Draft
 from router.contract.editing import Edit, to_json
 from router.contract.errors import ApiError, laid_over
 from router.contract.field_rules import FieldJudge
-from router.contract.fields import spellings_of
+from router.contract.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of
 from router.contract.rules import (
     Band,
     BodyLimit,
@@ -35,6 +35,9 @@ class Plan:
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
         names_of_budget = tuple(budget.other_names(judged))
+        self._names_of_budget = names_of_budget
+        self._budget = _sets_budget(judged)
+        self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in judged)
         self._judges = tuple(
             (_fields_judged(rule), _where_marked(_mark_of(rule), _judge_of(rule, names_of_budget))) for rule in judged
         )
@@ -54,6 +57,14 @@ class Plan:
         for names, transform in self._transforms:
             if names is None or not names.isdisjoint(fields):
                 transform(draft)
+        if self._budget is not None and (self._always_binds or not budget.NAMES_OF_BOUND.isdisjoint(fields)):
+            budget.keep_bound_fields_valid(draft, self._budget, self._names_of_budget)
+
+
+def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
+    """Return the rule that may set a budget; that of the section `output`, where there is one."""
+    of_fields = [rule for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
+    return next((rule for rule in rules if isinstance(rule, Budget)), next(iter(of_fields), None))
 
 
 def _fields_judged(rule: Rule) -> frozenset[str] | None:

@@ -29,6 +29,7 @@ from compiler.verify.meaning.outcome import MODELS, REQUEST, Answered, Meaning, 
 from compiler.verify.meaning.usual import doubt_of
 from compiler.verify.meaning.words import Refusing
 from router.contract.errors import STATUS_OF
+from router.contract.fields import BOUND_TO_BUDGET
 from router.contract.model import Contract
 from router.contract.rules import (
     Band,
@@ -263,7 +264,7 @@ def _changed_by(rule: Rule) -> Iterator[str]:
     elif isinstance(rule, Pin | Band):
         yield from names_of(rule.field)
     elif isinstance(rule, Budget):
-        yield from (*BUDGETS, "min_tokens")
+        yield from (*BUDGETS, *(path.partition(".")[0] for path in BOUND_TO_BUDGET))
     elif isinstance(rule, CheckRule):
         yield from ("tool_choice",) if rule.rule == "checks.tool_choice" else ()
 

@@ -43,6 +43,10 @@ def probes_of_budget(situation: Situation, rule: Budget) -> Iterator[Probe]:
     if cap > 1:
         over = {second: cap + 1, "min_tokens": cap + 1}
         yield Probe("min_tokens above the cap, too", _with(situation, over), is_edge=False)
+    if rule.default is not None and rule.default < cap:
+        # Not min_tokens: an endpoint would have to write as much.
+        thought = {"thinking_token_budget": rule.default + 1}
+        yield Probe("thinking_token_budget above the default", _with(situation, thought), is_edge=False)
 
 
 def _of_budget(situation: Situation, name: str, values: tuple[Any, ...], *, is_edge: bool) -> Iterator[Probe]:

@@ -3,7 +3,8 @@
 import copy
 import json
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from compiler.verify.meaning.fields import BUDGETS, names_of
 from compiler.verify.meaning.tools import tools_in
@@ -23,6 +24,7 @@ def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
     for rule in rules:
         if isinstance(rule, CheckRule) and isinstance(rule.check, ToolChoice) and rule.check.drop_without_tools:
             _drop_idle_choice(got, fields)
+    _make_room(got, fields, rules)
     return got
 
 
@@ -71,9 +73,38 @@ def _hold_budget(got: Fields, rule: Budget) -> None:
         granted = got[sent[0]] if sent else rule.default
         if granted is not None:
             got["max_tokens"] = granted
-    least = number_in("min_tokens", got.get("min_tokens"))
-    if over and least is not None and least > got[sent[0]]:
-        got["min_tokens"] = got[sent[0]]
+
+
+_ROOM: Final = {"min_tokens": 0, "min_new_tokens": 0, "thinking.budget_tokens": 1, "thinking_token_budget": 0}
+"""How many tokens of the budget have to be left beside what a field asks for."""
+
+
+def _make_room(got: Fields, sent: Fields, rules: Sequence[Rule]) -> None:
+    """Have what asks for a part of the budget fit into it, unless the budget is the client's own."""
+    asks = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
+    budget = next((name for name in BUDGETS if _whole_in(got.get(name)) is not None), None)
+    own = _own_budgets(sent, rules)
+    if budget is None or not asks or (own and all(got.get(name) in (None, own[name]) for name in own)):
+        return
+    tokens = int(_whole_in(got[budget]) or 0)
+    rule = next((each for each in rules if isinstance(each, Budget)), None)
+    if rule is not None and not own and tokens == rule.default:
+        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in asks.items())))
+        got[budget] = tokens
+    for name, number in asks.items():
+        if number + _ROOM[name] > tokens:
+            put(got, name, max(0, tokens - _ROOM[name]))
+
+
+def _whole_in(value: object) -> float | None:
+    return number_in("n", value)
+
+
+def _own_budgets(sent: Fields, rules: Sequence[Rule]) -> Fields:
+    """Return the budgets that a client sends, under any name that engines or the contract know."""
+    known = [rule.field.sources for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
+    names = (*BUDGETS, *chain.from_iterable(known))
+    return {name: value for name in names if (value := at(sent, name)) is not None}
 
 
 def _move(got: Fields, rule: FieldRule, sent: Fields) -> None:

@@ -57,7 +57,7 @@ def _of_engine(read: Effective, judged: dict[str, Any], forward: Forward, contra
         return
     if read.budget is None or not 1 <= read.budget <= output.cap:
         yield f"budget is {read.budget}"
-    elif read.min_tokens > read.budget and _is_clamped(judged, forward):
+    elif read.min_tokens > read.budget and _is_set_here(judged, forward):
         yield f"min_tokens is {read.min_tokens} beside a budget of {read.budget}"
 
 
@@ -91,5 +91,8 @@ def _keeps(rule: Pin | Band, value: Any, forward: Forward) -> bool:
     return value is not None and float(value) == float(rule.value)
 
 
-def _is_clamped(judged: dict[str, Any], forward: Forward) -> bool:
-    return any(edit.rule == "output.max_tokens" and judged.get(edit.field) is not None for edit in forward.edits)
+def _is_set_here(judged: dict[str, Any], forward: Forward) -> bool:
+    """Tell whether the budget is the router's: a default, or one that was lowered."""
+    is_sent = any(judged.get(name) is not None for name in (*BUDGET_FIELDS, "n_predict"))
+    edited = (edit.field for edit in forward.edits if edit.rule == "output.max_tokens")
+    return not is_sent or any(judged.get(field) is not None for field in edited)
