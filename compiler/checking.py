@@ -83,7 +83,8 @@ def _against_artifact(
     found = [*problems, *unusable]
     if compiled is None or artifact is None:
         return in_order(found), counted(found)
-    found += staleness(artifact, compiled, arguments.artifact, _rebuild_command(arguments))
+    rebuild = _rebuild_command(arguments, renamed=artifact.name != compiled.artifact.name)
+    found += staleness(artifact, compiled, arguments.artifact, rebuild)
     if _any_error(found):
         return in_order(found), counted(found)
     verdict = f"{named_path(arguments.artifact)} is what {visible(selected.name)} gives today ({artifact.digest})"
@@ -99,11 +100,12 @@ def _read(path: str, override: Override | None) -> tuple[Artifact | None, tuple[
         return None, (Diagnostic("unusable-artifact", str(error)),)
 
 
-def _rebuild_command(arguments: Namespace) -> str:
+def _rebuild_command(arguments: Namespace, *, renamed: bool) -> str:
     """Return the `profilec build` that makes the artifact anew from what this command line names."""
     flags = ("api_profile_file", "api_profile", "override_sampling_params", "sampling_param_conflict")
     given = {flag: getattr(arguments, flag) for flag in flags}
     words = [word for flag, value in given.items() if value for word in (f"--{flag.replace('_', '-')}", value)]
+    words += ["--force"] if renamed else []
     return shlex.join(["profilec", "build", *arguments.sources, *words, "-o", arguments.artifact])
 
 

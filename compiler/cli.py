@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--print-profile", action="store_true", help="write the merged profile as YAML instead, like `profilec print`"
     )
+    build.add_argument(
+        "--force", action="store_true", help="replace FILE also where it is no artifact, or one of another name"
+    )
     build.set_defaults(origin=False, defaults=False)
     printing = _command(commands, "print", "show the merged profile as YAML", ("compiler.commands", "print_profile"))
     _add_profile_options(printing)

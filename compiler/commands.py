@@ -12,6 +12,7 @@ from compiler.output import refuse_overwriting, write
 from compiler.overrides import Override
 from compiler.presets import describe, preset_names
 from compiler.printing import yaml_of
+from compiler.replacing import reject_replacing
 from compiler.reporting import text_of
 from compiler.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
 from compiler.unfreezing import profile_of, with_defaults
@@ -41,9 +42,11 @@ def build(arguments: Namespace) -> int:
         return print_profile(arguments)
     loaded = loaded_by(arguments)
     if isinstance(loaded, Artifact):
+        reject_replacing(arguments.output, loaded.name, force=arguments.force)
         write(serialise(loaded), arguments.output)
         return 0
     _refuse_own_source(loaded, arguments.output)
+    reject_replacing(arguments.output, loaded.artifact.name, force=arguments.force)
     write(loaded.data(), arguments.output)
     if arguments.output != "-":
         _say(f"{arguments.output}: {loaded.artifact.name} ({loaded.artifact.digest})")

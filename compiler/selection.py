@@ -12,6 +12,9 @@ ENVIRONMENT_NAME: Final = "SGLANG_ROUTER_API_PROFILE"
 SYSTEM_PROFILE: Final = Path("/etc/sgl-router/profile.yaml")
 """The profile that is taken, where it exists, when nobody names one."""
 
+FOLDER_PROFILES: Final = ("./profile.yaml", "./profile.yml")
+"""The profile that is taken, where one is in the working folder, when nobody names one and the machine has none."""
+
 DEFAULT_PRESET: Final = "openai-compatible"
 """The preset that is taken when nobody names a profile; it enforces nothing."""
 
@@ -42,7 +45,10 @@ class Named:
 
 
 def select(named: Named, environment: Mapping[str, str], system_profile: Path = SYSTEM_PROFILE) -> Selected:
-    """Return the profile to take. Raises UsageError when the command line names more than one."""
+    """Return the profile to take.
+
+    Raises UsageError when the command line names more than one, or names none and two are in the working folder.
+    """
     given = [name for name in (named.source, named.file, named.preset) if name is not None]
     if len(given) > 1:
         raise UsageError("name the profile once: SOURCE, --api-profile-file or --api-profile")
@@ -68,6 +74,11 @@ def _unnamed(from_environment: str, system_profile: Path) -> Selected:
         return Selected("preset", from_environment, ENVIRONMENT_NAME)
     if _is_there(system_profile):
         return Selected("file", str(system_profile), str(system_profile))
+    here = [name for name in FOLDER_PROFILES if _is_there(Path(name))]
+    if len(here) > 1:
+        raise UsageError(f"{' and '.join(here)} are both here: name the one that is meant")
+    if here:
+        return Selected("file", here[0], here[0])
     return Selected("preset", DEFAULT_PRESET, NOBODY)
 
 

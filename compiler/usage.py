@@ -100,8 +100,8 @@ examples:
 SELECTION: Final = """\
 SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
 When no profile is named, the first of these that is set is taken: the environment variable
-SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, the preset
-openai-compatible, which enforces nothing.
+SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, ./profile.yaml or
+./profile.yml, the preset openai-compatible, which enforces nothing. A line on standard error says which.
 """
 
 DIFF: Final = """\

@@ -1,7 +1,8 @@
 """Golden cases: one file each, the profile and its parents above a line of dashes, what must come out below it.
 
 The part above may begin with lines `$ profilec …`, the commands to run (`profilec print profile.yaml` when there is
-none), and is split by lines `=== NAME` into files; what stands before the first of them is `profile.yaml`.
+none), and is split by lines `=== NAME` into files; what stands before the first of them is `profile.yaml`, which is not
+there where nothing does and no command names it.
 """
 
 import re
@@ -29,7 +30,9 @@ class Case:
     def files(self):
         text = _COMMANDS.sub("", self.given, count=1)
         first, *rest = _FILE.split(text)
-        return {"profile.yaml": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
+        files = dict(zip(rest[::2], rest[1::2], strict=True))
+        is_named = any(word.endswith("profile.yaml") for command in self.commands for word in command)
+        return {"profile.yaml": first, **files} if first or is_named else files
 
     def update(self, actual):
         self.path.write_bytes(f"{self.given}{_DASHES}{actual}".encode())

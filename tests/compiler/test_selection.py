@@ -15,12 +15,21 @@ def system_profile(tmp_path):
 
 
 def test_the_first_source_that_is_set_wins(system_profile):
-    """File flag, preset flag, environment, system file, default: each is taken only when none before it is set."""
+    """Flags, environment, system file, the folder's file, default: each is taken only when none before it is set."""
+    Path("profile.yml").symlink_to("gone.yml")  # One that cannot be read is not passed over either.
     environment = {ENVIRONMENT_NAME: "from-environment"}
     assert select(Named(file="a.yaml"), environment, system_profile).name == "a.yaml"
     assert select(Named(preset="p"), environment, system_profile).name == "p"
     assert select(Named(), environment, system_profile).name == "from-environment"
     assert select(Named(), {}, system_profile).name == str(system_profile)
+    assert select(Named(), {}, NOWHERE) == Selected("file", "./profile.yml", "./profile.yml")
+    Path("profile.yaml").write_text("")
+    assert select(Named(), {}, system_profile).name == str(system_profile)
+    with pytest.raises(UsageError, match="both here"):
+        select(Named(), {}, NOWHERE)
+    Path("profile.yml").unlink()
+    assert select(Named(), {}, NOWHERE) == Selected("file", "./profile.yaml", "./profile.yaml")
+    Path("profile.yaml").unlink()
     assert select(Named(), {}, NOWHERE) == Selected("preset", "openai-compatible", "default")
 
 

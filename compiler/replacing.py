@@ -1,0 +1,54 @@
+"""What a build may replace: nothing, an empty file, or an artifact of the same name, however broken that one is."""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+from compiler.diagnostics import CommandError, named_path, shown
+from router.artifact import read_bytes
+
+_NAME_LINE: Final = re.compile(r'^  "name": (".*"),?$', re.MULTILINE)
+"""The line of a name in an artifact as it is written, for one that is no JSON any more, as after a merge."""
+
+_WHAT_TO_DO: Final = "write somewhere else, or replace it with --force"
+
+
+def reject_replacing(destination: str, name: str, *, force: bool) -> None:
+    """Raise CommandError where the artifact `name` would replace another one, or a file that is none, without force.
+
+    What is no regular file is not replaced: a pipe or a device is written, and a folder fails by itself.
+    """
+    path = Path(destination)
+    if force or destination == "-" or not path.is_file():
+        return
+    data = read_bytes(path)
+    if not data.strip():
+        return
+    names = _names_in(data)
+    if not names:
+        raise CommandError(f"{named_path(destination)} is no artifact: {_WHAT_TO_DO}")
+    others = [other for other in names if other != name]
+    if others:
+        holds = f"{named_path(destination)} is the artifact of {shown(others[0])}, not of {shown(name)}"
+        raise CommandError(f"{holds}: {_WHAT_TO_DO}")
+
+
+def _names_in(data: bytes) -> list[str]:
+    """Return the names that an artifact has: one, or those of both sides of a merge; none of what is no artifact."""
+    text = data.decode(errors="replace")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        found = _NAME_LINE.findall(text.replace("\r\n", "\n")) if '"format_version"' in text else []
+        return [name for name in map(_text, found) if name is not None]
+    name = value.get("name") if isinstance(value, dict) and "format_version" in value else None
+    return [name] if isinstance(name, str) else []
+
+
+def _text(written: str) -> str | None:
+    try:
+        value = json.loads(written)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
