@@ -9,6 +9,7 @@ from router.clients.intake import read_body
 from router.clients.presence import Client
 from router.contract.decision import BODY_SIZE, Refusal, decide
 from router.contract.errors import ApiError, overloaded
+from router.contract.routing import route_by_model
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
 from router.engines.discovery import Discovery
@@ -61,24 +62,42 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     exchange.stream = decision.stream
     exchange.tokens = decision.tokens
     edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
-    headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
-    if edits.due():
-        # What may have to be edited should not come compressed.
-        headers["Accept-Encoding"] = "identity"
+    headers = _headers(gateway, environ, exchange, edits)
     key = _key(gateway, environ, decision.body)
     request = Request(route, headers, decision.body, decision.model_served, key)
     return _answer(gateway, environ, exchange, request, edits)
 
 
 def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
-    """Answer a request on a route where only the body limit holds.
+    """Answer a request on a route where only the body limit holds, and the model decides where it goes.
 
-    Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
+    Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
     """
+    contract = gateway.artifact.contract
     body = _read(gateway, environ, exchange)
+    routed = long_work.do(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
+    exchange.model_asked = routed.model_asked
+    if isinstance(routed, Refusal):
+        exchange.rule = routed.rule
+        try:
+            raise routed.error
+        finally:
+            # As above.
+            del routed
+    exchange.model_served = routed.model_served
+    edits = AnswerEdits(routed.answer_as)
+    headers = _headers(gateway, environ, exchange, edits)
+    key = _key(gateway, environ, routed.body)
+    request = Request(route, headers, routed.body, routed.model_served, key)
+    return _answer(gateway, environ, exchange, request, edits)
+
+
+def _headers(gateway: Gateway, environ: dict[str, Any], exchange: Exchange, edits: AnswerEdits) -> dict[str, str]:
     headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
-    key = _key(gateway, environ, body)
-    return _answer(gateway, environ, exchange, Request(route, headers, body, None, key), AnswerEdits())
+    if edits.due():
+        # What may have to be edited should not come compressed.
+        headers["Accept-Encoding"] = "identity"
+    return headers
 
 
 def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:

@@ -5,12 +5,11 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from router.api_keys import ApiKey, KeysFile, parse_keys, read_keys
+from router.engine_items import is_address, parse_engines
 from router.engines.policies import POLICIES
 from router.headers import parse_response_headers
 from router.routes import NARROWABLE, narrowed
@@ -28,9 +27,6 @@ from router.setting_problems import (
 
 PREFIX: Final = "ROUTER_"
 
-DNS: Final = "dns://"
-"""How an item of ROUTER_ENGINES begins that is a name, whose every address is an engine."""
-
 ACCESS_LOGS: Final = ("auto", "json", "text", "off")
 """What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
 
@@ -38,11 +34,6 @@ OPENTELEMETRY: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.
 """What traces are made with; no part of a plain installation."""
 
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
-_HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
-_DNS_ITEM = re.compile(r"dns://([^:/]+):([0-9]{1,5})", re.ASCII)
-_LONGEST_NAME: Final = 253
-
-_NOT_IN_A_BASE_URL: Final = frozenset(" ?#")
 
 
 class DnsServer(NamedTuple):
@@ -123,62 +114,17 @@ def _routes(value: str) -> tuple[str, ...]:
     return narrowed(chosen)
 
 
-def _engines(value: str) -> tuple[str, ...]:
-    engines = tuple(_name(item) if item.startswith(DNS) else _engine_root(item) for item in _list(value))
-    if not engines:
-        raise ValueError("at least one base URL such as http://127.0.0.1:30000, or dns://NAME:PORT")
-    if len(set(engines)) != len(engines):
-        raise ValueError("each engine only once")
-    return engines
-
-
-def _name(item: str) -> str:
-    named = _DNS_ITEM.fullmatch(item)
-    name, port = named.groups() if named else ("", "")
-    if len(name) > _LONGEST_NAME or not _HOST_NAME.fullmatch(name) or _is_address(name) or not is_port(port):
-        raise ValueError("names as dns://NAME:PORT, such as dns://engines.default.svc.cluster.local:30000")
-    return item
-
-
 def _dns_server(value: str) -> DnsServer:
-    if _is_address(value):
+    if is_address(value):
         return DnsServer(value)
     address, _, port = value.rpartition(":")
     if address.startswith("[") and address.endswith("]"):
         address = address[1:-1]
     elif ":" in address:
         address = ""
-    if not (_is_address(address) and is_port(port)):
+    if not (is_address(address) and is_port(port)):
         raise ValueError("an address, or ADDRESS:PORT, such as 10.96.0.10:53 or [fd00::10]:53")
     return DnsServer(address, int(port))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _engine_root(url: str) -> str:
-    if "@" in url:
-        raise ValueError("URLs without credentials; give the engines' key in ROUTER_ENGINE_API_KEY")
-    if not _is_base_url(url):
-        raise ValueError("base URLs such as http://127.0.0.1:30000 or http://127.0.0.1:30000/v1")
-    return url.rstrip("/").removesuffix("/v1").rstrip("/")
-
-
-def _is_base_url(url: str) -> bool:
-    if not (url.isascii() and url.isprintable() and _NOT_IN_A_BASE_URL.isdisjoint(url)):
-        return False
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:  # a port or an address that is none
-        return False
-    named = bool(_HOST_NAME.fullmatch(parts.hostname or "")) or parts.netloc.startswith("[")
-    return parts.scheme in ("http", "https") and named and port != 0
 
 
 def _setting(parse: Callable[[str], Any], default: Any, text: str, shown: Callable[[str], str] = shown) -> Any:  # noqa: ANN401 - like dataclasses.field
@@ -191,9 +137,10 @@ class Settings:
     """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
 
     engines: tuple[str, ...] = _setting(
-        _engines,
+        parse_engines,
         MISSING,
-        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name.",
+        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name. "
+        "`models=ID|ID` behind a space counts in place of what an engine lists.",
         shown_urls,
     )
     profile: Path | None = _setting(

@@ -10,8 +10,12 @@ from router.settings import Settings, name_of
 def reference() -> str:
     """Return the settings as a Markdown table."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
-    rows += [f"| `{name_of(item)}` | {_default(item)} | {item.metadata['help']} |" for item in fields(Settings)]
+    rows += [f"| `{name_of(item)}` | {_default(item)} | {_cell(item.metadata['help'])} |" for item in fields(Settings)]
     return "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _default(item: Field[Any]) -> str:

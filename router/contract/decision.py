@@ -33,10 +33,16 @@ SERVED_ID: Final = "<served id>"
 
 
 class ServedIds(NamedTuple):
-    """The model ids that engines serve; the first is what aliases are routed as, unless which one is not clear."""
+    """The model ids that engines serve; the first is what aliases are routed as, unless which one is not clear.
+
+    `is_complete`: no other id may turn out to be served, as it may while some engine has not given its list.
+    `default` is what answers where a request names no model, None where more than one may.
+    """
 
     ids: tuple[str, ...]
     routes_aliases: bool = True
+    is_complete: bool = True
+    default: str | None = None
 
 
 class Forward(NamedTuple):
@@ -88,14 +94,14 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
         stream = _read_once_only_fields(request)
         step = MODELS
         asked = _read_model(request)
-        served = _resolve_model(asked, contract, served_ids)
+        served = resolve_model(asked, contract, served_ids)
     except ApiError as error:
-        return _unreadable(error, step, asked, contract)
+        return unreadable(error, step, asked, contract)
     try:
         return _judge(request, contract, _Names(asked, served), streamed=stream)
     except ApiError as error:
         # What only a rule looks into, and cannot be read within bounds.
-        return _unreadable(error, READING, asked, contract)
+        return unreadable(error, READING, asked, contract)
 
 
 class _Names(NamedTuple):
@@ -103,7 +109,8 @@ class _Names(NamedTuple):
     served: str
 
 
-def _unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+    """Return the refusal of a request that was read only up to a step, with the name asked for, if that was read."""
     error.details.setdefault("model", None if asked is None else shown(asked))
     return Refusal(without_frames(error), step, (), asked, contract.errors)
 
@@ -184,22 +191,30 @@ def _read_once_only_fields(request: Request) -> bool:
 def _read_model(request: Request) -> str:
     asked = request.value("model")
     if asked is None:
-        raise ApiError("bad_request", "model is missing: name the model that should answer", "model")
+        raise missing_model()
     if not isinstance(asked, str):
         raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
     return asked
 
 
-def _resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
-    """Return the model served. A served id beats an equal alias."""
+def missing_model() -> ApiError:
+    """Return the error of a request that names no model and has to."""
+    return ApiError("bad_request", "model is missing: name the model that should answer", "model")
+
+
+def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
+    """Return the id that a name stands for. A served id beats an equal alias.
+
+    Raises ApiError: `model_not_found`, or `no_healthy_engines` while it is not known whether an engine serves it.
+    """
     alias = contract.models.aliases.get(asked)
     if served_ids is None:
         return asked if alias is None else alias.model or SERVED_ID
-    if not served_ids.ids:
+    if not served_ids.ids and not served_ids.is_complete:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     if asked in served_ids.ids:
         return asked
-    if alias is None or (alias.model is not None and alias.model not in served_ids.ids):
+    if alias is None or not served_ids.ids or (alias.model is not None and alias.model not in served_ids.ids):
         raise _unknown_model(asked, contract, served_ids)
     if alias.model is not None:
         return alias.model
@@ -213,6 +228,9 @@ def _resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None)
 def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> ApiError:
     names = ", ".join(dict.fromkeys((*served_ids.ids, *contract.models.aliases)))
     details = {"model": shown(asked), "value": shown(asked), "models": shown(names)}
+    if not served_ids.is_complete:
+        message = f"No engine has listed the model {shown(asked)!r} yet, and some could not be asked so far"
+        return ApiError("no_healthy_engines", message, details=details)
     return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
 
 

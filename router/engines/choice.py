@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from router import long_work
 from router.contract.errors import ApiError
+from router.contract.templates import shown
 from router.engines import affinity
 from router.engines.fleet import Fleet
 from router.engines.loads import Loads
@@ -28,13 +29,16 @@ class Chooser:
         """Return what a request should stay together with, where the policy asks for it."""
         return long_work.do(len(body), affinity.key_of, session, body) if self.asks_for_key else None
 
-    def choose(self, model: str | None, key: int | None = None, excluding: Collection[str] = ()) -> str:
-        """Return an engine that takes requests and serves the model, where that is known.
+    def choose(self, model: str, key: int | None = None, excluding: Collection[str] = ()) -> str:
+        """Return an engine that takes requests and is known to list the model.
 
-        Raises ApiError `no_healthy_engines` when there is none outside `excluding`.
+        Raises ApiError when there is none outside `excluding`: `model_not_found` where every engine has given its list
+        and none has the model, else `no_healthy_engines`.
         """
         candidates = self._fleet.candidates(model, excluding)
         if not candidates:
-            raise ApiError("no_healthy_engines", "No engine is healthy at the moment")
+            if self._fleet.is_absent(model):
+                raise ApiError("model_not_found", f"No engine serves the model {shown(model)!r}", "model")
+            raise ApiError("no_healthy_engines", "No engine that serves this model is healthy at the moment")
         chances = (self._chance(), self._chance())
         return self._policy.choose(Situation(candidates, next(self._turns), chances, self._loads.load, key))

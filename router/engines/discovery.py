@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from router.engine_items import DNS, split_item
 from router.engines import remembered
 from router.engines.connections import Connections
 from router.engines.failure import NoAnswerError
-from router.engines.fleet import Fleet
+from router.engines.fleet import Fleet, GivenIds
 from router.engines.health import jittered
 from router.engines.probing import Prober
 from router.own_process import own_id
-from router.settings import DNS, DnsServer, Settings
+from router.settings import DnsServer, Settings
 
 FIRST_ANSWER_SECONDS: Final = 3.0
 """How long a new process waits for the first answers to all names before it serves."""
@@ -53,8 +54,8 @@ Ask = Callable[[str, str], tuple[str, ...]]
 
 
 def named(items: Iterable[str]) -> tuple[str, ...]:
-    """Return the names among the items of ROUTER_ENGINES, as they stand there."""
-    return tuple(item for item in items if item.startswith(DNS))
+    """Return the names among the items of ROUTER_ENGINES."""
+    return tuple(split_item(item).place for item in items if item.startswith(DNS))
 
 
 def learnt(known: Addresses, answers: Mapping[str, tuple[str, ...] | NoAnswerError]) -> Learnt:
@@ -73,17 +74,23 @@ def learnt(known: Addresses, answers: Mapping[str, tuple[str, ...] | NoAnswerErr
     return Learnt(new, problem)
 
 
-def engines_of(items: Iterable[str], known: Mapping[str, Addresses] = MappingProxyType({})) -> tuple[str, ...]:
-    """Return the base URLs of all items, in their order and each engine once, by the addresses known of each name."""
-    engines: dict[tuple[object, ...], str] = {}
+def engines_of(
+    items: Iterable[str], known: Mapping[str, Addresses] = MappingProxyType({})
+) -> dict[str, tuple[str, ...]]:
+    """Return the base URLs of all items with the ids given to each, none where the engine's own list counts.
+
+    They stand in the order of the items and each engine once, by the addresses known of each name.
+    """
+    engines: dict[tuple[object, ...], tuple[str, tuple[str, ...]]] = {}
     for item in items:
-        for engine in _behind(item, known.get(item, {})) if item.startswith(DNS) else (item,):
-            engines.setdefault(_identity(engine), engine)
-    return tuple(engines.values())
+        place, models = split_item(item)
+        for engine in _behind(place, known.get(place, {})) if place.startswith(DNS) else (place,):
+            engines.setdefault(_identity(engine), (engine, models))
+    return dict(engines.values())
 
 
-def _behind(item: str, addresses: Addresses) -> list[str]:
-    port = urlsplit(item).port
+def _behind(name: str, addresses: Addresses) -> list[str]:
+    port = urlsplit(name).port
     found = {ipaddress.ip_address(address) for each in addresses.values() for address in each}
     # Name servers shuffle their answers; engines keep their order.
     in_order = sorted(found, key=lambda address: (address.version, int(address)))
@@ -139,9 +146,11 @@ class Discovery:
             if known.get(name):
                 self._learnt[name] = Learnt(known[name])
                 self._first_answers[name].set()
-        self._set_engines(self._engines())
+        engines = self._engines()
+        self._set_engines(engines, engines)
+        self._fleet.recall(remembered.lists())
 
-    def _engines(self) -> tuple[str, ...]:
+    def _engines(self) -> dict[str, tuple[str, ...]]:
         return engines_of(self._settings.engines, {name: it.addresses for name, it in self._learnt.items()})
 
     def start_and_look(self) -> None:
@@ -169,22 +178,23 @@ class Discovery:
             remembered.remember({each: it.addresses for each, it in self._learnt.items()})
         _say_news(name, before, after)
 
-    def _follow(self, engines: tuple[str, ...]) -> None:
+    def _follow(self, engines: dict[str, tuple[str, ...]]) -> None:
         known = self._fleet.engines
-        if engines == known:
+        if tuple(engines) == known:
             return
         leaving = [engine for engine in known if engine not in engines]
         if leaving and not set(engines) <= set(known):
             # Those that come are looked at before those that go are let go: there may be no others to serve meanwhile.
-            self._set_engines((*engines, *leaving))
+            self._set_engines((*engines, *leaving), engines)
             self._prober.wait_for_first_looks()
-        self._set_engines(engines)
+        self._set_engines(engines, engines)
 
-    def _set_engines(self, engines: tuple[str, ...]) -> None:
-        joined, left = self._fleet.set_engines(engines)
+    def _set_engines(self, engines: Iterable[str], given: GivenIds) -> None:
+        joined, left = self._fleet.set_engines(engines, given)
         self._prober.follow(joined, left)
         for engine in left:
             self._connections.forget(engine)
+            remembered.forget_list(engine)
 
     def _run(self, name: str) -> None:
         pause = threading.Event()

@@ -31,7 +31,7 @@ def _is_unreached(error: ApiError) -> bool:
 
 
 class Request(NamedTuple):
-    """What goes to an engine: the route, the headers, the body, and the model that it has to serve, if any.
+    """What goes to an engine: the route, the headers, the body, and the model that it has to list.
 
     `key` is the hash of what the request should stay together with, None where nothing tells or nobody asks.
     """
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     route: str
     headers: dict[str, str]
     body: bytes
-    model: str | None
+    model: str
     key: int | None = None
 
 
@@ -93,7 +93,7 @@ class Dispatcher:
             if refusal is not None:
                 refusal.close()
 
-    def _may_retry(self, model: str | None, tried: list[str]) -> bool:
+    def _may_retry(self, model: str, tried: list[str]) -> bool:
         return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()
 
     def _send_to(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from router.contract.errors import OVERLOADED, ApiError
+from router.engines import remembered
 from router.engines.answer import Answer
 from router.engines.connections import Connections
 from router.engines.failure import reason_of
@@ -96,7 +97,7 @@ class Prober:
             state = State.HEALTHY if healthy else _state_of(status)
             return Report(state, problem=f"/v1/models answers {status}{_KEY_HINTS.get(status, '')}")
         cards = _read_cards(body)
-        return Report(State.HEALTHY, cards, "" if cards else "/v1/models lists no model")
+        return Report(State.HEALTHY, cards, "" if cards is not None else "/v1/models is no list of models")
 
     def try_out(self, engine: str) -> tuple[Verdict, str]:
         """Send an engine the smallest real request and return what that shows, and why.
@@ -151,7 +152,8 @@ class Prober:
             report = Report(State.UNHEALTHY, problem=reason_of(error))
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
-        self._fleet.learn(engine, report)
+        if self._fleet.learn(engine, report) and report.cards is not None:
+            remembered.remember_list(engine, report.cards)
         if self._fleet.begin_trial(engine):
             self._try(engine)
 

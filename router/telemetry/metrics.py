@@ -76,7 +76,7 @@ ERRORS: Final = Metric(
 DECISIONS: Final = Metric(
     "counter",
     "router_decisions_total",
-    "Requests that the contract judged, by the rule or step that refused; `none` for those that it let through.",
+    "Requests that were judged, on any route, by the rule or step that refused; `none` for those that it let through.",
     {"rule": RULES},
 )
 VIOLATIONS: Final = Metric(

@@ -32,7 +32,7 @@ def client() -> Client:
     gateway: Any = open_gateway(
         Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
     )
-    gateway.fleet.learn(ENGINE, Report(State.HEALTHY))
+    gateway.fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": "served"},)))
     gateway.discovery.start = lambda: None
     broken = gateway._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Places(2))
     return Client(Edge(create_app(broken), broken))

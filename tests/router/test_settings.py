@@ -23,7 +23,7 @@ def test_every_setting_is_read() -> None:
     """Each setting is read from its variable and has its type."""
     own = load(
         {
-            "ROUTER_ENGINES": "http://a/v1/, https://[::1]:1/team/v1, dns://e.example:1",
+            "ROUTER_ENGINES": "http://a/v1/, https://[::1]:1/team/v1  models=a|org/b:c, dns://e.example:1 models=d",
             "ROUTER_PROFILE": "profile.json",
             "ROUTER_MODEL_ID": "a, b,,a",
             "ROUTER_ROUTES": "/v1/models,/v1/chat/completions",
@@ -45,7 +45,7 @@ def test_every_setting_is_read() -> None:
         }
     )
     assert own == Settings(
-        engines=("http://a", "https://[::1]:1/team", "dns://e.example:1"),
+        engines=("http://a", "https://[::1]:1/team models=a|org/b:c", "dns://e.example:1 models=d"),
         profile=Path("profile.json"),
         model_id=("a", "b"),
         routes=("/v1/chat/completions", "/v1/models"),
@@ -118,6 +118,9 @@ def test_an_empty_variable_is_not_set(name: str) -> None:
         ("BODY_SECONDS", "\u0661"),
         ("ROUTES", ","),
         ("ENGINES", "http://a..b"),
+        *(("ENGINES", f"http://a {rest}") for rest in ("a", "models=", "models=a|", "models=a b", "models = a")),
+        ("ENGINES", "http://a models=a,b"),
+        ("ENGINES", "http://a models=a,http://a"),
         ("ENGINES", "http://."),
         ("ENGINES", "http://%:80"),
         *(("ENGINES", f"dns://{name}") for name in ("e", "e:0", "e:65536", ":1", "e:1/v1", "u@e:1", "e..e:1")),

@@ -5,7 +5,7 @@ import pytest
 from router.contract.decision import Forward, Refusal, ServedIds, decide
 from router.contract.model import Contract
 from router.contract.parsing import MAX_MEMBERS
-from router.contract.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.contract.sections import Alias, Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served", "other"))
@@ -129,9 +129,20 @@ def test_an_unknown_model_is_not_found(name):
 
 @pytest.mark.parametrize("asked", ["served", "alias", "nope"])
 def test_while_no_ids_are_known_every_model_waits(asked):
-    """Before any engine has said what it serves the answer is a 503."""
-    error = decide(f'{{"model":"{asked}"}}'.encode(), EVERYTHING, ServedIds(())).error
-    assert error.code == "no_healthy_engines"
+    """Before any engine has given its list the answer is a 503; where all have and list nothing, a 404."""
+    request = f'{{"model":"{asked}"}}'.encode()
+    for is_complete, code in ((False, "no_healthy_engines"), (True, "model_not_found")):
+        assert decide(request, EVERYTHING, ServedIds((), is_complete=is_complete)).error.code == code
+
+
+def test_an_id_that_no_engine_has_listed_yet_waits():
+    """While some engine has not given its list, an id or the id behind an alias may still be served: 503, not 404."""
+    contract = Contract(models=Models(aliases={"alias": Alias(model="late")}))
+    for asked in ("late", "alias", "nope"):
+        request = f'{{"model":"{asked}"}}'.encode()
+        for is_complete, code in ((False, "no_healthy_engines"), (True, "model_not_found")):
+            error = decide(request, contract, ServedIds(("served",), is_complete=is_complete)).error
+            assert (error.code, error.details["models"]) == (code, "served, alias")
 
 
 def test_aliases_wait_while_it_is_open_what_they_mean():

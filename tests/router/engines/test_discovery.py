@@ -51,8 +51,17 @@ def test_engines_are_what_is_given_and_what_is_behind_names(
     items: list[str], known: Mapping[str, Addresses], engines: list[str]
 ) -> None:
     """Each engine counts once, in the order of the items, those of a name by their addresses."""
-    assert engines_of(items, known) == tuple(engines)
+    assert engines_of(items, known) == dict.fromkeys(engines, ())
     assert named(items) == tuple(item for item in items if item.startswith("dns:"))
+
+
+def test_ids_are_given_to_each_engine_of_an_item() -> None:
+    """The ids behind a name are those of every address; of an engine that stands in two items the first counts."""
+    items = ["http://a models=x|org/y:z", f"{NAME} models=n", "http://10.0.0.2 models=late", "http://b"]
+    engines = engines_of(items, {NAME: {"A": ("10.0.0.1", "10.0.0.2")}})
+    of_name = {"http://10.0.0.1:80": ("n",), "http://10.0.0.2:80": ("n",)}
+    assert engines == {"http://a": ("x", "org/y:z"), **of_name, "http://b": ()}
+    assert named(items) == (NAME,)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,7 @@ class _Answers:
 
 def _discovery(answers: Any, **settings: Any) -> tuple[Discovery, Fleet, Prober]:
     own = Settings(**({"engines": (NAME,), "probe_seconds": 600.0, "dns_seconds": 600.0} | settings))
-    fleet = Fleet(engines_of(own.engines), (), has_aliases=False, breaker=Breaker(2, 60.0))
+    fleet = Fleet(tuple(engines_of(own.engines)), (), has_aliases=False, breaker=Breaker(2, 60.0))
     connections = Connections(own)
     prober = Prober(own, fleet, connections)
     prober.probe = lambda _: Report(State.HEALTHY, ({"id": "m"},))  # type: ignore[method-assign]

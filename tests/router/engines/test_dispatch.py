@@ -46,11 +46,14 @@ class _Fleet:
         self.engines = engines
         self.noted: list[tuple[str, Outcome]] = []
 
-    def candidates(self, model: str | None, excluding: Collection[str] = ()) -> tuple[str, ...]:
+    def candidates(self, model: str, excluding: Collection[str] = ()) -> tuple[str, ...]:
         return tuple(engine for engine in self.engines if engine not in excluding)[:1]
 
-    def has_other(self, model: str | None, excluding: Collection[str]) -> bool:
+    def has_other(self, model: str, excluding: Collection[str]) -> bool:
         return bool(self.candidates(model, excluding))
+
+    def is_absent(self, model: str) -> bool:
+        return False
 
     def note(self, engine: str, outcome: Outcome) -> None:
         self.noted.append((engine, outcome))

@@ -39,7 +39,7 @@ def _note(fleet: Fleet, engine: str, outcome: Outcome, times: int = FAILURES) ->
         fleet.note(engine, outcome)
 
 
-def _picked(fleet: Fleet, model: str | None = "m", excluding: tuple[str, ...] = ()) -> set[str]:
+def _picked(fleet: Fleet, model: str = "m", excluding: tuple[str, ...] = ()) -> set[str]:
     return set(fleet.candidates(model, excluding))
 
 
@@ -47,8 +47,8 @@ def test_nothing_is_known_at_first() -> None:
     """Before any probe no engine is healthy, no id is known, and none may be chosen."""
     fleet = _fleet()
     assert fleet.healthy() == ()
-    assert fleet.served_ids() == ServedIds((), routes_aliases=False)
-    assert fleet.candidates(None) == ()
+    assert fleet.served_ids() == ServedIds((), routes_aliases=False, is_complete=False)
+    assert fleet.candidates("m") == ()
 
 
 def test_healthy_engines_are_the_candidates() -> None:
@@ -63,7 +63,7 @@ def test_an_unreachable_engine_is_left_out_until_it_is_learnt_anew() -> None:
     assert _picked(fleet) == {B}
     fleet.note(A, Outcome.SUCCEEDED)  # begun before
     assert _picked(fleet) == {B}
-    fleet.learn(A, Report(State.HEALTHY))
+    fleet.learn(A, Report(State.HEALTHY, _cards("m")))
     assert _picked(fleet) == {A, B}
 
 
@@ -128,13 +128,12 @@ def test_engines_are_counted_by_state() -> None:
 
 
 def test_a_model_is_asked_of_those_that_list_it() -> None:
-    """Engines that list other models are passed over; one that never said what it serves is not."""
+    """Engines that list other models are passed over, and so is one that has given no list."""
     fleet = _fleet()
     fleet.learn(A, Report(State.HEALTHY, _cards("x")))
     fleet.learn(B, Report(State.HEALTHY, _cards("y")))
     fleet.learn(C, Report(State.HEALTHY))
-    assert _picked(fleet, "x") == {A, C}
-    assert _picked(fleet, None) == {A, B, C}
+    assert (_picked(fleet, "x"), _picked(fleet, "y"), _picked(fleet, "z")) == ({A}, {B}, set())
 
 
 def test_a_model_is_not_asked_of_another_while_those_that_list_it_are_out() -> None:
@@ -147,17 +146,115 @@ def test_a_model_is_not_asked_of_another_while_those_that_list_it_are_out() -> N
     assert fleet.candidates("x") == ()
 
 
-def test_a_model_that_nobody_lists_is_asked_of_anybody() -> None:
-    """A configured id that no engine lists goes to any healthy engine, whose answer it then is."""
-    fleet = _fleet(A, B, ids=("given",))
-    assert _picked(fleet, "given") == {A, B}
+def test_a_model_is_absent_once_every_engine_has_given_its_list() -> None:
+    """While one has not, a model may still turn out to be served; a list counts that was given before a failure."""
+    fleet = _fleet(A, B, ids=("m", "given"))
+    assert (_picked(fleet, "given"), fleet.is_absent("given")) == (set(), False)
+    fleet.learn(C, Report(State.HEALTHY, ()))
+    fleet.note(A, Outcome.UNREACHABLE)
+    assert (fleet.is_absent("given"), fleet.is_absent("m")) == (True, False)
+    fleet.set_engines(())
+    assert not fleet.is_absent("given")
+
+
+def test_an_engine_gives_its_list_again_after_a_failure() -> None:
+    """After a failed check or request an engine gets nothing for its old list, which it may no longer serve."""
+    for failure in (State.UNHEALTHY, State.DRAINING, Outcome.UNREACHABLE):
+        fleet = _fleet(A)
+        fleet.learn(A, Report(State.HEALTHY))
+        assert _picked(fleet) == {A}
+        if isinstance(failure, State):
+            fleet.learn(A, Report(failure))
+        else:
+            fleet.note(A, failure)
+        fleet.learn(A, Report(State.HEALTHY, problem="/v1/models answers 500"))
+        assert (_picked(fleet), fleet.available(), fleet.served_ids().ids) == (set(), 0, ("m",))
+        assert "/v1/models answers 500, so it gets no requests" in fleet.problems()[A]
+        fleet.learn(A, Report(State.HEALTHY, _cards("n")))
+        assert (_picked(fleet), _picked(fleet, "n")) == (set(), {A})
+
+
+def test_what_other_processes_saw_decides_what_exists_and_not_what_is_asked() -> None:
+    """A list seen elsewhere makes its ids known, whose engine gets no request before it gives its list here."""
+    fleet = _fleet(A, B)
+    fleet.recall({A: _cards("old"), C: _cards("c"), "http://gone": _cards("gone")})
+    assert fleet.served_ids() == ServedIds(("m", "c"), routes_aliases=False)
+    fleet.learn(C, Report(State.UNHEALTHY))
+    assert (_picked(fleet, "c"), fleet.is_absent("c"), fleet.is_absent("old")) == (set(), False, True)
+    assert not fleet.learn(C, Report(State.HEALTHY, _cards("c")))
+    assert fleet.learn(C, Report(State.HEALTHY, _cards("d")))
+    assert (_picked(fleet, "c"), _picked(fleet, "d")) == (set(), {C})
+
+
+def test_given_ids_count_in_place_of_a_list() -> None:
+    """An engine with ids of the settings gets requests for them while it is healthy, whatever it lists or does not."""
+    fleet = _fleet()
+    fleet.set_engines((A, B), {A: ("x", "y")})
+    assert fleet.served_ids().ids == ("x", "y")
+    assert _picked(fleet, "x") == set()
+    for cards in (None, _cards("other")):
+        fleet.learn(A, Report(State.HEALTHY, cards, "/v1/models answers 401"))
+        assert (_picked(fleet, "x"), _picked(fleet, "other"), A in fleet.problems()) == ({A}, set(), False)
+    assert fleet.trial_model(A) == "x"
+
+
+@pytest.mark.parametrize(
+    ("ids", "lists", "default"),
+    [
+        ((), [("m",), ("m",)], "m"),
+        ((), [("m",), ("n",)], None),
+        ((), [("m", "lora")], None),
+        (("m",), [("m",), ("n",)], "m"),
+        (("m",), [("m", "n")], None),
+        (("m",), [], "m"),
+        (("m", "n"), [("m",), ("n",)], None),
+        ((), [], None),
+    ],
+)
+def test_a_request_without_a_model_means_the_only_one(
+    ids: tuple[str, ...], lists: list[tuple[str, ...]], default: str | None
+) -> None:
+    """One served id is the default, unless an engine lists others beside it, of which one may be its own default."""
+    fleet = _fleet(ids=ids)
+    for engine, listed in zip((A, B, C), lists, strict=False):
+        fleet.learn(engine, Report(State.HEALTHY, _cards(*listed)))
+    assert fleet.served_ids().default == default
+
+
+def test_what_is_wrong_with_an_engine_is_said_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Of each engine that gets no requests the log and /readyz say why, and what to do where it lists no served id."""
+    caplog.set_level(logging.WARNING, "router")
+    fleet = _fleet(ids=("given", "other"))
+    assert fleet.problems() == dict.fromkeys((A, B, C), "not healthy: not looked at yet")
+    for _ in range(2):
+        fleet.learn(A, Report(State.HEALTHY, _cards("m", "n")))
+        fleet.learn(B, Report(State.HEALTHY, None, "/v1/models answers 401"))
+        fleet.learn(C, Report(State.DRAINING, problem="/health answers 503"))
+    assert fleet.obstacle() == "no healthy engine lists any of ROUTER_MODEL_ID (given, other)"
+    to_do = "so it gets no requests; what it serves can be given in ROUTER_ENGINES: http://b models=ID"
+    problems = {
+        A: "it lists m, n, none of ROUTER_MODEL_ID (given, other), so it gets no requests",
+        B: f"/v1/models answers 401, {to_do}",
+        C: "draining: /health answers 503",
+    }
+    assert fleet.problems() == problems
+    said = [f"engine {A} is healthy: {problems[A]}", f"engine {B} is healthy: {problems[B]}"]
+    assert caplog.messages == [*said, f"engine {C} is draining: /health answers 503"]
+    fleet.learn(B, Report(State.HEALTHY, ()))
+    assert fleet.problems()[B] == f"/v1/models lists no model, {to_do}"
+    fleet.learn(B, Report(State.HEALTHY, _cards("given")))
+    assert (fleet.obstacle(), fleet.available(), B in fleet.problems()) == (None, 1, False)
+    _note(fleet, B, Outcome.BROKEN)
+    assert fleet.problems()[B] == "it failed too often and waits for its trial"
+    fleet.note(B, Outcome.UNREACHABLE)
+    assert fleet.problems()[B] == "not healthy: a request could not reach it"
 
 
 def test_cards_outlive_a_probe_that_found_none() -> None:
     """An engine that lists nothing at the moment keeps the ids that it listed before."""
     fleet = _fleet(A)
     fleet.learn(A, Report(State.UNHEALTHY))
-    assert fleet.served_ids() == ServedIds(("m",), routes_aliases=True)
+    assert fleet.served_ids() == ServedIds(("m",), is_complete=False, default="m")
     fleet.learn(A, Report(State.HEALTHY, _cards("n")))
     assert fleet.served_ids().ids == ("n",)
 
@@ -167,7 +264,7 @@ def test_ids_are_the_union_in_the_order_of_the_engines() -> None:
     fleet = _fleet()
     fleet.learn(B, Report(State.HEALTHY, _cards("y", "x")))
     fleet.learn(A, Report(State.HEALTHY, _cards("x")))
-    assert fleet.served_ids() == ServedIds(("x", "y"), routes_aliases=False)
+    assert fleet.served_ids() == ServedIds(("x", "y"), routes_aliases=False, is_complete=False)
 
 
 def test_given_ids_win_over_learnt_ones() -> None:
@@ -272,6 +369,10 @@ def test_the_next_look_comes_no_later_than_the_trial() -> None:
     assert fleet.seconds_until_look(A, 10.0, 1.0) == 0.0
     fleet.learn(A, Report(State.UNHEALTHY))
     assert fleet.seconds_until_look(A, 10.0, 1.0) == 1.0
+    fleet.learn(C, Report(State.HEALTHY))
+    assert fleet.seconds_until_look(C, 10.0, 1.0) == 1.0
+    fleet.learn(C, Report(State.HEALTHY, ()))
+    assert fleet.seconds_until_look(C, 10.0, 1.0) == 10.0
 
 
 def test_each_change_of_state_is_said_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
@@ -285,7 +386,7 @@ def test_each_change_of_state_is_said_once_with_its_cause(caplog: pytest.LogCapt
         fleet.learn(A, Report(State.UNHEALTHY, problem="refused"))
     for _ in range(2):
         fleet.learn(A, Report(State.DRAINING, problem="/health answers 503"))
-    fleet.learn(A, Report(State.HEALTHY))
+    fleet.learn(A, Report(State.HEALTHY, _cards("m")))
     fleet.learn(A, Report(State.HEALTHY, problem="/v1/models answers 401"))
     assert caplog.messages == [
         "engine http://a is healthy",
@@ -339,6 +440,8 @@ def test_what_left_is_forgotten() -> None:
     fleet.set_engines((A, B))
     assert _picked(fleet) == {B}
     fleet.learn(A, Report(State.HEALTHY))
+    assert _picked(fleet) == {B}
+    fleet.learn(A, Report(State.HEALTHY, _cards("m")))
     assert _picked(fleet) == {A, B}
     assert fleet.served_ids().ids == ("m",)
 

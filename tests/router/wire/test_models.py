@@ -98,7 +98,7 @@ def test_an_engine_without_a_health_route_is_asked_for_its_models(folder: Path) 
     "listing", [b"", b"[]", b'{"data":null}', b'{"data":[7]}', b'{"data":[{"id":7}]}', b"x" * 2_000_000]
 )
 def test_a_healthy_engine_that_lists_nothing_is_not_enough(folder: Path, listing: bytes) -> None:
-    """Until an id is known /readyz is 503, unless ROUTER_MODEL_ID says it."""
+    """Until an engine is known to list a served id /readyz is 503, unless the ids are given to it."""
 
     def without_models(received: Received) -> Reply | None:
         return Answer(body=listing) if received.path == "/v1/models" else None
@@ -107,10 +107,10 @@ def test_a_healthy_engine_that_lists_nothing_is_not_enough(folder: Path, listing
         engine.script(without_models)
         with _router(folder, engine) as router:
             assert _reason(router) == "no engine has listed a model yet"
-        with _router(folder, engine, ROUTER_MODEL_ID="given") as router:
-            router.wait_until_ready()
-            with RawClient(router.port) as client:
-                assert client.post(CHAT, chat(model="given")).status == 200
+        artifact = artifact_file(folder, ALIASED)
+        given = [f"{engine.url} models=given"]
+        with running_router(artifact, given, OFTEN) as router, RawClient(router.port) as client:
+            assert client.post(CHAT, chat(model="given")).status == 200
 
 
 def test_several_learnt_ids_leave_aliases_without_a_meaning(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_session_is_told_by_its_header_which_stays_here(engines: list[StandIn]
         with RawClient(router.port) as client:
             for number in range(12):
                 assert client.post(CHAT, _turn(number, 0), {"X-Conversation": "a b"}).status == 200
-                assert client.post("/tokenize", b"no JSON", {"X-Conversation": "a b"}).status < 500
+                assert client.post("/tokenize", b'{"prompt": 7}', {"X-Conversation": "a b"}).status < 500
         got = [engine.received for engine in engines if engine.received]
     assert [len(received) for received in got] == [24]
     assert all(request.values("X-Conversation") == [] for request in got[0])

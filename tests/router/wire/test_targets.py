@@ -4,7 +4,7 @@ import pytest
 
 from router.contract.model import Contract
 from router.contract.sections import Errors, Models, plain_aliases
-from router.engines.standin import StandIn
+from router.engines.standin import Answer, StandIn
 from router.routes import INFERENCE, PASSED_THROUGH
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
@@ -22,12 +22,14 @@ def router(router_of: RouterOf) -> RunningRouter:
 
 @pytest.mark.parametrize("route", PASSED_THROUGH)
 def test_a_route_outside_the_contract_passes_through(router_of: RouterOf, engine: StandIn, route: str) -> None:
-    """A route that is only under the body limit forwards the bytes as they are, even those that are no JSON."""
+    """A route that is only under the body limit forwards the bytes as they are, and the engine's own error back."""
     router = router_of(Contract(errors=Errors(bad_request_type="vendor_error")))
+    body = b' {"model" :"served", "max_tokens":-1,"x":[1.0e0,"\xff"], "x":7}\r\n'
+    engine.answer_next(Answer.json({"error": {"type": "BadRequestError"}}, 400))
     with RawClient(router.port) as client:
-        answer = client.post(route, b"{ no json")
+        answer = client.post(route, body)
     assert (answer.status, answer.json()["error"]["type"]) == (400, "BadRequestError")
-    assert [(received.target, received.body) for received in engine.received] == [(route, b"{ no json")]
+    assert [(received.target, received.body) for received in engine.received] == [(route, body)]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,8 @@ def test_routes_that_are_narrowed_away_do_not_exist(router_of: RouterOf, engine:
     """With ROUTER_ROUTES only the routes named exist, and the probes."""
     router = router_of(ROUTER_ROUTES=CHAT)
     with RawClient(router.port) as client:
-        assert_error(client.post(left_out, chat()), 404, "not_found")
+        closed = client.post(left_out, chat())
+        assert (closed.status, closed.header("x-router-error-code")) == (404, "not_found")
         assert_error(client.get("/v1/models"), 404, "not_found")
         assert client.get("/healthz").status == 200
         assert client.post(CHAT, chat()).status == 200

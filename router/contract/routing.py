@@ -1,0 +1,107 @@
+"""Where a request goes whose route is under no contract: its model is read from the raw bytes, and resolved."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+import orjson
+
+from router.contract.decision import MODELS, READING, Refusal, ServedIds, missing_model, resolve_model, unreadable
+from router.contract.editing import to_json
+from router.contract.errors import ApiError
+from router.contract.members import Member, TooManyMembersError, find_members
+from router.contract.model import Contract
+from router.contract.parsing import MAX_MEMBERS, MAX_VALUES, holds_too_many_values
+from router.contract.templates import shown
+
+_KEY: Final = b'"model"'
+_ESCAPED_LETTER: Final = b"\\u006"
+"""How an escape of a letter of `model` begins: with it a key may be the same in other bytes."""
+_NULL: Final = b"null"
+
+
+class Routed(NamedTuple):
+    """The request goes to an engine that lists `model_served`: these bytes, in which an alias was replaced.
+
+    `model_asked` is None where the request names no model; `answer_as` is the model name to write into the answer,
+    None when the answer keeps the engine's.
+    """
+
+    body: bytes
+    model_asked: str | None
+    model_served: str
+    answer_as: str | None = None
+
+
+class _Named(msgspec.Struct):
+    """What of a request names its model; the rest is checked for being JSON and skipped."""
+
+    model: msgspec.Raw = msgspec.Raw()
+
+
+_read_named: Final = msgspec.json.Decoder(_Named).decode
+
+
+def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> Routed | Refusal:
+    """Decide which model a request is for; no other field is looked at.
+
+    Only the member `model` of the outermost object counts. A request without it, or with null, is for the one model
+    that is served; where there are several, it is rejected.
+    """
+    step = READING
+    asked = None
+    try:
+        asked = _read_model(body)
+        step = MODELS
+        if asked is None:
+            return Routed(body, None, _default(served_ids))
+        served = resolve_model(asked, contract, served_ids)
+        if served == asked:
+            return Routed(body, asked, served)
+        named = _members_named_model(body)[0]
+    except ApiError as error:
+        return unreadable(error, step, asked, contract)
+    edited = b"".join([body[: named.start], to_json(served), body[named.end :]])
+    return Routed(edited, asked, served, asked if contract.models.answer_as == "requested" else None)
+
+
+def _read_model(body: bytes) -> str | None:
+    """Return the model that a request names, None where it names none. Raises ApiError."""
+    try:
+        value = bytes(_read_named(body).model)
+    except msgspec.ValidationError:
+        raise ApiError("bad_request", "The request body must be a JSON object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError("bad_request", f"The request body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise ApiError("bad_request", "The request body is nested too deep") from None
+    if not value:
+        return None
+    if (body.count(_KEY) > 1 or _ESCAPED_LETTER in body) and len(_members_named_model(body)) > 1:
+        raise ApiError("bad_request", "model occurs more than once in the request; send it once", "model")
+    if value == _NULL:
+        return None
+    try:
+        asked = orjson.loads(value)
+    except orjson.JSONDecodeError:  # no UTF-8
+        asked = None
+    if not isinstance(asked, str):
+        raise ApiError("bad_request", f"model is {shown(value.decode(errors='replace'))}: expected a string", "model")
+    return asked
+
+
+def _default(served_ids: ServedIds) -> str:
+    if served_ids.default is not None:
+        return served_ids.default
+    if not served_ids.ids:
+        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+    raise missing_model()
+
+
+def _members_named_model(body: bytes) -> list[Member]:
+    """Return the members of the outermost object whose key is `model`, however it is spelled. Raises ApiError."""
+    if holds_too_many_values(body):
+        raise ApiError("bad_request", f"The request body holds more than {MAX_VALUES:,} JSON values")
+    try:
+        return [member for member in find_members(body, most=MAX_MEMBERS) if member.key == "model"]
+    except TooManyMembersError:
+        raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members") from None
