@@ -114,6 +114,10 @@ def relay(relay: Relay) -> Relayed:
     try:
         _refuse_useless(relay.answer)
         relayed = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
+    except EngineError as error:
+        relay.answer.tell(error.outcome)
+        relay.answer.close()
+        raise
     except BaseException:
         relay.answer.close()
         raise
@@ -163,6 +167,7 @@ def _buffered(relay: Relay) -> Relayed:
     relay.exchange.answered = time.monotonic()
     body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
+    answer.tell(Outcome.SUCCEEDED)
     told = _told_anew(body, relay)
     if told is not None:
         return told
@@ -260,7 +265,9 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
                     balance.feed(piece)
                 yield piece
             _refuse_unbalanced(balance)
+            answer.tell(Outcome.SUCCEEDED)
         except EngineError as error:
+            answer.tell(error.outcome)
             relay.exchange.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
             raise AbortedAnswerError(error.message) from error
@@ -357,12 +364,14 @@ class _Stream:
         is_framed = self._relay.answer.is_framed
         if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
             raise EngineError(Outcome.BROKEN)
+        self._relay.answer.tell(Outcome.SUCCEEDED)
         end = "done" if self._progress.is_whole else "without_done"
         self._relay.exchange.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
 
     def fail(self, error: EngineError) -> bytes:
         """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
+        self._relay.answer.tell(error.outcome)
         whole, rest = self._flush()
         exchange = self._relay.exchange
         if not self.has_left and not self._progress.is_whole:

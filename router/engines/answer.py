@@ -106,8 +106,9 @@ class Answer:
     """Status and headers of an engine's answer, and its body as it comes.
 
     However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
-    `on_end` is told once how the body ended, as far as that tells of the engine; `on_close` is called once, when the
-    engine has no more to do with the answer.
+    `on_end` learns once how the body ended, as far as that says of the engine: by the answer itself when it failed, by
+    whoever read it when that was all there has to be. `on_close` is called once, when the engine has no more to do with
+    the answer.
     """
 
     __slots__ = (
@@ -301,7 +302,6 @@ class Answer:
             self._give_back(connection)
         else:
             connection.close()
-        self.tell(Outcome.SUCCEEDED)
 
     def _may_be_kept(self) -> bool:
         if not self._is_sent_whole or self._message.is_followed or not self._message.may_be_followed:

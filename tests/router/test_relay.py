@@ -1,5 +1,6 @@
 """An answer brought to the client: what its bytes tell of the engine on the way."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -129,13 +130,12 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)
-        assert exchange.code is None
+        assert (exchange.code, told) == (None, [Outcome.SUCCEEDED])
     else:
         with pytest.raises(AbortedAnswerError):
             left.extend(body)
-        assert exchange.code == "upstream_incomplete"
+        assert (exchange.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
     assert b"".join(left) == LONG[:length]
-    assert told == [Outcome.SUCCEEDED]
 
 
 def test_a_stream_cut_behind_done_is_whole() -> None:
@@ -185,3 +185,21 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
     else:
         with pytest.raises(ApiError, match="cut off"):
             relay(going)
+
+
+@pytest.mark.parametrize(
+    ("head", "pieces"),
+    [
+        pytest.param(HEAD, [b"0\r\n\r\n"], id="no event"),
+        pytest.param(HEAD, [b"9\r\ndata: {\n\n\r\n", b"5\r\ndata:\r\n", b"0\r\n\r\n"], id="half an event"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [], id="no content"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", [b"{", b""], id="half of JSON"),
+    ],
+)
+def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, pieces: list[bytes]) -> None:
+    """However properly its connection ended: an engine that says nothing does not work."""
+    answer, told, _ = answer_of(head, *pieces)
+    answer.read_head()
+    with suppress(ApiError):
+        list(relay(Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))).body)
+    assert told == [Outcome.BROKEN]

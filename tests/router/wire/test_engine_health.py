@@ -212,7 +212,7 @@ def test_an_engine_that_only_embeds_is_not_taken_out_by_bad_requests() -> None:
     def embed(received: Received) -> Reply | None:
         if received.method != "POST":
             return None
-        return Answer(200 if received.path == EMBEDDINGS and b"bad" not in received.body else 500)
+        return Answer.json({}, 200 if received.path == EMBEDDINGS and b"bad" not in received.body else 500)
 
     with StandIn() as engine, running_router(None, [engine.url], SOON | {"ROUTER_BREAKER_FAILURES": "3"}) as router:
         engine.script(embed)

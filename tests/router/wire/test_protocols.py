@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_other_routes_keep_the_contracts_words(router: RunningRouter) -> None:
 
 
 def test_where_no_engine_can_answer_messages_are_overloaded() -> None:
-    """Status 529 with Retry-After, where other routes say 503: on the way in, and where no place is free."""
+    """Status 529 with Retry-After, where other routes say 503."""
     with StandIn(models=("served",)) as engine:
         engine.healthy = False
         with running_router(None, [engine.url], {"ROUTER_MODEL_ID": "served"}, until_ready=False) as router:
@@ -98,6 +99,18 @@ def test_where_no_engine_can_answer_messages_are_overloaded() -> None:
                     _assert_anthropic(answer, 529, "overloaded_error", "no_healthy_engines")
                     assert int(answer.header("Retry-After") or 0) >= 1
                     assert client.post(CHAT, chat()).status == 503
+
+
+def test_where_no_place_is_free_messages_are_overloaded(router_of: RouterOf, engine: StandIn) -> None:
+    """Beyond the bound of requests in flight, too, in the envelope of Messages."""
+    router, gate = router_of(ROUTER_MAX_IN_FLIGHT="1", WEB_CONCURRENCY="1"), Event()
+    engine.answer_next(replace(Answer.json({}), hold=gate))
+    with RawClient(router.port) as held, RawClient(router.port) as client:
+        held.send(post_head("/v1/messages", {"Content-Length": str(len(ASK))}) + ASK)
+        engine.wait_for(1)
+        _assert_anthropic(client.post("/v1/messages", ASK), 529, "overloaded_error", "overloaded")
+        gate.set()
+        assert held.answer().status == 200
 
 
 def test_whole_answers_of_messages_carry_both_request_ids(plain: RunningRouter, engine: StandIn) -> None:
