@@ -14,7 +14,7 @@ from router.contract.rules import (
     Budget,
     CheckRule,
     FieldRule,
-    ImageLimit,
+    PartLimit,
     Pin,
     Rule,
     UnknownFieldsRule,
@@ -86,8 +86,8 @@ def words_of(rule: Rule) -> str:
             return f"`{rule.value}` is injected, any other value is {other}"
         case Band():
             return f"a value outside `{rule.min}` to `{rule.max}` is refused, nothing is injected"
-        case ImageLimit():
-            return f"more than {rule.max_images} images are refused"
+        case PartLimit():
+            return f"more than {rule.max} {rule.modality}s are refused"
         case Budget():
             above = "refused" if rule.on_exceed == "reject" else "lowered to it"
             injected = "nothing" if rule.default is None else f"`{rule.default}`"

@@ -8,6 +8,7 @@ from compiler.sizes import bytes_of
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Case, Contract, Sections, When
 from router.contract.named_checks import CHECK_TYPES, CHECKS, Check
+from router.contract.rules import PART_LIMITS
 from router.contract.sections import (
     Alias,
     Errors,
@@ -104,8 +105,9 @@ def _limits(section: Values) -> Limits:
     limits = dict(section)
     if "max_body_bytes" in limits:
         limits["max_body_bytes"] = _size(limits["max_body_bytes"])
-    if "max_images" in limits:
-        limits["max_images"] = int(limits["max_images"])
+    for limit in PART_LIMITS.values():
+        if limit in limits:
+            limits[limit] = int(limits[limit])
     return Limits(**limits)
 
 
@@ -168,6 +170,8 @@ def _check(name: str, section: Values) -> Check:
             values[key] = _texts(value)
         elif key == "when":
             values[key] = _condition(value)
+        elif key == "by_role":
+            values[key] = {role: _texts(value[role]) for role in sorted(value)}
     return CHECK_TYPES[name](**values)  # type: ignore[return-value]
 
 

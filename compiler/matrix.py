@@ -7,6 +7,7 @@ from compiler.compilation import compile_profile
 from compiler.presets import not_known, preset_names
 from compiler.selection import Selected
 from router.contract.model import Contract, Sections
+from router.contract.rules import PART_LIMITS
 from router.contract.sections import Field, Interval
 
 MOST_NAMED: Final = 4
@@ -99,12 +100,12 @@ def _checks(contract: Contract) -> str:
     return _named(names)
 
 
-def _images(contract: Contract) -> str:
+def _media(contract: Contract) -> str:
     told = []
     for sections in _everywhere(contract):
-        if sections.limits.max_images is not None:
-            told.append(f"at most {sections.limits.max_images}")
-        told += ["their sources and sizes" for name in _IMAGE_CHECKS if name in sections.checks]
+        limits = {name: getattr(sections.limits, limit) for name, limit in PART_LIMITS.items()}
+        told += [f"at most {most} {name}s" for name, most in limits.items() if most is not None]
+        told += ["sources and sizes of images" for name in _IMAGE_CHECKS if name in sections.checks]
     return "; ".join(dict.fromkeys(told))
 
 
@@ -155,7 +156,7 @@ COLUMNS: Final[dict[str, Callable[[Contract], str]]] = {
     "mapped, forced, dropped": _of_fields(_changes),
     "output cap": _budget,
     "messages and tools": _checks,
-    "images": _images,
+    "images, videos, audios, files": _media,
     "unknown fields": _unknown,
     "names": _names,
     "modes and cases": _cases,

@@ -120,6 +120,16 @@ _LIMITS: Final[Rules] = {
         absent="any number",
         example="20",
     ),
+    **{
+        f"max_{name}s": whole(
+            0,
+            "a whole number, at least 0",
+            meaning=f"The most {name} parts in one request, over its whole history.",
+            absent="any number",
+            example="1",
+        )
+        for name in ("video", "audio", "file")
+    },
     "source": source(),
 }
 
@@ -241,7 +251,9 @@ CASE: Final = mapping(
     {
         "when": _WHEN,
         **_SECTIONS,
-        "limits": mapping({key: _LIMITS[key] for key in ("max_images", "source")}, "How large a request may be."),
+        "limits": mapping(
+            {key: rules for key, rules in _LIMITS.items() if key != "max_body_bytes"}, "How large a request may be."
+        ),
     },
     "What holds for some requests: laid over what holds for all.",
 )

@@ -1,5 +1,6 @@
 """A contract → the bare values of a profile that compiles to it: the way back from `compiler.freezing`."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -7,7 +8,8 @@ import msgspec
 from compiler.sizes import size_of
 from router.artifact import Artifact
 from router.contract.model import Sections, When
-from router.contract.named_checks import CHECKS, Check, Images, PromptContains
+from router.contract.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
+from router.contract.rules import PART_LIMITS
 from router.contract.sections import Alias, Errors, Field, Interval, Mode, Models, Output, Reading, Sampling
 from router.contract.terms import Condition, Governed, Scalar, Words
 
@@ -75,6 +77,8 @@ def check_of(check: Check) -> dict[str, Any]:
         values |= {key: size_of(values[key]) for key in _SIZES_OF_IMAGES if key in values}
     if isinstance(check, PromptContains):
         values |= _given(when=_values(check.when))
+    if isinstance(check, ContentParts):
+        values |= _given(by_role=_values(check.by_role))
     return values
 
 
@@ -125,7 +129,9 @@ def _sections(sections: Sections) -> dict[str, Any]:
     unknown = sections.unknown_fields
     return {
         "limits": _given(
-            max_body_bytes=size_of(limits.max_body_bytes), max_images=limits.max_images, source=limits.source
+            max_body_bytes=size_of(limits.max_body_bytes),
+            **{name: getattr(limits, name) for name in PART_LIMITS.values()},
+            source=limits.source,
         ),
         "output": _output(sections.output),
         "sampling": _sampling(sections.sampling),
@@ -193,7 +199,7 @@ def _condition(condition: Condition) -> dict[str, Any] | list[str] | None:
     return _values(condition)
 
 
-def _values(condition: Condition) -> dict[str, Scalar | list[Scalar]] | None:
+def _values(condition: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar | list[Scalar]] | None:
     """Return the values of a condition: the one, or a list; an empty list stands for any."""
     return {path: _one_or_list(values) if values else [] for path, values in condition.items()} or None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from router import artifact_v1
+from router import artifact_v1, artifact_v2
 from router.contract.fields import SAMPLING_FIELDS
 from router.contract.machine import machine_of
 from router.contract.model import Contract, Sections
@@ -20,8 +20,8 @@ from router.contract.sections import Interval
 from router.contract.terms import Frozen
 from router.files import read_regular
 
-FORMAT_VERSION: Final = 2
-"""The version of the artifact format that this release writes; it reads the first one too."""
+FORMAT_VERSION: Final = 3
+"""The version of the artifact format that this release writes; it reads the earlier ones too."""
 
 MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 """Largest artifact in bytes that a router reads."""
@@ -193,9 +193,9 @@ def _version_of(value: object, where: str) -> int:
     version = value.get("format_version") if isinstance(value, dict) else None
     if type(version) is not int:
         raise ArtifactError(f"{where}: not an artifact: it has no format_version; {REBUILD}")
-    if version not in {artifact_v1.FORMAT_VERSION, FORMAT_VERSION}:
+    if version not in range(artifact_v1.FORMAT_VERSION, FORMAT_VERSION + 1):
         raise ArtifactError(
-            f"{where}: format_version {version} is unknown here (this release reads {artifact_v1.FORMAT_VERSION} and "
+            f"{where}: format_version {version} is unknown here (this release reads {artifact_v1.FORMAT_VERSION} to "
             f"{FORMAT_VERSION}); {REBUILD} with the profilec of the router's release"
         )
     return version
@@ -207,12 +207,16 @@ def _read_version(version: int, value: object, written: bytes, where: str) -> Ar
             artifact = msgspec.convert(value, Artifact)
             contract = artifact.contract
             expected = msgspec.to_builtins(freeze(artifact.name, contract, artifact.sources))
+        elif version == artifact_v2.FORMAT_VERSION:
+            second = msgspec.convert(value, artifact_v2.ArtifactV2)
+            contract = second.meaning()
+            expected = second.as_written(contract, _digest)
+            artifact = _of_format(version, second, contract)
         else:
             first = msgspec.convert(value, artifact_v1.ArtifactV1)
             contract = first.meaning()
             expected = first.as_written(_digest(msgspec.to_builtins(first.contract)))
-            sources = msgspec.convert(first.sources, tuple[Source, ...])
-            artifact = Artifact(version, first.name, contract, contract.rules, {}, sources, first.digest)
+            artifact = _of_format(version, first, contract)
     except msgspec.ValidationError as error:
         raise ArtifactError(f"{where}: not an artifact of format {version}: {_one_line(error)}; {REBUILD}") from error
     contradiction = _contradiction(contract)
@@ -222,6 +226,12 @@ def _read_version(version: int, value: object, written: bytes, where: str) -> Ar
     if _serialise(expected) != written:
         raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")
     return artifact
+
+
+def _of_format(version: int, written: artifact_v1.ArtifactV1 | artifact_v2.ArtifactV2, contract: Contract) -> Artifact:
+    """Return what an artifact of an earlier format means today, under the digest that it has there."""
+    sources = msgspec.convert(written.sources, tuple[Source, ...])
+    return Artifact(version, written.name, contract, contract.rules, contract.case_rules, sources, written.digest)
 
 
 def _digest(contract: object) -> str:

@@ -4,8 +4,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from router.artifact_v2 import rules_as_written
 from router.contract.model import Contract
-from router.contract.rules import Rule
 from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from router.contract.terms import Count, Frozen, Positive
 
@@ -55,7 +55,7 @@ class ArtifactV1(Frozen, frozen=True):
     format_version: int
     name: str
     contract: _Contract
-    rules: tuple[Rule, ...]
+    rules: tuple[dict[str, Any], ...]
     sources: tuple[dict[str, Any], ...]
     digest: str
 
@@ -73,6 +73,6 @@ class ArtifactV1(Frozen, frozen=True):
 
     def as_written(self, digest: str) -> dict[str, Any]:
         """Return what stands in the file of a contract that nobody edited by hand."""
-        whole = msgspec.structs.replace(self, rules=self.meaning().rules, digest=digest)
+        whole = msgspec.structs.replace(self, rules=rules_as_written(self.meaning().rules), digest=digest)
         value: dict[str, Any] = msgspec.to_builtins(whole)
         return value

@@ -16,7 +16,7 @@ from compiler.comparison.values import Value, same, span
 from router.contract.fields import SAMPLING_FIELDS
 from router.contract.model import Sections
 from router.contract.numbers import show
-from router.contract.rules import Band, Pin, rules_of
+from router.contract.rules import PART_LIMITS, Band, Pin, rules_of
 from router.contract.sections import Limits, MaxTokens, Sampling
 
 
@@ -46,25 +46,30 @@ def _limits(before: Limits, after: Limits) -> Iterator[Change]:
     if old != new:
         which = f"bodies of {span(min(old, new) + 1, max(old, new))} bytes on any inference route"
         yield _refusing(("limits", "max_body_bytes"), old, new, which, tightens=new < old)
-    if before.max_images != after.max_images:
-        yield _images(before.max_images, after.max_images)
+    for modality, limit in PART_LIMITS.items():
+        old_limit, new_limit = getattr(before, limit), getattr(after, limit)
+        if old_limit != new_limit:
+            yield _part_limit(modality, old_limit, new_limit)
     if before.source != after.source:
         yield Change(("limits", "source"), before.source, after.source, EVIDENCE)
 
 
-def _images(before: int | None, after: int | None) -> Change:
+def _part_limit(modality: str, before: int | None, after: int | None) -> Change:
     limits = [limit for limit in (before, after) if limit is not None]
     least = min(limits)
     if len(limits) == 1:
-        found = f"more than {_count(least)}" if least else "an image"
+        one = f"{'a' if modality in {'video', 'file'} else 'an'} {modality}"
+        found = f"more than {_count(least, modality)}" if least else one
     else:
         most = max(limits)
-        found = f"{span(least + 1, most)} image{'s' if most > 1 else ''}"
-    return _refusing(("limits", "max_images"), before, after, f"requests carrying {found}", tightens=after == least)
+        found = f"{span(least + 1, most)} {modality}{'s' if most > 1 else ''}"
+    return _refusing(
+        ("limits", f"max_{modality}s"), before, after, f"requests carrying {found}", tightens=after == least
+    )
 
 
-def _count(images: int) -> str:
-    return f"{images} image{'s' if images > 1 else ''}"
+def _count(number: int, modality: str) -> str:
+    return f"{number} {modality}{'s' if number > 1 else ''}"
 
 
 def _refusing(path: tuple[str, ...], before: Value, after: Value, which: str, *, tightens: bool) -> Change:

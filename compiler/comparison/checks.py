@@ -21,6 +21,17 @@ class _Setting(NamedTuple):
     which: str
 
 
+class _TypesByRole(NamedTuple):
+    """The types of content parts that are accepted in messages of single roles, and in all others."""
+
+    by_role: Mapping[str, tuple[str, ...]]
+    allowed: tuple[str, ...]
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """Return the types that are accepted in messages of a role."""
+        return self.by_role.get(role, self.allowed)
+
+
 _WHOLE: Final = {
     "alternation": "requests whose messages do not alternate between user and assistant",
     "tool_results": "requests with a tool result that does not name the call it answers",
@@ -38,6 +49,10 @@ _SETTINGS: Final = {
     "last_role": {"allowed": _Setting("accepted", "requests whose last message is of role {}")},
     "required_role": {"any_of": _Setting("some", "message of role {}")},
     "string_content": {"roles": _Setting("applied", "requests with a message of role {} whose content is no string")},
+    "content_parts": {
+        "allowed": _Setting("accepted", "requests with a content part of type {}"),
+        "by_role": _Setting("by role", "requests with a content part of type {}"),
+    },
     "tool_results": {"known_call": _Setting("flag", "requests with a tool result for a call that no message made")},
     "tools": {
         "types": _Setting("accepted", "requests with a tool of type {}"),
@@ -96,10 +111,10 @@ def _written(check: Check | None) -> Value:
 def _changed(name: str, old: Check, new: Check) -> Iterator[Change]:
     written = msgspec.to_builtins(old), msgspec.to_builtins(new)
     for key, setting in _SETTINGS.get(name, {}).items():
-        old_value, new_value = _value(old, key, setting), _value(new, key, setting)
         shown = getattr(old, key) or None, getattr(new, key) or None
-        if not same(old_value, new_value):
-            yield change(("checks", name, key), *shown, _compared(setting, old_value, new_value))
+        if not same(getattr(old, key), getattr(new, key)):
+            verdict = _compared(setting, _value(old, key, setting), _value(new, key, setting))
+            yield change(("checks", name, key), *shown, verdict)
         elif (key in written[0]) != (key in written[1]):
             yield change(("checks", name, key), *shown, Verdict(f"{UNSEEN}: one side states the default"))
     if not same(error_of(old), error_of(new)):
@@ -123,6 +138,8 @@ def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: AN
     if check is None:
         return _NOTHING_REFUSED.get(setting.kind)
     value = getattr(check, key)
+    if setting.kind == "by role":
+        return _TypesByRole(value, getattr(check, "allowed", ()))
     return None if setting.kind == "accepted" and not value else value
 
 
@@ -144,6 +161,16 @@ def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) 
         return f"requests with a {which.format(values)} and none of the other roles asked for"
 
     return constraints.accepted(old, new, alone)
+
+
+def _by_role(old: _TypesByRole | None, new: _TypesByRole | None, which: str) -> Verdict:
+    """Compare the types that parts may have in the messages of single roles; None: of any type."""
+    verdicts = []
+    for role in sorted({*(old.by_role if old else ()), *(new.by_role if new else ())}):
+        before, after = (None if each is None else each.of(role) for each in (old, new))
+        if before != after:
+            verdicts.append(constraints.accepted(before, after, _phrase(f"{which} in a message of role {role}")))
+    return together(verdicts) if verdicts else Verdict(UNSEEN)
 
 
 def _edit(_: bool | None, new: bool | None, which: str) -> Verdict:
@@ -183,6 +210,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], Verdict]]] = {
     "some": _some,
     "applied": lambda old, new, which: constraints.applied(old, new, which.format),
     "at most": lambda old, new, which: constraints.at_most(old, new, which.format),
+    "by role": _by_role,
     "edit": _edit,
     "flag": constraints.flag,
     "pattern": constraints.pattern,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from router.contract import images
 from router.contract.conditions import Path, path_of, value_at
+from router.contract.content_parts import content_parts_of
 from router.contract.decision import Forward, Refusal
 from router.contract.draft import Draft
 from router.contract.editing import Edit, to_json
@@ -13,7 +13,7 @@ from router.contract.fields import BUDGET_FIELDS, spellings_of
 from router.contract.model import Sections
 from router.contract.numbers import show
 from router.contract.parsing import Request
-from router.contract.rules import Band, Budget, CheckRule, FieldRule, ImageLimit, Pin, Rule, UnknownFieldsRule
+from router.contract.rules import Band, Budget, CheckRule, FieldRule, PartLimit, Pin, Rule, UnknownFieldsRule
 from router.contract.sampling import expectation
 
 Verdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
@@ -56,7 +56,7 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
         return rule.unknown_fields.source
     if isinstance(rule, Pin | Band):
         return sections.sampling.source
-    if isinstance(rule, ImageLimit):
+    if isinstance(rule, PartLimit):
         return sections.limits.source
     budget = sections.output.max_tokens
     return budget.source if isinstance(rule, Budget) and budget is not None else None
@@ -71,9 +71,9 @@ def step_of(rule: Rule, seen: Seen) -> Step:
             return _field_step(rule, seen)
         case UnknownFieldsRule():
             return _unknown_fields_step(rule, seen)
-        case ImageLimit():
-            found = images.count_images(seen.request.value("messages"))
-            return Step(rule.rule, "kept", f"{found} images, at most {rule.max_images}")
+        case PartLimit():
+            found = content_parts_of(seen.request.value("messages")).count(rule.modality)
+            return Step(rule.rule, "kept", f"{found} {rule.modality}s, at most {rule.max}")
         case Budget():
             return _budget_step(rule, seen)
         case _:

@@ -8,6 +8,7 @@ from compiler.language.values import (
     condition,
     error,
     flag,
+    free,
     mapping,
     one_or_many,
     size,
@@ -84,6 +85,24 @@ CHECKS: Final[Rules] = {
     "string_content": _check(
         "Which messages have a string for their content.",
         {"roles": _needed(_texts("a role", meaning="The roles of these messages.", example="[tool]"))},
+    ),
+    "content_parts": _check(
+        "Which types the parts of a content may have.",
+        {
+            "allowed": _needed(
+                _texts("a type of part", meaning="The types that are accepted.", example="[text, image_url]")
+            ),
+            "by_role": free(
+                text("a role"),
+                one_or_many(text("a type of part"), "a type of part"),
+                "a mapping of roles to types of parts",
+                meaning="The types that are accepted in messages of single roles, instead of `allowed`.",
+                absent="none",
+                example="{tool: [text], system: [text]}",
+            ),
+        },
+        "types",
+        "shape",
     ),
     "tool_results": _check(
         "Messages of role tool name the call that they answer.",

@@ -6,6 +6,7 @@ from compiler.case_trees import cases_of, laid_over_base
 from compiler.diagnostics import Diagnostic, Note, nearest, shown
 from compiler.relations.judged import Judged, Related, text_at
 from compiler.tree import Mapping, Node, Scalar, Sequence, node_at
+from router.contract.rules import PART_LIMITS
 
 _ALWAYS_FIRST = "limits.max_body_bytes"
 _SHOWN = 20
@@ -55,6 +56,6 @@ def _ids_of(tree: Mapping) -> Iterator[str]:
         rules = node_at(tree, path)
         for entry in rules.entries if isinstance(rules, Mapping) else ():
             yield ".".join((*path, entry.key))
-    for path in (("limits", "max_images"), ("output", "max_tokens")):
+    for path in (*(("limits", limit) for limit in PART_LIMITS.values()), ("output", "max_tokens")):
         if node_at(tree, path) is not None:
             yield ".".join(path)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from typing import Any, Final
 
-from router.contract import format_checks, tool_checks
+from router.contract import format_checks, part_checks, tool_checks
 from router.contract import named_checks as named
 from router.contract.conditions import tester_of
 from router.contract.draft import Draft
@@ -27,13 +27,14 @@ class CheckJudge:
         self.rule = rule.rule
         self.check = rule.check
         self.param = PARAM_OF.get(rule.rule.removeprefix("checks."), "messages")
-        self.find = _MADE_BY[type(rule.check)](rule.check)
+        self._is_of_parts = type(rule.check) in part_checks.MADE_BY
+        self.find: Callable[[Any], Violation | None] = _MADE_BY[type(rule.check)](rule.check)
 
     def __call__(self, draft: Draft) -> None:
         """Refuse a request that fails the check; nothing is looked at when it is refused already."""
         if draft.error is not None:
             return
-        violation = self.find(draft.request.fields)
+        violation = self.find(draft.parts() if self._is_of_parts else draft.request.fields)
         if violation is None:
             return
         draft.violations.append(self.param)
@@ -169,7 +170,7 @@ def _texts(fields: Fields) -> Iterator[str]:
                 yield text
 
 
-_MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
+_MADE_BY: Final[dict[type, Callable[[Any], Check | part_checks.PartsCheck]]] = {
     named.Roles: _roles,
     named.SystemMessages: _system_messages,
     named.FirstRole: _first_role,
@@ -181,4 +182,5 @@ _MADE_BY: Final[dict[type, Callable[[Any], Check]]] = {
     named.PromptContains: _prompt_contains,
     **tool_checks.MADE_BY,
     **format_checks.MADE_BY,
+    **part_checks.MADE_BY,
 }

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from router.contract.conditions import Path, value_at
+from router.contract.content_parts import ContentParts, content_parts_of
 from router.contract.editing import Edit
 from router.contract.errors import ApiError, without_frames
 from router.contract.parsing import Request
@@ -19,7 +20,7 @@ PARTS: Final = "\0parts"
 class Draft:
     """What the rules have said of a request so far."""
 
-    __slots__ = ("_marks", "edits", "error", "refused_by", "request", "tokens", "values", "violations")
+    __slots__ = ("_marks", "_parts", "edits", "error", "refused_by", "request", "tokens", "values", "violations")
 
     def __init__(self, request: Request, edits: list[Edit]) -> None:
         self.request = request
@@ -28,6 +29,7 @@ class Draft:
         self.refused_by: str | None = None
         self.violations: list[str] = []
         self._marks: set[str] | None = None
+        self._parts: ContentParts | None = None
         self.values: dict[Path, Any] = {}
         """The values that were edited, by path."""
         self.tokens: Tokens | None = None
@@ -37,6 +39,12 @@ class Draft:
         if self._marks is None:
             self._marks = _marks_of(self.request.value("messages"))
         return self._marks
+
+    def parts(self) -> ContentParts:
+        """Return the content parts of all messages; they are looked for once, however many rules ask."""
+        if self._parts is None:
+            self._parts = content_parts_of(self.request.value("messages"))
+        return self._parts
 
     def refuse(self, rule: str, error: ApiError) -> None:
         """Take the error of a rule; the first one is what the client is told."""

@@ -40,8 +40,26 @@ BOUND_TO_BUDGET: Final = {
 }
 """Field whose value the output-token budget bounds → by how much it has to stay below the budget, in tokens."""
 
-IMAGE_PART_TYPES: Final = frozenset({"image_url", "input_image", "image", "image_embeds", "image_pil"})
-"""Values of `type` that make a message part an image, the last two vLLM's alone; also the keys that carry it."""
+PART_TYPES: Final = {
+    "image": frozenset({"image_url", "input_image", "image", "image_embeds", "image_pil"}),
+    "video": frozenset({"video_url", "input_video", "video", "video_embeds"}),
+    "audio": frozenset({"audio_url", "input_audio", "audio", "audio_embeds"}),
+    "file": frozenset({"file", "input_file", "file_url", "document", "document_url"}),
+}
+"""Modality → the values of `type` of a content part that carries it; also the keys that hold it.
+
+OpenAI: image_url, input_audio, file. Qwen: video. Mistral: document_url. Z.ai: video_url, file_url. Anthropic: image,
+document. vLLM (mm_parser_map): the *_url, *_embeds, image_pil, input_image, input_audio. llama.cpp: input_video.
+"""
+
+MODALITY_OF: Final = {kind: modality for modality, kinds in PART_TYPES.items() for kind in kinds}
+"""Type of a content part → what it carries, where that is no text."""
+
+PART_KEYS: Final = frozenset({*MODALITY_OF, "prompt_embeds", "tool_reference"})
+"""Keys by which vLLM tells what a content part is that has no `type`, or a `uuid` whatever its type."""
+
+IMAGE_PART_TYPES: Final = PART_TYPES["image"]
+"""Values of `type` that make a content part an image; also the keys that carry it."""
 
 ONCE_ONLY_FIELDS: Final = frozenset({"model", "stream", "messages"})
 """Fields that may stand in a request only once, whatever the contract."""

@@ -48,6 +48,18 @@ class StringContent(Governed, frozen=True, kw_only=True, tag_field="check", tag=
     roles: tuple[str, ...]
 
 
+class ContentParts(Governed, frozen=True, kw_only=True, tag_field="check", tag="content_parts"):
+    """Contents that are no text are made of parts of these types, parts within parts included.
+
+    Parts: types, shape. `by_role` has the types of single roles, instead of `allowed`. A part that is no object, or has
+    no `type` that is a string, is of no type (shape). A part with a `uuid` is also of the types that its keys name:
+    vLLM goes by them. {index}, {role}: the message's.
+    """
+
+    allowed: tuple[str, ...]
+    by_role: dict[str, tuple[str, ...]] = {}
+
+
 class ToolResults(Governed, frozen=True, kw_only=True, tag_field="check", tag="tool_results"):
     """Messages of role tool name the call that they answer; with `known_call`, one that an earlier message made.
 
@@ -151,6 +163,7 @@ Check = (
     | RequiredRole
     | Alternation
     | StringContent
+    | ContentParts
     | ToolResults
     | ToolCallsAnswered
     | ReasoningPassedBack
@@ -170,6 +183,7 @@ CHECK_TYPES: Final[dict[str, type[Governed]]] = {
     "required_role": RequiredRole,
     "alternation": Alternation,
     "string_content": StringContent,
+    "content_parts": ContentParts,
     "tool_results": ToolResults,
     "tool_calls_answered": ToolCallsAnswered,
     "reasoning_passed_back": ReasoningPassedBack,

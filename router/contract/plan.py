@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from router.contract import budget, images, named_checks, sampling
+from router.contract import budget, named_checks, part_checks, sampling
 from router.contract.checks import PARAM_OF, CheckJudge
 from router.contract.conditions import path_of
 from router.contract.draft import PARTS, Draft
@@ -17,7 +17,7 @@ from router.contract.rules import (
     Budget,
     CheckRule,
     FieldRule,
-    ImageLimit,
+    PartLimit,
     Pin,
     Rule,
     UnknownFieldsRule,
@@ -83,13 +83,14 @@ _MARKS: Final[dict[type, str]] = {
     named_checks.ToolCallsAnswered: "tool_calls",
     named_checks.ReasoningPassedBack: "tool_calls",
     named_checks.MessageTools: "tools",
+    named_checks.ContentParts: PARTS,
     named_checks.Images: PARTS,
 }
 """Without what in its messages a request has nothing for a check to find, see `Draft.marks`."""
 
 
 def _mark_of(rule: Rule) -> str | None:
-    if isinstance(rule, ImageLimit):
+    if isinstance(rule, PartLimit):
         return PARTS
     return _MARKS.get(type(rule.check)) if isinstance(rule, CheckRule) else None
 
@@ -148,13 +149,12 @@ def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
     return judge
 
 
-def _images(rule: ImageLimit) -> Judge:
+def _part_limit(rule: PartLimit) -> Judge:
     def judge(draft: Draft) -> None:
         if draft.error is not None:
             return
-        try:
-            images.judge(draft.request, rule)
-        except ApiError as error:
+        error = part_checks.too_many(draft.parts(), rule)
+        if error is not None:
             _refuse(draft, rule.rule, error)
 
     return judge
@@ -193,6 +193,6 @@ _UNKNOWN_FIELD: Final = "unknown_fields"
 _JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
     Pin: _sampling,
     Band: _sampling,
-    ImageLimit: _images,
+    PartLimit: _part_limit,
     UnknownFieldsRule: _unknown_fields,
 }

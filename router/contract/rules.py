@@ -6,7 +6,10 @@ from typing import Final, Literal, Protocol
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS, spellings_of
 from router.contract.named_checks import CHECKS, Check
 from router.contract.sections import Field, Interval, Limits, Output, Sampling, UnknownFields
-from router.contract.terms import Frozen, Positive
+from router.contract.terms import Count, Frozen, Positive
+
+Modality = Literal["image", "video", "audio", "file"]
+"""What a content part may carry besides text."""
 
 
 class BodyLimit(Frozen, frozen=True, tag_field="kind", tag="body_limit"):
@@ -34,11 +37,21 @@ class Band(Frozen, frozen=True, tag_field="kind", tag="band"):
     rule: str
 
 
-class ImageLimit(Frozen, frozen=True, tag_field="kind", tag="image_limit"):
-    """Refuse requests that carry more image parts than this."""
+class PartLimit(Frozen, frozen=True, tag_field="kind", tag="part_limit"):
+    """Reject requests that carry more content parts of a modality than this, history included."""
 
-    max_images: int
-    rule: str = "limits.max_images"
+    modality: Modality
+    max: Count
+    rule: str
+
+
+PART_LIMITS: Final[dict[Modality, str]] = {
+    "image": "max_images",
+    "video": "max_videos",
+    "audio": "max_audios",
+    "file": "max_files",
+}
+"""Modality → the member of `limits` that bounds its parts."""
 
 
 class Budget(Frozen, frozen=True, tag_field="kind", tag="budget"):
@@ -83,7 +96,7 @@ FIELDS_OF_CHECKS: Final = {
 }
 """Top-level fields that the named checks look at."""
 
-Rule = BodyLimit | Pin | Band | ImageLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
+Rule = BodyLimit | Pin | Band | PartLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
 
 
 class HasSections(Protocol):
@@ -132,8 +145,10 @@ def rules_of(sections: HasSections, known_elsewhere: frozenset[str] = frozenset(
     """
     rules = [*_unknown_fields(sections, known_elsewhere), *_sampling(sections), *_other_fields(sections)]
     rules += [CheckRule(sections.checks[name], f"checks.{name}") for name in CHECKS if name in sections.checks]
-    if sections.limits.max_images is not None:
-        rules.append(ImageLimit(sections.limits.max_images))
+    for modality, member in PART_LIMITS.items():
+        most: int | None = getattr(sections.limits, member)
+        if most is not None:
+            rules.append(PartLimit(modality, most, f"limits.{member}"))
     if sections.output.max_tokens is not None:
         budget = sections.output.max_tokens
         rules.append(Budget(budget.cap, budget.default, budget.on_exceed))

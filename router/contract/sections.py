@@ -57,10 +57,13 @@ class Mode(Frozen, frozen=True):
 
 
 class Limits(Frozen, frozen=True):
-    """Largest request body in bytes, and image parts per request (None: any number)."""
+    """Largest request body in bytes, and content parts of each modality per request (None: any number)."""
 
     max_body_bytes: Positive = DEFAULT_MAX_BODY_BYTES
     max_images: Count | None = None
+    max_videos: Count | None = None
+    max_audios: Count | None = None
+    max_files: Count | None = None
     source: str | None = None
 
 

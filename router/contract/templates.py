@@ -22,6 +22,7 @@ PLACEHOLDERS: Final = frozenset(
         "models",
         "expected",
         "index",
+        "role",
         "null",
     }
 )

@@ -15,6 +15,7 @@ from router.contract.decision import BODY_SIZE, MODELS, READING
 from router.contract.errors import STATUS_OF
 from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.named_checks import CHECKS
+from router.contract.rules import PART_LIMITS
 from router.engines.health import State
 from router.engines.outcome import Outcome
 from router.exchange import RETRY_REASONS, STREAM_ENDS, Exchange
@@ -35,7 +36,7 @@ RULES: Final = (
     *(f"sampling.params.{field}" for field in SAMPLING_FIELDS),
     "unknown_fields",
     *(f"checks.{check}" for check in CHECKS),
-    "limits.max_images",
+    *(f"limits.{limit}" for limit in PART_LIMITS.values()),
     "output.max_tokens",
     NONE,
 )

@@ -67,6 +67,7 @@ _CHECKS = _section(
     roles=_section_with({"allowed": _TEXT_OR_LIST}, error=_WORDS),
     system_messages=_section_with({"max": st.sampled_from([0, 1, 2.0])}),
     alternation=_section(source=names),
+    content_parts=_section_with({"allowed": _TEXT_OR_LIST}, by_role=st.dictionaries(names, _TEXT_OR_LIST, max_size=2)),
     tool_results=_section(known_call=st.booleans()),
     tools=_section(types=_TEXT_OR_LIST, name_pattern=st.just("[a-z]+"), error=_section(name=_WORDS)),
     tool_choice=_section_with({"allowed": st.just(["auto", "named"])}, requires_tools=st.just("named")),
@@ -115,7 +116,7 @@ profiles = _section(
         aliases=st.lists(names, unique=True, max_size=4) | _ALIASES, answer_as=st.sampled_from(["requested", "served"])
     ),
     mode=st.fixed_dictionaries({"default": names}, optional={"read": st.lists(_READINGS, max_size=2), "source": names}),
-    limits=_section(max_body_bytes=_SIZES, max_images=_IMAGES, source=names),
+    limits=_section(max_body_bytes=_SIZES, max_images=_IMAGES, max_files=_IMAGES, source=names),
     **_SECTIONS,
     cases=_section(first=_case(1), second=_case(2)),
 )

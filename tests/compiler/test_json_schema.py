@@ -116,6 +116,7 @@ CASE_SECTIONS = {
     "fields": {"a.b": FIELD},
     "checks": {
         "roles": {"allowed": ["user"], "error": "no", "source": "x"},
+        "content_parts": {"allowed": "text", "by_role": {"tool": ["text"]}, "error": {"shape": "no"}},
         "tool_choice": {"allowed": "auto", "requires_tools": ["auto"], "known": True, "error": {"auto": "no"}},
         "images": {"sources": ["data"], "file_prefix": "x", "max_bytes": 1, "max_data_urls": 0},
         "prompt_contains": {"word": "json", "when": {"a": "b"}},
@@ -129,7 +130,7 @@ EVERYTHING = {
     "extends": None,
     "models": {"aliases": ["a", "b"], "answer_as": "served"},
     "mode": {"default": "a", "read": [{"mode": "b", "model": "c*", "when": {"d": [1, True]}}], "source": "x"},
-    "limits": {"max_body_bytes": 1, "max_images": 0},
+    "limits": {"max_body_bytes": 1, "max_images": 0, "max_videos": 0, "max_audios": 1, "max_files": 2},
     "output": {"max_tokens": {"cap": 5, "on_exceed": "clamp", "default": 5}},
     "sampling": {
         "conflict": "reject",

@@ -24,7 +24,11 @@ def contract_of(text, folder):
         ("mapped, forced, dropped", "fields: {a: {map: {x: y}}, b: {drop: true}, c: {force: 0}}", "`a`, `b`, `c`"),
         ("output cap", "output: {max_tokens: {cap: 9, on_exceed: clamp}}", "9 (lowered above)"),
         ("messages and tools", "checks: {alternation: {}, images: {max_bytes: 1}}", "`alternation`"),
-        ("images", "limits: {max_images: 3}\nchecks: {images: {max_bytes: 1}}", "at most 3; their sources and sizes"),
+        (
+            "images, videos, audios, files",
+            "limits: {max_images: 3, max_files: 0}\nchecks: {images: {max_bytes: 1}}",
+            "at most 3 images; at most 0 files; sources and sizes of images",
+        ),
         ("unknown fields", "unknown_fields: {policy: refuse}", "refused"),
         ("names", "models: {aliases: [a, b, c, d, e]}", "`a`, `b`, `c`, 2 more"),
         ("modes and cases", "mode: {default: a}\ncases: {x: {when: {fields: {y: 1}}}}", "modes `a`; 1 case"),

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from router.contract import named_checks as named
 from router.contract.fields import SAMPLING_FIELDS
 from router.contract.model import Case, Contract, Sections, When
+from router.contract.rules import PART_LIMITS
 from router.contract.sections import (
     Alias,
     Errors,
@@ -83,6 +84,12 @@ _CHECKS = st.fixed_dictionaries(
         "system_messages": _governed(named.SystemMessages, needed={"max": st.integers(0, 2)}),
         "required_role": _governed(named.RequiredRole, needed={"any_of": _LISTS}),
         "alternation": _governed(named.Alternation),
+        "content_parts": _governed(
+            named.ContentParts,
+            "types",
+            needed={"allowed": _LISTS},
+            by_role=st.dictionaries(_TEXTS, _LISTS, max_size=2),
+        ),
         "tool_results": _governed(named.ToolResults, "known_call", known_call=st.booleans()),
         "tools": _governed(
             named.Tools, "unique", types=_LISTS, name_pattern=_TEXTS, forbidden_names=_LISTS, unique=st.booleans()
@@ -135,8 +142,11 @@ _SECTIONS = {
 }
 
 
+_COUNTS = dict.fromkeys(PART_LIMITS.values(), _maybe(st.integers(0, 3)))
+
+
 def _limits(max_body_bytes):
-    return _some(Limits, max_body_bytes=max_body_bytes, max_images=_maybe(st.integers(0, 3)), **_SOURCES)
+    return _some(Limits, max_body_bytes=max_body_bytes, **_COUNTS, **_SOURCES)
 
 
 _WHENS = _some(When, model=_LISTS, mode=_LISTS, fields=_CONDITIONS).filter(lambda when: when != When())
@@ -171,7 +181,7 @@ _CASES = st.lists(
 contracts = st.builds(
     _contract,
     st.fixed_dictionaries({}, optional={**_SECTIONS, "models": _MODELS, "mode": _MODES}),
-    st.tuples(_limits(_SIZES), _maybe(st.integers(0, 3)), _maybe(_TEXTS)),
+    st.tuples(_limits(_SIZES), *_COUNTS.values(), _maybe(_TEXTS)),
     _CASES,
 )
 """Contracts with cases that share with their base what they do not say themselves."""

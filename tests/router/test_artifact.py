@@ -123,7 +123,14 @@ def test_the_file_is_made_to_be_diffed():
             "source": None,
         },
         "fields": {},
-        "limits": {"max_body_bytes": 32 * 1024 * 1024, "max_images": None, "source": None},
+        "limits": {
+            "max_body_bytes": 32 * 1024 * 1024,
+            "max_images": None,
+            "max_videos": None,
+            "max_audios": None,
+            "max_files": None,
+            "source": None,
+        },
         "mode": {"default": None, "read": [], "source": None},
         "models": {"aliases": {}, "answer_as": "requested"},
         "order": [],
@@ -223,14 +230,14 @@ def test_another_layout_is_no_edit(rewrite):
     assert load(rewrite(reordered).encode(), "here") == load(WRITTEN, "here")
 
 
-@pytest.mark.parametrize("version", [0, 3, 10**6, -1])
+@pytest.mark.parametrize("version", [0, 4, 10**6, -1])
 def test_an_unknown_version_is_refused_with_what_to_run(version):
     """A file of another format says which one, which one is read, and what to run with which release."""
     edited = {**json.loads(WRITTEN), "format_version": version}
     with pytest.raises(ArtifactError, match=ANEW) as refused:
         load(_rewritten(edited), "here")
     assert f"format_version {version}" in str(refused.value)
-    assert "reads 1 and 2" in str(refused.value)
+    assert "reads 1 to 3" in str(refused.value)
     assert "the profilec of the router's release" in str(refused.value)
 
 

@@ -135,6 +135,23 @@ NEVER_BUILT = {
 }
 
 
+SECOND = json.loads((KEPT / "format-2" / "every-section.json").read_text())
+LIMITS = SECOND["contract"]["limits"]
+NEVER_BUILT |= {
+    f"format 2 {name}": {**SECOND, **changes}
+    for name, changes in {
+        "with another limit": {"contract": {**SECOND["contract"], "limits": {**LIMITS, "max_images": 21}}},
+        "with a limit of format 3": {"contract": {**SECOND["contract"], "limits": {**LIMITS, "max_videos": None}}},
+        "with another digest": {"digest": EVERYTHING["digest"]},
+        "with a rule of format 3": {"rules": EVERYTHING["rules"]},
+        "without limits": {"contract": {**SECOND["contract"], "limits": None}},
+        "with cases that are none": {"contract": {**SECOND["contract"], "cases": [{"sections": 1}, 2]}},
+        "without rules": {"rules": None},
+        "with a source too many members": {"sources": [{**SECOND["sources"][0], "x": ""}]},
+    }.items()
+}
+
+
 @pytest.mark.parametrize("value", NEVER_BUILT.values(), ids=NEVER_BUILT)
 def test_what_was_never_built_is_refused(value):
     """What `profilec build` would not have written is refused in one line that says what to run."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from compiler.verify.check import Acceptance, Check, Derived, Refusal, Told, Untried
 from compiler.verify.derivation.checks import probes_of_check
 from compiler.verify.derivation.fields import probes_of_field, probes_of_sampling
-from compiler.verify.derivation.limits import probes_of_budget, probes_of_images, probes_of_size, probes_of_unknown
+from compiler.verify.derivation.limits import probes_of_budget, probes_of_part_limit, probes_of_size, probes_of_unknown
 from compiler.verify.derivation.names import Deployment, Homes, alias_probes, carried, distinguishing, moved
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.requests import (
@@ -37,7 +37,7 @@ from router.contract.rules import (
     Budget,
     CheckRule,
     FieldRule,
-    ImageLimit,
+    PartLimit,
     Pin,
     Rule,
     UnknownFieldsRule,
@@ -293,7 +293,7 @@ _PROBES_OF: Final[dict[type, Callable[[Situation, Any], Iterator[Probe]]]] = {
     Band: probes_of_sampling,
     FieldRule: probes_of_field,
     CheckRule: probes_of_check,
-    ImageLimit: probes_of_images,
+    PartLimit: probes_of_part_limit,
     Budget: probes_of_budget,
     UnknownFieldsRule: probes_of_unknown,
 }

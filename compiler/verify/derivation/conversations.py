@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from compiler.verify.check import Fields
+from compiler.verify.derivation.limits import part_of
 from compiler.verify.derivation.points import FOREIGN, function
 from compiler.verify.derivation.situation import Situation, first_values
 from router.contract import named_checks as named
@@ -100,10 +101,36 @@ def _string_content(check: named.StringContent, situation: Situation) -> Iterato
     parts = [{"type": "text", "text": situation.text}]
     for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
         for content in (parts, None):
-            messages = [
-                {**each, "content": content} if each["role"] == role else each for each in turn_of(role, situation.text)
-            ]
+            messages = _said(role, situation.text, content)
             yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
+
+
+def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    listed = {kind for kinds in (check.allowed, *check.by_role.values()) for kind in kinds}
+    for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role)):
+        for kind in dict.fromkeys((*sorted(listed), *_USUAL_KINDS)):
+            content = [{"type": "text", "text": text}, *([] if kind == "text" else [part_of(kind, text)])]
+            yield f"a part of type {kind} in a message of role {role}", {"messages": _said(role, text, content)}
+    odd: dict[str, Any] = {
+        "a part without a type": {"text": text},
+        "a part whose type is null": {"type": None, "text": text},
+        "a part whose type is a list": {"type": ["text"], "text": text},
+        "a part that is a string": text,
+    }
+    for shows, part in odd.items():
+        yield shows, {"messages": [user([part])]}
+    yield "content that is no list", {"messages": [user({"type": FOREIGN})]}
+    yield "an empty list of parts", {"messages": [user([]), user(text)]}
+
+
+def _said(role: str, text: str, content: object) -> list[Fields]:
+    """Return a conversation in which the messages of a role have a content."""
+    return [{**each, "content": content} if each["role"] == role else each for each in turn_of(role, text)]
+
+
+_USUAL_ROLES: Final = ("user", "system", "assistant", "tool")
+_USUAL_KINDS: Final = ("text", "image_url", "video_url", "input_audio", "file", FOREIGN)
 
 
 def _tool_results(_: named.ToolResults, situation: Situation) -> Iterator[Turn]:
@@ -182,6 +209,7 @@ TURNS_BY: Final[dict[type, Callable[[Any, Situation], Iterator[Turn]]]] = {
     named.RequiredRole: _required_role,
     named.Alternation: _alternation,
     named.StringContent: _string_content,
+    named.ContentParts: _content_parts,
     named.ToolResults: _tool_results,
     named.ToolCallsAnswered: _tool_calls_answered,
     named.ReasoningPassedBack: _reasoning_passed_back,

@@ -1,4 +1,4 @@
-"""Requests that try the output budget, the number of images, the size of the body and the fields that are known."""
+"""Requests that try the output budget, the number of content parts, the size of the body and unknown fields."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -8,8 +8,8 @@ from compiler.verify.derivation.points import shown
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.situation import Situation
 from compiler.verify.meaning.fields import BUDGETS
-from router.contract.fields import BUDGET_FIELDS
-from router.contract.rules import BodyLimit, Budget, ImageLimit, UnknownFieldsRule
+from router.contract.fields import BUDGET_FIELDS, MODALITY_OF
+from router.contract.rules import BodyLimit, Budget, PartLimit, UnknownFieldsRule
 
 UNKNOWN: Final = "verify_unknown"
 """A field that no contract knows."""
@@ -59,31 +59,58 @@ def _with(situation: Situation, budgets: Fields) -> Ask:
     return Ask.of({**fields, **budgets})
 
 
-def probes_of_images(situation: Situation, rule: ImageLimit) -> Iterator[Probe]:
-    """Yield requests with as many images as are allowed, and one more."""
-    most = rule.max_images
+def part_of(kind: str, text: str) -> Fields:
+    """Return a content part of a type, as natural as it may be; text is what one of type text says."""
+    modality = MODALITY_OF.get(kind)
+    url = _URLS.get(modality or "", "data:,A")
+    if modality is None:
+        return {"type": kind, "text": text}
+    if kind == "input_audio":
+        return {"type": kind, kind: {"data": "AAAA", "format": "wav"}}
+    if kind == "file":
+        return {"type": kind, kind: {"filename": "a.pdf", "file_data": url}}
+    return {"type": kind, kind: {"url": url}}
+
+
+_URLS: Final = {
+    "image": PIXEL,
+    "video": "data:video/mp4;base64,AAAA",
+    "audio": "data:audio/wav;base64,AAAA",
+    "file": "data:application/pdf;base64,AAAA",
+}
+
+
+def probes_of_part_limit(situation: Situation, rule: PartLimit) -> Iterator[Probe]:
+    """Yield requests with as many parts of a modality as are allowed, and one more."""
+    most, (kind, *others) = rule.max, _KINDS[rule.modality]
+
+    def showing(count: int, kind: str = kind) -> Fields:
+        parts = [part_of(kind, situation.text)] * count
+        return {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
+
+    def named(count: int) -> str:
+        return f"{count} {rule.modality}{'' if count == 1 else 's'}"
+
     for count in dict.fromkeys((most, most + 1)):
         if count:
-            yield Probe(_images(count), situation.ask({"messages": [_showing(situation, count)]}))
+            yield Probe(named(count), situation.ask({"messages": [showing(count)]}))
     if most:
-        split = [_showing(situation, most), {"role": "assistant", "content": "OK."}, _showing(situation, 1)]
-        yield Probe(f"{_images(most + 1)} over two messages", situation.ask({"messages": split}), is_edge=False)
-        split[0] = _showing(situation, most - 1) if most > 1 else {"role": "user", "content": situation.text}
-        yield Probe(f"{_images(most)} over two messages", situation.ask({"messages": split}), is_edge=False)
-    for kind in ("input_image", "image"):
-        parts = [{"type": kind, kind: {"url": PIXEL}}] * (most + 1)
-        message = {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
-        shows = f"{_images(most + 1)} of type {kind}"
-        yield Probe(shows, situation.ask({"messages": [message]}), is_edge=False)
+        split = [showing(most), {"role": "assistant", "content": "OK."}, showing(1)]
+        yield Probe(f"{named(most + 1)} over two messages", situation.ask({"messages": split}), is_edge=False)
+        split[0] = showing(most - 1) if most > 1 else {"role": "user", "content": situation.text}
+        yield Probe(f"{named(most)} over two messages", situation.ask({"messages": split}), is_edge=False)
+    for other in others:
+        ask = situation.ask({"messages": [showing(most + 1, other)]})
+        yield Probe(f"{named(most + 1)} of type {other}", ask, is_edge=False)
 
 
-def _images(count: int) -> str:
-    return f"{count} image{'' if count == 1 else 's'}"
-
-
-def _showing(situation: Situation, count: int) -> Fields:
-    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}] * count
-    return {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
+_KINDS: Final = {
+    "image": ("image_url", "input_image", "image"),
+    "video": ("video_url", "video"),
+    "audio": ("input_audio", "audio_url"),
+    "file": ("file", "input_file"),
+}
+"""The types of parts that are tried for each modality, the usual one first."""
 
 
 def probes_of_size(situation: Situation, rule: BodyLimit) -> Iterator[Probe]:

@@ -1,7 +1,7 @@
 """What the named checks say of a request, read from what they are documented to mean."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final
 
 from compiler.verify.check import size_of
@@ -9,8 +9,8 @@ from compiler.verify.meaning.fields import Fault, words_of_part
 from compiler.verify.meaning.tools import fault_of_choice, fault_of_message_tools, fault_of_tools, messages_in
 from compiler.verify.meaning.values import Fields, at, choices, is_among
 from router.contract import named_checks as named
-from router.contract.fields import IMAGE_PART_TYPES
-from router.contract.rules import CheckRule, ImageLimit
+from router.contract.fields import IMAGE_PART_TYPES, PART_TYPES
+from router.contract.rules import CheckRule, PartLimit
 
 Found = tuple[str, dict[str, Any]] | None
 """The part of a check that is broken, and what fills the placeholders."""
@@ -29,21 +29,31 @@ def fault_of_check(rule: CheckRule, fields: Fields) -> Fault | None:
     return Fault("contract_violation", param, part, details, words)
 
 
-def fault_of_images(rule: ImageLimit, fields: Fields) -> Fault | None:
-    """Return the fault of a request that has more images than are allowed."""
-    count = sum(1 for _ in images_in(fields))
-    if count <= rule.max_images:
+def fault_of_part_limit(rule: PartLimit, fields: Fields) -> Fault | None:
+    """Return the fault of a request that has more parts of a modality than are allowed."""
+    count = sum(1 for _ in parts_of_types(fields, PART_TYPES[rule.modality]))
+    if count <= rule.max:
         return None
-    return Fault("too_many_images", "messages", "count", {"count": count, "max": rule.max_images})
+    return Fault(f"too_many_{rule.modality}s", "messages", "count", {"count": count, "max": rule.max})
 
 
-def images_in(fields: Fields) -> Iterator[dict[str, Any]]:
-    """Yield the image parts of all messages."""
+def parts_of_types(fields: Fields, types: Container[str]) -> Iterator[dict[str, Any]]:
+    """Yield the content parts of all messages that are of certain types."""
     for _, message in messages_in(fields):
-        content = message.get("content")
-        for part in content if isinstance(content, list) else ():
-            if isinstance(part, dict) and part.get("type") in IMAGE_PART_TYPES:
+        for part in _parts_in(message.get("content")):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if isinstance(kind, str) and kind in types:
                 yield part
+
+
+def _parts_in(content: object) -> Iterator[Any]:
+    """Yield the parts of a content, and those inside of them."""
+    if content is None or isinstance(content, str):
+        return
+    for part in content if isinstance(content, list) else [content]:
+        yield part
+        if isinstance(part, dict):
+            yield from _parts_in(part.get("content"))
 
 
 def _roles(check: named.Roles, fields: Fields) -> Found:
@@ -95,6 +105,22 @@ def _string_content(check: named.StringContent, fields: Fields) -> Found:
     for index, message in messages_in(fields):
         if message.get("role") in check.roles and not isinstance(message.get("content"), str):
             return "string_content", {"value": message["role"], "index": index}
+    return None
+
+
+def _content_parts(check: named.ContentParts, fields: Fields) -> Found:
+    for index, message in messages_in(fields):
+        role = message.get("role")
+        allowed = check.by_role.get(role, check.allowed) if isinstance(role, str) else check.allowed
+        for part in _parts_in(message.get("content")):
+            kind = part.get("type") if isinstance(part, dict) else None
+            details = {"allowed": choices(allowed), "index": index}
+            if isinstance(role, str):
+                details["role"] = role
+            if not isinstance(kind, str):
+                return "shape", details
+            if kind not in allowed:
+                return "types", {"value": kind, **details}
     return None
 
 
@@ -171,7 +197,7 @@ def _images(check: named.Images, fields: Fields) -> Found:
 
 
 def _urls(fields: Fields) -> Iterator[str]:
-    for part in images_in(fields):
+    for part in parts_of_types(fields, IMAGE_PART_TYPES):
         for holder in (value for key, value in part.items() if key in IMAGE_PART_TYPES):
             url = holder.get("url") if isinstance(holder, dict) else holder
             if isinstance(url, str):
@@ -225,6 +251,7 @@ _FOUND_BY: Final[dict[type, Callable[[Any, Fields], Found]]] = {
     named.RequiredRole: _required_role,
     named.Alternation: _alternation,
     named.StringContent: _string_content,
+    named.ContentParts: _content_parts,
     named.ToolResults: _tool_results,
     named.ToolCallsAnswered: _tool_calls_answered,
     named.ReasoningPassedBack: _reasoning_passed_back,

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from compiler.verify.check import Ask, Fields
 from compiler.verify.meaning.engine import ask_for_usage, engine_fields, is_same
 from compiler.verify.meaning.fields import Fault, fault_of_budget, fault_of_field, fault_of_sampling, names_of
-from compiler.verify.meaning.named import fault_of_check, fault_of_images
+from compiler.verify.meaning.named import fault_of_check, fault_of_part_limit
 from compiler.verify.meaning.values import at, is_among, put
 from router.contract.model import Case, Contract, Sections
 from router.contract.rules import (
@@ -17,7 +17,7 @@ from router.contract.rules import (
     Budget,
     CheckRule,
     FieldRule,
-    ImageLimit,
+    PartLimit,
     Pin,
     Rule,
     UnknownFieldsRule,
@@ -179,8 +179,8 @@ def _fault_of(rule: Rule, fields: Fields, ask: Ask) -> Fault | None:
             return fault_of_field(rule, fields)
         case CheckRule():
             return fault_of_check(rule, fields)
-        case ImageLimit():
-            return fault_of_images(rule, fields)
+        case PartLimit():
+            return fault_of_part_limit(rule, fields)
         case Budget():
             read = ask.fields()
             twice = [(name, read[name]) for name, _ in ask.members]

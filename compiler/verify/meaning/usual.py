@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from compiler.verify.check import Ask
-from compiler.verify.meaning.named import images_in
+from compiler.verify.meaning.named import parts_of_types
 from compiler.verify.meaning.tools import messages_in, name_of
 from compiler.verify.meaning.values import Fields
-from router.contract.fields import OTHER_SPELLINGS
+from router.contract.fields import OTHER_SPELLINGS, PART_TYPES
 from router.contract.rules import FieldRule, Rule
 
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
@@ -20,8 +20,9 @@ _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 def doubt_of(ask: Ask, rules: Iterable[Rule]) -> str | None:
     """Return why an engine may refuse a request by itself; None where nothing speaks for it."""
     names, fields = [name for name, _ in ask.members], ask.fields()
-    if any(True for _ in images_in(fields)):
-        return "an engine whose model cannot see refuses images by itself"
+    for modality, types in PART_TYPES.items():
+        if any(True for _ in parts_of_types(fields, types)):
+            return f"an engine whose model takes no {modality}s refuses them by itself"
     odd = [name for name in names if names.count(name) > 1 or name in OTHER_SPELLINGS]
     stated = _stated(rules)
     odd += [name for name, value in fields.items() if not _is_usual(name, value, fields, stated)]

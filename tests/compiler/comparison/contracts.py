@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.model import Contract
+from router.contract.rules import PART_LIMITS
 from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 SERVED = "served"
@@ -35,7 +36,9 @@ _models = st.builds(
     answer_as=st.sampled_from(["requested", "served"]),
 )
 _limits = st.builds(
-    Limits, max_body_bytes=st.sampled_from([400, 401, 500, 2**25]), max_images=st.none() | st.integers(0, 3)
+    Limits,
+    max_body_bytes=st.sampled_from([400, 401, 500, 2**25]),
+    **dict.fromkeys(PART_LIMITS.values(), st.none() | st.integers(0, 3)),
 )
 _budgets = st.tuples(st.integers(1, 12), st.integers(1, 12), st.sampled_from(["reject", "clamp"])).map(
     lambda drawn: MaxTokens(cap=max(drawn[:2]), default=min(drawn[:2]), on_exceed=drawn[2])

@@ -21,6 +21,7 @@ EVERY_CHECK = Contract(
         "required_role": named.RequiredRole(any_of=("user",)),
         "alternation": named.Alternation(),
         "string_content": named.StringContent(roles=("tool",)),
+        "content_parts": named.ContentParts(allowed=("text", "image_url"), by_role={"tool": ("text",)}),
         "tool_results": named.ToolResults(known_call=True),
         "tool_calls_answered": named.ToolCallsAnswered(),
         "reasoning_passed_back": named.ReasoningPassedBack(),

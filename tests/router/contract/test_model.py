@@ -5,7 +5,7 @@ import pytest
 
 from router.contract.fields import OTHER_SPELLINGS, SAMPLING_FIELDS, spellings_of, standard_name
 from router.contract.model import Contract
-from router.contract.rules import Band, BodyLimit, Budget, ImageLimit, Pin, rules_of
+from router.contract.rules import Band, BodyLimit, Budget, PartLimit, Pin, rules_of
 from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 
@@ -21,7 +21,7 @@ def test_the_rules_follow_from_the_sections():
         Band("temperature", 0, 1, "sampling.params.temperature"),
         Pin("top_p", 0.5, "allow", "sampling.params.top_p"),
         Pin("n", 1, "allow", "sampling.params.n"),
-        ImageLimit(0),
+        PartLimit("image", 0, "limits.max_images"),
         Budget(9, 5, "clamp"),
     )
     assert contract.rules == rules_of(contract)
