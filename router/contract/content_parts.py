@@ -1,16 +1,16 @@
 """The content parts of a conversation: found in one walk, for every rule that looks at them."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from router.contract.fields import MODALITY_OF, PART_KEYS
 
 
-class Part(NamedTuple):
-    """A content part: the place of its message, that message, and the part, which may be any JSON value."""
+class MessageParts(NamedTuple):
+    """The parts of one message, those inside of other parts included: its place, the message, and any JSON values."""
 
     place: int
     message: dict[str, Any]
-    value: Any
+    values: list[Any]
 
 
 class ContentParts(NamedTuple):
@@ -19,7 +19,7 @@ class ContentParts(NamedTuple):
     The parts of messages of every role count, and those inside of other parts, such as tool results.
     """
 
-    parts: list[Part]
+    messages: list[MessageParts]
     by_modality: dict[str, list[dict[str, Any]]]
 
     def count(self, modality: str) -> int:
@@ -30,18 +30,15 @@ class ContentParts(NamedTuple):
 def content_parts_of(messages: object) -> ContentParts:
     """Return the content parts of messages; those of what is no message are left out."""
     found = ContentParts([], {})
-    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+    for place, message in enumerate(messages if isinstance(messages, list) else ()):
         content = message.get("content") if isinstance(message, dict) else None
         if content is None or isinstance(content, str):
             continue
-        # Last first, so that parts are met in their order; no recursion, since clients choose the depth.
-        unseen = content[::-1] if isinstance(content, list) else [content]
-        while unseen:
-            part = unseen.pop()
-            found.parts.append(Part(index, message, part))
-            if isinstance(part, dict):
-                _classify(part, found.by_modality)
-                _add_inner(unseen, part.get("content"))
+        values = content if isinstance(content, list) else [content]
+        if any("content" in value for value in values if isinstance(value, dict)):
+            values = _with_inner(values)
+        found.messages.append(MessageParts(place, message, values))
+        _classify(values, found.by_modality)
     return found
 
 
@@ -53,20 +50,30 @@ def types_of(part: dict[str, Any]) -> tuple[Any, ...]:
     return (kind, *(key for key in part if key in PART_KEYS))
 
 
-def _classify(part: dict[str, Any], by_modality: dict[str, list[dict[str, Any]]]) -> None:
-    kind = part.get("type")
-    if kind == _TEXT and "uuid" not in part:
-        return
-    types = [each for each in types_of(part) if isinstance(each, str)]
-    for modality in {MODALITY_OF[each] for each in types if each in MODALITY_OF}:
-        by_modality.setdefault(modality, []).append(part)
+def _with_inner(values: list[Any]) -> list[Any]:
+    """Return parts with those inside of them, in their order; without recursion, since clients choose the depth."""
+    found, unseen = [], values[::-1]
+    while unseen:
+        part = unseen.pop()
+        found.append(part)
+        content = part.get("content") if isinstance(part, dict) else None
+        if isinstance(content, list):
+            unseen.extend(reversed(content))
+        elif content is not None and not isinstance(content, str):
+            unseen.append(content)
+    return found
 
 
-_TEXT: Final = "text"
-
-
-def _add_inner(unseen: list[Any], content: object) -> None:
-    if isinstance(content, list):
-        unseen.extend(reversed(content))
-    elif content is not None and not isinstance(content, str):
-        unseen.append(content)
+def _classify(values: list[Any], by_modality: dict[str, list[dict[str, Any]]]) -> None:
+    for part in values:
+        if not isinstance(part, dict):
+            continue
+        kind = part.get("type")
+        if isinstance(kind, str) and "uuid" not in part:
+            modality = MODALITY_OF.get(kind)
+            if modality is not None:
+                by_modality.setdefault(modality, []).append(part)
+            continue
+        types = [each for each in types_of(part) if isinstance(each, str)]
+        for modality in {MODALITY_OF[each] for each in types if each in MODALITY_OF}:
+            by_modality.setdefault(modality, []).append(part)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from router.contract import named_checks as named
-from router.contract.content_parts import ContentParts, Part, types_of
+from router.contract.content_parts import ContentParts, MessageParts, types_of
 from router.contract.errors import ApiError
 from router.contract.field_rules import Violation, listed
 from router.contract.fields import IMAGE_PART_TYPES
@@ -35,10 +35,10 @@ def _content_parts(check: named.ContentParts) -> PartsCheck:
     by_role = {role: _Allowed(allowed) for role, allowed in check.by_role.items()}
 
     def find(parts: ContentParts) -> Violation | None:
-        for part in parts.parts:
-            role = part.message.get("role")
+        for held in parts.messages:
+            role = held.message.get("role")
             allowed = by_role.get(role, usual) if isinstance(role, str) else usual
-            violation = allowed.violation_of(part)
+            violation = allowed.violation_of(held)
             if violation is not None:
                 return violation
         return None
@@ -53,19 +53,27 @@ class _Allowed:
         self._types = frozenset(types)
         self._words = listed(types)
 
-    def violation_of(self, part: Part) -> Violation | None:
-        """Return what is wrong with the type of a part."""
-        index, message, value = part
-        details = {"allowed": self._words, "index": index, "role": shown(message.get("role"))}
-        kind = value.get("type") if isinstance(value, dict) else None
-        if not isinstance(kind, str):
-            said = f"messages[{index}].content has a part without a type: expected an object of type {self._words}"
-            return Violation("shape", said, details)
-        wrong = next((each for each in types_of(value) if each not in self._types), None)
-        if wrong is None:
-            return None
-        said = f"messages[{index}].content has a part of type {shown(wrong)}: expected {self._words}"
-        return Violation("types", said, {"value": shown(wrong), **details})
+    def violation_of(self, held: MessageParts) -> Violation | None:
+        """Return what is wrong with the type of a part of a message."""
+        types = self._types
+        for value in held.values:
+            kind = value.get("type") if isinstance(value, dict) else None
+            if not isinstance(kind, str):
+                return self._violation("shape", held, None)
+            if kind in types and "uuid" not in value:
+                continue
+            wrong = next((each for each in types_of(value) if each not in types), None)
+            if wrong is not None:
+                return self._violation("types", held, wrong)
+        return None
+
+    def _violation(self, part: str, held: MessageParts, kind: str | None) -> Violation:
+        details: dict[str, Any] = {"allowed": self._words, "index": held.place, "role": shown(held.message.get("role"))}
+        at = f"messages[{held.place}].content has a part"
+        if kind is None:
+            return Violation(part, f"{at} without a type: expected an object of type {self._words}", details)
+        said = f"{at} of type {shown(kind)}: expected {self._words}"
+        return Violation(part, said, {"value": shown(kind), **details})
 
 
 _SAID: Final = {"data": "a data: URL", "http": "an http(s) URL", "file": "the id of a file"}
