@@ -16,6 +16,7 @@ from router.contract.errors import ApiError, without_frames
 from router.door import Door
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
+from router.engines.context import Contexts
 from router.engines.discovery import Discovery, engines_of
 from router.engines.dispatch import Dispatcher
 from router.engines.fleet import Card, Fleet
@@ -55,6 +56,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     fleet = Fleet(tuple(engines_of(settings.engines)), settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)
     loads = lifecycle.loads()
+    contexts = Contexts(fleet, artifact.digest)
     chooser = Chooser(fleet, POLICIES[settings.policy], loads)
     in_flight = Places(settings.max_in_flight)
     view = View(
@@ -68,9 +70,10 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         fleet=fleet,
         connections=connections,
         chooser=chooser,
-        dispatcher=Dispatcher(settings, fleet, connections, chooser, loads),
+        dispatcher=Dispatcher(settings, fleet, connections, chooser, loads, contexts=contexts),
         discovery=Discovery(settings, fleet, Prober(settings, fleet, connections), connections),
         in_flight=in_flight,
+        contexts=contexts,
         meter=Meter(view) if settings.metrics else None,
         tracer=Tracer() if settings.traces else None,
     )
@@ -136,7 +139,8 @@ def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
             "models": _served(gateway),
             "engines": gateway.fleet.counts(),
         }
-        problems = gateway.fleet.problems()
+        # An engine that gets no requests has the greater problem.
+        problems = gateway.contexts.problems() | gateway.fleet.problems()
         if problems:
             state["engine_problems"] = problems
         if obstacle is not None:

@@ -15,8 +15,9 @@ from router.telemetry.tracing import Trace
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
 """How a stream may end: with its protocol's last event (`[DONE]` in chat), properly without it, so encoded that nobody
 sees; or it breaks off."""
-RETRY_REASONS: Final = ("unreachable", "refused", "closed")
-"""Why a request is sent once more: no connection, a 429 or 503, or a kept connection that had been closed."""
+RETRY_REASONS: Final = ("unreachable", "refused", "closed", "context")
+"""Why a request is sent once more: no connection, a 429 or 503, a kept connection that had been closed, or a budget of
+the router's that exceeds the engine's context."""
 
 _IN_ENVIRON: Final = "router.exchange"
 
@@ -48,7 +49,7 @@ class Exchange:
     errors: Errors | None = None
     """How the contract tells errors, where a case of it has other words than the contract at large."""
     tokens: Tokens | None = None
-    """The output budget, where the contract set one."""
+    """The output budget that went to an engine, where the contract sets one."""
     engine: str | None = None
     """The engine that answered, or was tried last."""
     attempts: int = 0

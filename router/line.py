@@ -12,6 +12,7 @@ from router.contract.errors import ApiError, overloaded
 from router.contract.routing import route_by_model
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
+from router.engines.context import Contexts
 from router.engines.discovery import Discovery
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet
@@ -35,6 +36,7 @@ class Gateway(NamedTuple):
     dispatcher: Dispatcher
     discovery: Discovery
     in_flight: Places
+    contexts: Contexts
     meter: Meter | None = None
     tracer: Tracer | None = None
 
@@ -64,7 +66,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
     headers = _headers(gateway, environ, exchange, edits)
     key = _key(gateway, environ, decision.body)
-    request = Request(route, headers, decision.body, decision.model_served, key)
+    request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
     return _answer(gateway, environ, exchange, request, edits)
 
 

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 from router.contract.conditions import path_of
 from router.contract.draft import Draft
-from router.contract.editing import Edit, drop_all_repetitions, raw_at, supply, to_json
+from router.contract.editing import Edit, apply_edits, drop_all_repetitions, raw_at, supply, to_json
 from router.contract.errors import ApiError
 from router.contract.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.numbers import read_whole
-from router.contract.parsing import Request
+from router.contract.parsing import Request, parse
 from router.contract.rules import Budget, FieldRule, Rule
 from router.contract.templates import bare
 
@@ -101,6 +101,11 @@ def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
     details = {"value": bare(asked), "min": 1, "max": rule.cap, "count": bare(asked)}
     details["model"] = request.value("model")
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
+
+
+def without_budget(body: bytes) -> bytes:
+    """Return the body of a forwarded request without the budget that was injected into it."""
+    return apply_edits(parse(body), [Edit("output.max_tokens", "drop", ("max_tokens",))])
 
 
 NAMES_OF_BOUND: Final = frozenset(path.partition(".")[0] for path in BOUND_TO_BUDGET)

@@ -212,6 +212,19 @@ class Answer:
             body += piece or b""
         return body[:most_bytes]
 
+    def peek(self, most_bytes: int) -> bytes:
+        """Return the body, or the beginning of one that is longer, and leave it to be read.
+
+        Raises EngineError, ClientGoneError.
+        """
+        pieces = []
+        length = 0
+        while length < most_bytes and (piece := self.read_piece()) != b"":
+            pieces.append(piece or b"")
+            length += len(pieces[-1])
+        self._message.pieces[:0] = [piece for piece in pieces if piece]
+        return b"".join(pieces)
+
     def close(self) -> None:
         """Let go of the connection; one that may still carry something is closed, not kept."""
         connection = self._let_go()

@@ -6,11 +6,15 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from router import long_work
 from router.clients.presence import Client
+from router.contract.budget import Tokens, without_budget
+from router.contract.engine_errors import is_budget_overflow
 from router.contract.errors import ApiError
 from router.engines.answer import Answer
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
+from router.engines.context import Contexts
 from router.engines.failure import EngineError, reason_of
 from router.engines.fleet import Fleet
 from router.engines.loads import Loads
@@ -23,6 +27,8 @@ from router.settings import Settings
 _REFUSALS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """An engine that answers so did not begin to work."""
 _KEY_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""Longest beginning of an engine's 400 that is looked at for what it is about."""
 _LOG = logging.getLogger("router")
 
 
@@ -30,10 +36,20 @@ def _is_unreached(error: ApiError) -> bool:
     return isinstance(error, EngineError) and error.outcome is Outcome.UNREACHABLE
 
 
+def _rejects_budget(answer: Answer) -> bool:
+    """Tell whether an engine's 400 is about the budget, and leave it to be read."""
+    try:
+        return is_budget_overflow(answer.peek(MAX_ERROR_BYTES))
+    except BaseException:
+        answer.close()
+        raise
+
+
 class Request(NamedTuple):
     """What goes to an engine: the route, the headers, the body, and the model that it has to list.
 
     `key` is the hash of what the request should stay together with, None where nothing tells or nobody asks.
+    `tokens` is the output budget, where the contract sets one.
     """
 
     route: str
@@ -41,27 +57,41 @@ class Request(NamedTuple):
     body: bytes
     model: str
     key: int | None = None
+    tokens: Tokens | None = None
+
+    def without_budget(self) -> "Request":
+        """Return the request without the budget that the router has injected."""
+        return self._replace(body=long_work.do(len(self.body), without_budget, self.body), tokens=None)
 
 
 class Dispatcher:
     """Has engines chosen, sends, and sends again where that is safe; counts what is in flight."""
 
-    def __init__(
-        self, settings: Settings, fleet: Fleet, connections: Connections, chooser: Chooser, loads: Loads
+    def __init__(  # noqa: PLR0913 - what it works with, each a part of its own
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        connections: Connections,
+        chooser: Chooser,
+        loads: Loads,
+        *,
+        contexts: Contexts,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._connections = connections
         self._chooser = chooser
         self._loads = loads
+        self._contexts = contexts
         self._budget = RetryBudget()
 
     def send(self, request: Request, client: Client, exchange: Exchange) -> Answer:
         """Return an engine's answer, of which the head was read.
 
         A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
-        and once more on a new connection when the engine had closed the kept one. Raises EngineError, or ApiError
-        `no_healthy_engines`, and ClientGoneError.
+        and once more on a new connection when the engine had closed the kept one, or without the budget that the router
+        has injected where that is what the engine rejects. Raises EngineError, or ApiError `no_healthy_engines`, and
+        ClientGoneError.
         """
         self._budget.earn()
         tried: list[str] = []
@@ -71,7 +101,7 @@ class Dispatcher:
                 try:
                     engine = self._chooser.choose(request.model, request.key, tried)
                     tried.append(engine)
-                    answer = self._send_to(engine, request, client, exchange)
+                    answer = self._send_within_context(engine, request, client, exchange)
                     reason = "refused"
                 except ApiError as error:
                     if not _is_unreached(error) or not self._may_retry(request.model, tried):
@@ -96,9 +126,27 @@ class Dispatcher:
     def _may_retry(self, model: str, tried: list[str]) -> bool:
         return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()
 
+    def _send_within_context(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:
+        """Send to one engine, without the injected budget where that exceeds the engine's context."""
+        tokens, model = request.tokens, request.model
+        if tokens is None or tokens.source != "default":
+            return self._send_to(engine, request, client, exchange)
+        if self._contexts.is_too_short(engine, model, tokens.granted):
+            return self._send_to(engine, request.without_budget(), client, exchange)
+        answer = self._send_to(engine, request, client, exchange)
+        if answer.status != HTTPStatus.BAD_REQUEST or not _rejects_budget(answer):
+            return answer
+        answer.close()
+        exchange.retries += ("context",)
+        answer = self._send_to(engine, request.without_budget(), client, exchange)
+        if answer.status == HTTPStatus.OK:
+            self._contexts.note_overflow(engine, model, tokens.granted)
+        return answer
+
     def _send_to(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:
         """Send to one engine, on a second connection where the first was closed before it read anything."""
         exchange.engine = engine
+        exchange.tokens = request.tokens
         try:
             return self._attempt(engine, request, client, exchange)
         except EngineError as error:

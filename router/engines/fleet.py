@@ -308,6 +308,12 @@ class Fleet:
         """Return the cards of all engines, as they list them."""
         return [card for known in self._known.values() for card in known.cards or ()]
 
+    def context_of(self, engine: str, model: str) -> int | None:
+        """Return the `max_model_len` in tokens that an engine lists for a model; None where it lists none."""
+        cards = self._known[engine].cards or ()
+        longest = next((card.get("max_model_len") for card in cards if card["id"] == model), None)
+        return longest if type(longest) is int and longest > 0 else None
+
     def obstacle(self) -> str | None:
         """Say why this router is not ready to serve, None when it is."""
         served = self.served_ids()

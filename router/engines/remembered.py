@@ -1,9 +1,9 @@
-"""What names resolved to and what engines listed last, kept where all worker processes of a machine find it.
+"""What names resolved to, what engines listed last and which budgets they rejected, for all workers of a machine.
 
 Those still to be forked find it, too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,9 @@ Addresses = Mapping[str, Mapping[str, tuple[str, ...]]]
 Cards = tuple[dict[str, Any], ...]
 """The models that an engine lists, each as in `GET /v1/models`."""
 
+Overflows = dict[str, dict[str, tuple[int, int | None]]]
+"""For each engine and model the budget in tokens that the engine rejected, and the context that it listed."""
+
 MOST_LIST_BYTES: Final = 64 * 1024
 """Longest list of one engine that is remembered, as JSON: one engine must not take the room of all."""
 
@@ -25,6 +28,7 @@ _SCALARS: Final = (str, int)
 # Made when the master imports this, so that its workers share them.
 _SHARED = SharedRecord(1024 * 1024)
 _LISTS = SharedRecord(4 * 1024 * 1024)
+_OVERFLOWS = SharedRecord(256 * 1024)
 
 
 def addresses() -> dict[str, dict[str, tuple[str, ...]]]:
@@ -77,3 +81,31 @@ def _read_lists() -> dict[str, Any]:
     data = _LISTS.read()
     found: dict[str, Any] = orjson.loads(data) if data else {}
     return found
+
+
+def overflows(contract: str) -> Overflows:
+    """Return the budgets of a contract, given by its digest, that engines have rejected."""
+    with _OVERFLOWS.locked():
+        return _read_overflows(contract)
+
+
+def remember_overflow(
+    contract: str, engine: str, model: str, overflow: tuple[int, int | None], *, among: Collection[str]
+) -> bool:
+    """Remember that an engine rejected a budget of a contract; tell whether that is new for the engine and model.
+
+    `among` are the engines that there are; what is known of others is forgotten.
+    """
+    with _OVERFLOWS.locked():
+        known = {each: models for each, models in _read_overflows(contract).items() if each in among}
+        is_new = model not in known.get(engine, {})
+        known.setdefault(engine, {})[model] = overflow
+        # What was known of another contract goes: its budgets were others.
+        _OVERFLOWS.write(orjson.dumps({contract: known}))
+    return is_new
+
+
+def _read_overflows(contract: str) -> Overflows:
+    data = _OVERFLOWS.read()
+    known: Overflows = orjson.loads(data).get(contract, {}) if data else {}
+    return known

@@ -123,7 +123,8 @@ OVERHEAD_SECONDS: Final = Metric(
 RETRIES: Final = Metric(
     "counter",
     "router_retries_total",
-    "Requests sent once more: the engine was unreachable, refused with 429 or 503, or had closed a kept connection.",
+    "Requests sent once more: the engine was unreachable, refused with 429 or 503, had closed a kept connection, or "
+    "rejected a budget that the router had injected.",
     {"reason": RETRY_REASONS},
 )
 ABORTED: Final = Metric(

@@ -30,6 +30,7 @@ from router.contract.parsing import parse
 from router.contract.streams import StreamEditor
 from router.edge import Edge
 from router.engines.choice import Chooser
+from router.engines.context import Contexts
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.fleet import Fleet, Report
 from router.engines.health import Breaker, State
@@ -178,7 +179,14 @@ def _dispatch(yardstick: bytes) -> Step:
     fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": MODEL},)))
     loads = Loads()
     connections: Any = _Connections()
-    dispatcher = Dispatcher(settings, fleet, connections, Chooser(fleet, POLICIES["round_robin"], loads), loads)
+    dispatcher = Dispatcher(
+        settings,
+        fleet,
+        connections,
+        Chooser(fleet, POLICIES["round_robin"], loads),
+        loads,
+        contexts=Contexts(fleet, ""),
+    )
     request, client = Request(ROUTE, {}, yardstick, MODEL), Client({})
 
     def run() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.engine_errors import retold
+from router.contract.engine_errors import is_budget_overflow, retold
 from router.contract.sections import Errors
 from router.contract.terms import Words
 
@@ -74,3 +74,34 @@ def test_whatever_an_engine_answers_is_told_or_left_alone(body):
     """No bytes break it, and what is told is JSON."""
     told = retold(body, ERRORS, "id")
     assert told is None or isinstance(json.loads(told.body), dict)
+
+
+OVERFLOWS = {
+    "vLLM 0.32": "max_completion_tokens=9 cannot be greater than max_model_len=max_total_tokens=8. Please",
+    "vLLM 0.10": "'max_tokens' or 'max_completion_tokens' is too large: 9. This model's maximum context",
+    "vLLM 0.15": "This model's maximum context length is 8 tokens. However, you requested 9 output tokens and",
+    "vLLM 0.8": "This model's maximum context length is 8 tokens. However, you requested 19 tokens (10 in the",
+    "SGLang": "max_completion_tokens is too large: 9.This model supports at most 8 completion tokens.",
+    "SGLang, both": "Requested token count exceeds the model's maximum context length of 8 tokens. You requested",
+}
+OTHERS = {
+    "vLLM's prompt": "This model's maximum context length is 8 tokens. However, your prompt contains 9 input tokens, "
+    "which exceeds this limit even without any output tokens.",
+    "llama.cpp's prompt": "the request exceeds the available context size (8 tokens), try increasing it",
+    "vLLM's min_tokens": "min_tokens must be less than or equal to max_tokens=8, got 9.",
+    "no text": "",
+}
+
+
+@pytest.mark.parametrize("shape", ['{"error":{"message":%s}}', '{"object":"error","message":%s}', '{"detail":%s}'])
+def test_a_rejected_budget_is_told_from_other_errors(shape):
+    """What engines say of a budget that exceeds their context is known in each shape, and nothing else is."""
+    for texts, expected in ((OVERFLOWS, True), (OTHERS, False)):
+        for name, text in texts.items():
+            assert is_budget_overflow((shape % json.dumps(text)).encode()) is expected, name
+
+
+@given(st.binary())
+def test_any_400_may_be_looked_at(body):
+    """Whatever an engine sends is no reason to fail."""
+    assert not is_budget_overflow(body)

@@ -42,13 +42,15 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 def test_an_answer_is_the_same_however_it_is_cut(
     data: st.DataObject, wire: bytes, status: int, body: bytes, *, is_kept: bool
 ) -> None:
-    """Any split of an answer's bytes gives the same status, body and verdict on the connection."""
+    """Any split of an answer's bytes gives the same status, body and verdict on the connection, also after a peek."""
     cuts = sorted(data.draw(st.sets(st.integers(1, len(wire) - 1), max_size=12)))
     pieces = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
     answer, told, kept = answer_of(*pieces)
     answer.read_head()
     assert answer.status == status
     assert "B" not in dict(answer.headers)
+    seen = answer.peek(data.draw(st.integers(0, 2 * len(body))))
+    assert body.startswith(seen)
     assert answer.read(MOST) == body
     assert (told, bool(kept)) == ([], is_kept)
     assert answer.read_piece() == b""

@@ -11,6 +11,7 @@ from router.clients.presence import Client, ClientGoneError
 from router.contract.errors import ApiError
 from router.engines import dispatch
 from router.engines.choice import Chooser
+from router.engines.context import Contexts
 from router.engines.dispatch import Dispatcher, Request
 from router.engines.failure import EngineError, not_connected
 from router.engines.loads import Loads
@@ -101,7 +102,9 @@ class _Sent:
         own = Settings(engines=("http://unused",), **settings)
         self.loads = Loads()
         chooser = Chooser(self.fleet, RoundRobin(), self.loads)
-        self.dispatcher = Dispatcher(own, self.fleet, self.connections, chooser, self.loads)
+        self.dispatcher = Dispatcher(
+            own, self.fleet, self.connections, chooser, self.loads, contexts=Contexts(self.fleet, "")
+        )
 
     def send(self, client: Client | None = None) -> Any:
         return self.dispatcher.send(REQUEST, client or Client({}), self.exchange)
