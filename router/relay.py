@@ -15,6 +15,7 @@ from router.contract.answers import is_json, rename_model, retype_bad_request
 from router.contract.engine_errors import retold
 from router.contract.errors import NO_WORDS, ApiError
 from router.contract.events import WholeEvents
+from router.contract.protocols import Protocol
 from router.contract.scanning import Balance
 from router.contract.sections import Errors
 from router.contract.stream_progress import StreamProgress
@@ -64,11 +65,11 @@ class AnswerEdits(NamedTuple):
     def _tells_400s(self) -> bool:
         return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
 
-    def of_stream(self) -> WholeEvents | StreamEditor:
-        """Return what a stream passes through on its way."""
+    def of_stream(self, protocol: Protocol) -> WholeEvents | StreamEditor:
+        """Return what a stream of a protocol passes through on its way."""
         if self.model is None and self.usage is None:
             return WholeEvents()
-        return StreamEditor(self.model, self.usage)
+        return StreamEditor(self.model, self.usage, protocol.model_holder)
 
 
 def _nothing() -> None:
@@ -329,7 +330,7 @@ class _Stream:
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in _UNENCODED
-        self._lines = relay.edits.of_stream()
+        self._lines = relay.edits.of_stream(relay.exchange.protocol)
         self._progress = StreamProgress(relay.exchange.protocol)
         self._is_at_line_start = True
         self._left: tuple[bytes, bytes] | None = None

@@ -88,11 +88,14 @@ def _retyped(body: bytes, new_type: str) -> bytes:
     return body[:closing] + separator + b'"type":' + to_json(new_type) + body[closing:]
 
 
-def model_strings(body: bytes) -> list[Member]:
-    """Return the top-level `model` members of a JSON object that are strings; none when the one in force is not.
+def model_strings(body: bytes, holder: str | None = None) -> list[Member]:
+    """Return the `model` members of a JSON object that are strings; none when the last one is not.
 
-    None either where the object has more than MAX_MEMBERS.
+    `holder` is the member whose object has them, None for the outermost object. None either where an object has more
+    than MAX_MEMBERS.
     """
+    if holder is not None:
+        return _held_model_strings(body, holder)
     if not _names_model(body):
         return []
     if body.count(b'"model"') == 1 and b"\\u00" not in body and (key := _MODEL.search(body)):
@@ -100,6 +103,20 @@ def model_strings(body: bytes) -> list[Member]:
         return [Member("model", key.start(), key.end(), end_of_value(body, key.end()))]
     try:
         members = find_members(body, most=MAX_MEMBERS)
+    except TooManyMembersError:
+        return []
+    return [member for member in members if member.key == "model" and body[member.start] == ord('"')]
+
+
+def _held_model_strings(body: bytes, holder: str) -> list[Member]:
+    if b'"model"' not in body and b"\\u00" not in body:
+        return []
+    held = read_object(body).get(holder)
+    if not isinstance(held, dict) or not isinstance(held.get("model"), str):
+        return []
+    try:
+        place = [member for member in find_members(body, most=MAX_MEMBERS) if member.key == holder][-1]
+        members = find_members(body, place.start, place.end, MAX_MEMBERS)
     except TooManyMembersError:
         return []
     return [member for member in members if member.key == "model" and body[member.start] == ord('"')]

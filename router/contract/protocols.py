@@ -28,7 +28,8 @@ class Protocol(NamedTuple):
     chat route alone), or none. `types` are the error types by status, `statuses` the statuses by error code where they
     are not the usual ones. `request_id_headers` carry the request id in every response, as `x-request-id` does. A
     stream is whole once `last_event` matched, which can be only where `mark` stands; where it `needs_last_event`, a
-    proper end of the connection does not stand for it. `error_event` is the engine's own report of a failure. `failure`
+    proper end of the connection does not stand for it. `model_holder` is the member of an event whose object names the
+    model, None where the event does. `error_event` is the engine's own report of a failure. `failure`
     makes the frames of a failure in mid-stream.
     """
 
@@ -41,6 +42,7 @@ class Protocol(NamedTuple):
     mark: bytes
     last_event: re.Pattern[bytes]
     needs_last_event: bool
+    model_holder: str | None
     error_event: re.Pattern[bytes]
     failure: Callable[[Failure], bytes]
 
@@ -71,6 +73,7 @@ CHAT: Final = Protocol(
     mark=b"[DONE]",
     last_event=re.compile(_LINE + rb"data:[ ]?\[DONE\]" + _END),
     needs_last_event=False,
+    model_holder=None,
     error_event=re.compile(_LINE + rb"data:[ ]?\{[ ]?\"error\""),
     failure=as_data,
 )
@@ -85,6 +88,7 @@ RESPONSES: Final = COMPLETIONS._replace(
     mark=b'"response"',
     last_event=re.compile(_EVENT + rb"response\.(?:completed|incomplete|failed)" + _END),
     needs_last_event=True,
+    model_holder="response",
     error_event=re.compile(_EVENT + rb"(?:error|response\.failed)" + _END),
     failure=as_failed_response,
 )
@@ -115,6 +119,7 @@ MESSAGES: Final = Protocol(
     mark=b"message_stop",
     last_event=re.compile(_EVENT + rb"message_stop" + _END),
     needs_last_event=True,
+    model_holder="message",
     error_event=re.compile(_EVENT + rb"error" + _END),
     failure=as_error_event,
 )

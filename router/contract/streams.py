@@ -15,13 +15,17 @@ _END_OF_STREAM: Final = b"[DONE]"
 class StreamEditor:
     """Edits the events of a byte stream that arrives in pieces of any size; every other byte leaves as it came.
 
-    `model` is the name that events get where they name a model. `usage` says that `choices[0]` of the end frame gets
+    `model` is the name that events get where they name a model: in the object that is their member `model_holder`, None
+    for their outermost one. `usage` says that `choices[0]` of the end frame gets
     the usage of the tail frame, which then is dropped ("move") or stays ("copy"). An event leaves when it is complete,
     the end frame and what comes behind it when it is clear whether usage comes; comments leave at once.
     """
 
-    def __init__(self, model: str | None, usage: Literal["move", "copy"] | None) -> None:
+    def __init__(
+        self, model: str | None, usage: Literal["move", "copy"] | None, model_holder: str | None = None
+    ) -> None:
         self._name = None if model is None else to_json(model)
+        self._holder = model_holder
         self._splitter = EventSplitter()
         self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
 
@@ -59,7 +63,7 @@ class StreamEditor:
         """Return what can leave of the next part of the stream and of what was held before it."""
         mover = self._mover
         if part.kind == "event":
-            event = part.data if self._name is None else _with_model(part.data, self._name)
+            event = part.data if self._name is None else _with_model(part.data, self._name, self._holder)
             return event if mover is None else mover.take(event)
         if part.kind == "fragment" and mover is not None:
             return mover.give_up() + part.data
@@ -123,9 +127,9 @@ class _UsageMover:
         return leaving
 
 
-def _with_model(event: bytes, name: bytes) -> bytes:
+def _with_model(event: bytes, name: bytes, holder: str | None) -> bytes:
     data = EventData(event)
-    strings = model_strings(data.payload)
+    strings = model_strings(data.payload, holder)
     return data.spliced(Splice(string.start, string.end, name) for string in strings) if strings else event
 
 

@@ -10,6 +10,7 @@ import router.relay
 from router.clients.presence import Client
 from router.contract.errors import ApiError
 from router.contract.events import WholeEvents
+from router.contract.protocols import CHAT
 from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
@@ -155,7 +156,7 @@ def test_an_error_event_behind_an_end_frame_is_noted() -> None:
 def test_usage_changes_no_other_answer() -> None:
     """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
     assert AnswerEdits(usage="move").edit_of(200) is None
-    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(), WholeEvents)
+    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(CHAT), WholeEvents)
     assert not AnswerEdits().due()
 
 

@@ -164,6 +164,28 @@ def test_an_event_too_long_to_hold_passes(monkeypatch, size, end):
     assert editor.feed(b"data: " + b"x" * 200)[:100] == b"data: " + b"x" * 94
 
 
+HELD = [
+    ('{"message":{"id":"1","model":"served","usage":{"model":"served"}}}', '{"id":"1","model":"alias","usage":'),
+    ('{"model":"served","message":{"a":[],"m\\u006fdel" : "served"}}', '"m\\u006fdel" : "alias"}}'),
+    ('{"message":{"model":"a"},"message":{"model":"b","model":"c"}}', '{"model":"alias","model":"alias"}}'),
+    *(
+        (same, None)
+        for same in ('{"message":{"model":7}}', '{"message":"model","model":"served"}', '{"model":"served"}')
+    ),
+    *((same, None) for same in ('{"message":{"model":"a"},"message":null}', '{"other":{"model":"served"}}', '"model"')),
+]
+
+
+@pytest.mark.parametrize(("data", "renamed"), HELD)
+def test_a_model_that_a_member_holds_is_renamed(data, renamed):
+    """Messages and Responses name the model in an object of the event: there alone it is renamed."""
+    came = f"event: x\ndata: {data}\n\n".encode()
+    editor = StreamEditor("alias", None, "message")
+    left = editor.feed(came) + editor.flush()
+    assert left.replace(b'"alias"', b'"served"') == came.replace(b'"b","model":"c"', b'"served","model":"served"')
+    assert renamed.encode() in left if renamed else left == came
+
+
 def test_a_byte_order_mark_hides_nothing_of_the_first_event():
     """A mark at the stream's start leaves as it came, however the stream is cut, and the first event is edited."""
     mark = "\ufeff".encode()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from router.contract.model import Contract
-from router.contract.sections import Errors, Limits
+from router.contract.sections import Errors, Limits, Models, plain_aliases
 from router.contract.terms import Words
 from router.engines.standin import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
@@ -122,6 +122,21 @@ def test_whole_answers_of_messages_carry_both_request_ids(plain: RunningRouter, 
     assert answer.header("x-request-id") == "abc"
 
 
+@pytest.mark.parametrize(("route", "holder"), [("/v1/messages", "message"), ("/v1/responses", "response")])
+def test_a_stream_under_an_alias_names_the_alias(router_of: RouterOf, engine: StandIn, route: str, holder: str) -> None:
+    """Where these protocols name the model the alias stands, also in the frames of a failure; texts stay."""
+    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"))))
+    started = STARTED[route]
+    text = _event("delta", text="served", model="served")
+    engine.answer_next(Answer.sse(started, text))
+    with RawClient(router.port) as client:
+        stream = b"".join(_read(client, route, ASK.replace(b'"served"', b'"latest"')))
+    assert stream.startswith(started.replace(b"served", b"latest") + text)
+    events = [json.loads(line.removeprefix(b"data: ")) for line in stream.splitlines() if line.startswith(b"data: ")]
+    assert {event[holder]["model"] for event in events if holder in event} == {"latest"}
+    assert b"served" not in stream.replace(text, b"")
+
+
 def _event(name: str, **data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
@@ -135,8 +150,8 @@ STARTED = {
 }
 
 
-def _read(client: RawClient, route: str) -> Iterator[bytes]:
-    client.send(post_head(route, JSON_BODY | {"Content-Length": str(len(ASK))}) + ASK)
+def _read(client: RawClient, route: str, body: bytes = ASK) -> Iterator[bytes]:
+    client.send(post_head(route, JSON_BODY | {"Content-Length": str(len(body))}) + body)
     assert client.head()[0] == 200
     return iter(client.chunk, b"")
 
