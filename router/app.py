@@ -136,7 +136,7 @@ def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
             "status": "ready" if obstacle is None else "not ready",
             "profile": gateway.artifact.name,
             "digest": gateway.artifact.digest,
-            "models": _served(gateway),
+            "models": list(gateway.fleet.served_ids().present),
             "engines": gateway.fleet.counts(),
         }
         # An engine that gets no requests has the greater problem.
@@ -218,19 +218,11 @@ def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa:
     app.add_url_rule(route, route, view, methods=[method], provide_automatic_options=False)
 
 
-def _served(gateway: Gateway) -> list[str]:
-    """Return the served ids, without those of ROUTER_MODEL_ID that no engine turned out to list."""
-    return [model for model in gateway.fleet.served_ids().ids if not gateway.fleet.is_absent(model)]
-
-
 def _cards(gateway: Gateway) -> list[Card]:
     served = gateway.fleet.served_ids()
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
-    ids = tuple(_served(gateway))
-    means_first = served.routes_aliases and ids[:1] == served.ids[:1]
     aliases = gateway.artifact.contract.models.aliases
-    served = served._replace(ids=ids, routes_aliases=means_first)
     return cards_of(served, aliases, gateway.fleet.cards(), shows_length=gateway.settings.show_max_model_len)
 
 

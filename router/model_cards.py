@@ -22,7 +22,7 @@ def cards_of(
     by_id: dict[str, list[Card]] = {}
     for card in listed:
         by_id.setdefault(card["id"], []).append(card)
-    cards = {model: _card(model, by_id.get(model, []), shows_length=shows_length) for model in served.ids}
+    cards = {model: _card(model, by_id.get(model, []), shows_length=shows_length) for model in served.present}
     first = served.ids[0] if served.routes_aliases else None
     targets = {name: alias.model or first for name, alias in aliases.items()}
     copies = [

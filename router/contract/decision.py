@@ -36,13 +36,20 @@ class ServedIds(NamedTuple):
     """The model ids that engines serve; the first is what aliases are routed as, unless which one is not clear.
 
     `is_complete`: no other id may turn out to be served, as it may while some engine has not given its list.
-    `default` is what answers where a request names no model, None where more than one may.
+    `default` is what answers where a request names no model, None where more than one may. `absent` are those that the
+    settings say and no engine lists, once all have given their lists.
     """
 
     ids: tuple[str, ...]
     routes_aliases: bool = True
     is_complete: bool = True
     default: str | None = None
+    absent: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The ids that some engine lists, or may still list."""
+        return tuple(model for model in self.ids if model not in self.absent) if self.absent else self.ids
 
 
 class Forward(NamedTuple):
@@ -212,12 +219,18 @@ def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) 
         return asked if alias is None else alias.model or SERVED_ID
     if not served_ids.ids and not served_ids.is_complete:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
-    if asked in served_ids.ids:
-        return asked
-    if alias is None or not served_ids.ids or (alias.model is not None and alias.model not in served_ids.ids):
+    served = asked if asked in served_ids.ids else _target(alias, served_ids)
+    if served is None or served in served_ids.absent:
         raise _unknown_model(asked, contract, served_ids)
+    return served
+
+
+def _target(alias: Alias | None, served_ids: ServedIds) -> str | None:
+    """Return the id that an alias is routed as, None where there is no alias or that id is not served."""
+    if alias is None or not served_ids.ids:
+        return None
     if alias.model is not None:
-        return alias.model
+        return alias.model if alias.model in served_ids.ids else None
     if not served_ids.routes_aliases:
         raise ApiError(
             "no_healthy_engines", "Several models are served and it is not configured which one aliases mean"
@@ -226,7 +239,7 @@ def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) 
 
 
 def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> ApiError:
-    names = ", ".join(dict.fromkeys((*served_ids.ids, *contract.models.aliases)))
+    names = ", ".join(dict.fromkeys((*served_ids.present, *contract.models.aliases)))
     details = {"model": shown(asked), "value": shown(asked), "models": shown(names)}
     if not served_ids.is_complete:
         message = f"No engine has listed the model {shown(asked)!r} yet, and some could not be asked so far"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 
 from router import long_work
 from router.contract.errors import ApiError
-from router.contract.templates import shown
 from router.engines import affinity
 from router.engines.fleet import Fleet
 from router.engines.loads import Loads
@@ -32,13 +31,10 @@ class Chooser:
     def choose(self, model: str, key: int | None = None, excluding: Collection[str] = ()) -> str:
         """Return an engine that takes requests and is known to list the model.
 
-        Raises ApiError when there is none outside `excluding`: `model_not_found` where every engine has given its list
-        and none has the model, else `no_healthy_engines`.
+        Raises ApiError `no_healthy_engines` when there is none outside `excluding`.
         """
         candidates = self._fleet.candidates(model, excluding)
         if not candidates:
-            if self._fleet.is_absent(model):
-                raise ApiError("model_not_found", f"No engine serves the model {shown(model)!r}", "model")
             raise ApiError("no_healthy_engines", "No engine that serves this model is healthy at the moment")
         chances = (self._chance(), self._chance())
         return self._policy.choose(Situation(candidates, next(self._turns), chances, self._loads.load, key))

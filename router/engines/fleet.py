@@ -283,11 +283,6 @@ class Fleet:
             of_models[model] = _serving(known, model, ())
         return of_models[model]
 
-    def is_absent(self, model: str) -> bool:
-        """Tell whether every engine has given its list, and the model stands in none."""
-        known = self._known.values()
-        return _is_complete(known) and not any(each.lists(model) for each in known)
-
     # --- what is served ---
 
     def trial_model(self, engine: str) -> str | None:
@@ -335,15 +330,18 @@ class Fleet:
 
 def _served(known: Mapping[str, _Known], configured: tuple[str, ...]) -> ServedIds:
     each = [known_of.ids or [] for known_of in known.values()]
-    ids = configured or tuple(dict.fromkeys(model for listed in each for model in listed))
+    listed_ids = dict.fromkeys(model for listed in each for model in listed)
+    ids = configured or tuple(listed_ids)
+    is_complete = _is_complete(known.values())
     only = ids[0] if len(ids) == 1 else None
     # An engine that lists others beside it may take another one for its default.
     is_alone = all(len(listed) == 1 for listed in each if only in listed)
     return ServedIds(
         ids,
         routes_aliases=bool(configured) or only is not None,
-        is_complete=bool(configured) or _is_complete(known.values()),
+        is_complete=bool(configured) or is_complete,
         default=only if is_alone else None,
+        absent=frozenset(configured) - listed_ids.keys() if is_complete else frozenset(),
     )
 
 

@@ -154,6 +154,16 @@ def test_aliases_wait_while_it_is_open_what_they_mean():
     assert decide(b'{"model":"other"}', contract, unordered).model_served == "other"
 
 
+def test_an_id_that_every_engine_lacks_is_not_found():
+    """An id of the settings that no engine lists is a 404, so is its alias, which means no other; it is not offered."""
+    contract = Contract(models=Models(aliases={"alias": Alias(), "late": Alias(model="other")}))
+    served = ServedIds(("served", "other"), absent=frozenset({"served"}))
+    assert decide(b'{"model":"late"}', contract, served).model_served == "other"
+    for asked in ("served", "alias"):
+        error = decide(f'{{"model":"{asked}"}}'.encode(), contract, served).error
+        assert (error.code, error.details["models"]) == ("model_not_found", "other, alias, late")
+
+
 def test_without_served_ids_every_name_counts_as_served():
     """A caller that knows no ids gets a decision about everything else."""
     decision = decide(b'{"model":"whatever"}', Contract(), None)

@@ -15,10 +15,7 @@ BODY = b'{"model": "m", "messages": []}'
 
 class _Fleet:
     def candidates(self, model: str, excluding: tuple[str, ...] = ()) -> tuple[str, ...]:
-        return tuple(engine for engine in (A, B, C) if engine not in excluding and model != "absent")
-
-    def is_absent(self, model: str) -> bool:
-        return model == "absent"
+        return tuple(engine for engine in (A, B, C) if engine not in excluding)
 
 
 def _chooser(policy: Any, loads: Loads | None = None) -> Chooser:
@@ -50,13 +47,6 @@ def test_none_that_was_tried_is_chosen_again() -> None:
         with pytest.raises(ApiError, match="No engine that serves this model is healthy") as raised:
             _chooser(policy).choose("m", 7, (A, B, C))
         assert raised.value.code == "no_healthy_engines"
-
-
-def test_a_model_that_every_engine_lacks_does_not_exist() -> None:
-    """Where all engines have given their lists and none has the model, to wait would not help: that is a 404."""
-    with pytest.raises(ApiError, match="No engine serves the model 'absent'") as raised:
-        _chooser(RoundRobin()).choose("absent")
-    assert (raised.value.code, raised.value.param) == ("model_not_found", "model")
 
 
 def test_a_key_is_made_only_where_it_is_asked_for() -> None:

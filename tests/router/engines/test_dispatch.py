@@ -53,9 +53,6 @@ class _Fleet:
     def has_other(self, model: str, excluding: Collection[str]) -> bool:
         return bool(self.candidates(model, excluding))
 
-    def is_absent(self, model: str) -> bool:
-        return False
-
     def note(self, engine: str, outcome: Outcome) -> None:
         self.noted.append((engine, outcome))
 

@@ -149,12 +149,12 @@ def test_a_model_is_not_asked_of_another_while_those_that_list_it_are_out() -> N
 def test_a_model_is_absent_once_every_engine_has_given_its_list() -> None:
     """While one has not, a model may still turn out to be served; a list counts that was given before a failure."""
     fleet = _fleet(A, B, ids=("m", "given"))
-    assert (_picked(fleet, "given"), fleet.is_absent("given")) == (set(), False)
+    assert (_picked(fleet, "given"), fleet.served_ids().absent) == (set(), set())
     fleet.learn(C, Report(State.HEALTHY, ()))
     fleet.note(A, Outcome.UNREACHABLE)
-    assert (fleet.is_absent("given"), fleet.is_absent("m")) == (True, False)
+    assert (fleet.served_ids().absent, fleet.served_ids().present) == ({"given"}, ("m",))
     fleet.set_engines(())
-    assert not fleet.is_absent("given")
+    assert not fleet.served_ids().absent
 
 
 def test_an_engine_gives_its_list_again_after_a_failure() -> None:
@@ -180,7 +180,7 @@ def test_what_other_processes_saw_decides_what_exists_and_not_what_is_asked() ->
     fleet.recall({A: _cards("old"), C: _cards("c"), "http://gone": _cards("gone")})
     assert fleet.served_ids() == ServedIds(("m", "c"), routes_aliases=False)
     fleet.learn(C, Report(State.UNHEALTHY))
-    assert (_picked(fleet, "c"), fleet.is_absent("c"), fleet.is_absent("old")) == (set(), False, True)
+    assert (_picked(fleet, "c"), fleet.served_ids().is_complete) == (set(), True)
     assert not fleet.learn(C, Report(State.HEALTHY, _cards("c")))
     assert fleet.learn(C, Report(State.HEALTHY, _cards("d")))
     assert (_picked(fleet, "c"), _picked(fleet, "d")) == (set(), {C})
