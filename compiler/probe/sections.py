@@ -161,7 +161,21 @@ def _with_pairs(base: Base, found: dict[str, Found]) -> Learning[tuple[dict[str,
             said = f"refused together with {other} {statuses([reply])}"
             source = f"{rules[one]['source']}; {said}" if "source" in rules[one] else said
             rules[one] |= {"excludes": [other], "source": source}
+    # An engine may not look at a budget beside the one that it prefers.
+    yield from asked(*_wrong_budgets(base, found))
     return rules, untold
+
+
+def _wrong_budgets(base: Base, found: dict[str, Found]) -> Iterator[Question]:
+    """Yield questions about budgets that are refused alone, a number and a text, beside other ones that are not."""
+    for one, other in ((path, beside) for path in sorted(BUDGET_ENTRIES) for beside in (*BUDGET_ENTRIES, "n_predict")):
+        good = found[other].good if other in found else _SMALL_BUDGET
+        if one in found and one != other and found[one].rule and good is not None:
+            for value in (0, str(_SMALL_BUDGET)):
+                yield _without_budget(base).question(f"fields.{one}", {other: good, one: value})
+
+
+_SMALL_BUDGET: Final = 1
 
 
 def _pair(base: Base, found: dict[str, Found], pair: tuple[str, str]) -> Question:

@@ -16,7 +16,7 @@ from compiler.diagnostics import visible
 from compiler.explain.origin import Origin
 from compiler.output import write
 from compiler.selection import UsageError
-from compiler.verify.check import Acceptance, Check, Derived, Untried
+from compiler.verify.check import Acceptance, Check, Derived, Untried, written
 from compiler.verify.derivation import Options, derive, shuffled
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     begun = time.monotonic()
     with _asker(arguments, artifact, deployment) as asker:
         _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.in_words()}")
-        answers = _answers(derived, asker)
+        answers = _answers(derived, asker, deployment.asked)
     sayings = Sayings(artifact.contract, Origin.of(loaded))
     judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
     done = Run(
@@ -197,20 +197,28 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _answers(derived: Derived, asker: _Asker) -> dict[str, Answer]:
+def _answers(derived: Derived, asker: _Asker, models: tuple[str, ...]) -> dict[str, Answer]:
     """Return the answers to all requests by their keys."""
-    return _remembered(derived, asker) if asker.exchange is None else _ask_all(derived, asker, asker.exchange)
+    return _remembered(derived, asker, models) if asker.exchange is None else _ask_all(derived, asker, asker.exchange)
 
 
-def _remembered(derived: Derived, asker: _Asker) -> dict[str, Answer]:
-    """Return the answers of a record. Raises RecordError where it has none to any of the checks."""
-    if derived.checks and not any(check.ask.key() in asker.known for check in derived.checks):
+def _remembered(derived: Derived, asker: _Asker, models: tuple[str, ...]) -> dict[str, Answer]:
+    """Return the answers of a record. Raises RecordError where it has none to any check that names one of the models.
+
+    Requests without a model, or for one that nobody serves, are alike in all records.
+    """
+    naming = [check for check in derived.checks if check.ask.text is None and _names_one(check, models)]
+    if derived.checks and not any(check.ask.key() in asker.known for check in naming or derived.checks):
         held = f"{counted(len(asker.known), 'answer')} of {asker.about.target or 'some endpoint'}"
         raise RecordError(
             f"{asker.record_name}: holds {held}, and none to a check of this contract: "
             "name the profile and the models that it was recorded with"
         )
     return asker.known
+
+
+def _names_one(check: Check, models: tuple[str, ...]) -> bool:
+    return dict(check.ask.members).get("model") in {written(model) for model in models}
 
 
 def _ask_all(derived: Derived, asker: _Asker, exchange: Exchange) -> dict[str, Answer]:

@@ -59,7 +59,9 @@ def test_a_draft_of_vllm_says_what_vllm_holds_requests_to(draft_of_vllm: Draft) 
     }
     assert bounds["temperature"] == {"min": 0, "max": 2}
     assert bounds["top_p"] == {"above": 0, "max": 1}
-    assert bounds["max_tokens"] == {"min": 1}
+    assert bounds["max_completion_tokens"] == {"min": 1}
+    # Beside the other one it is not looked at.
+    assert bounds["max_tokens"] == {}
     assert bounds["top_logprobs"] == {"min": 0, "max": 20}
     assert bounds["stop"] == {"max_items": 4}
     assert bounds["seed"] == bounds["messages"] == {}

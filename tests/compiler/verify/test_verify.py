@@ -177,6 +177,19 @@ def test_a_record_that_tells_nothing_is_an_error(
     assert said in told.err
 
 
+def test_a_record_of_another_model_is_an_error(
+    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests that are alike for all models, as those without one, do not make a record one of this model."""
+    record = str(tmp_path / "record.jsonl")
+    with StandIn(models=("m",)) as engine:
+        assert cli.main(["verify", engine.url, profile, "--model", "m", "--record", record, "-o", "/dev/null"]) == 1
+    assert cli.main(["verify", profile, "--model", "other", "--replay", record]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "none to a check of this contract" in told.err
+
+
 def test_nothing_tried_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where no check passed or failed the exit code is 1, and the first line of the report says why."""
     path = tmp_path / "words.yaml"
