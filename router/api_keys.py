@@ -136,6 +136,8 @@ class ApiKeys:
         self._keys = keys
         self._file = file
         self._problem: str | None = None
+        self.failures = 0
+        """Broken versions of the file that this process has met."""
         self._looking = threading.Lock()
         self._next_look = 0.0
 
@@ -182,6 +184,7 @@ class ApiKeys:
             # Another process may have read a good version that this one missed.
             self._file = last_good(known)
             if str(error) != self._problem:
+                self.failures += 1
                 _LOG.error("the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected %s", error)
             self._problem = str(error)
             return

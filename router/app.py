@@ -30,7 +30,7 @@ from router.model_cards import cards_of
 from router.places import Places
 from router.relay import Relayed
 from router.settings import Settings
-from router.telemetry.meter import CONTENT_TYPE, Meter, View
+from router.telemetry.meter import CONTENT_TYPE, Meter, Troubles, View
 from router.telemetry.spans import Tracer
 
 _MODEL: Final = f"{routes.MODELS}/"
@@ -59,10 +59,16 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     contexts = Contexts(fleet, artifact.digest)
     chooser = Chooser(fleet, POLICIES[settings.policy], loads)
     in_flight = Places(settings.max_in_flight)
+    discovery = Discovery(settings, fleet, Prober(settings, fleet, connections), connections)
+    api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
     view = View(
         in_flight.taken,
         lambda: {**fleet.counts(), "available": fleet.available()},
         (artifact.name, artifact.digest),
+        lambda: Troubles(
+            discovery.failures, discovery.failing(), int(api_keys.problem() is not None), api_keys.failures
+        ),
+        (lambda: {engine: loads.load(engine) for engine in fleet.engines}) if settings.metrics_by_engine else None,
     )
     return Gateway(
         settings=settings,
@@ -71,9 +77,10 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         connections=connections,
         chooser=chooser,
         dispatcher=Dispatcher(settings, fleet, connections, chooser, loads, contexts=contexts),
-        discovery=Discovery(settings, fleet, Prober(settings, fleet, connections), connections),
+        discovery=discovery,
         in_flight=in_flight,
         contexts=contexts,
+        api_keys=api_keys,
         meter=Meter(view) if settings.metrics else None,
         tracer=Tracer() if settings.traces else None,
     )
@@ -81,7 +88,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
 
 def create_app(gateway: Gateway) -> flask.Flask:
     """Return the WSGI app that serves a gateway; its `extensions` have the inference routes as one of their own."""
-    door = Door(gateway.settings)
+    door = Door(gateway.settings, gateway.api_keys)
     inference = Inference(gateway, door)
     app = flask.Flask("router", static_folder=None)
     app.extensions |= {"router": gateway, "router.inference": inference}
@@ -92,7 +99,7 @@ def create_app(gateway: Gateway) -> flask.Flask:
     _add_inference(app, inference, open_routes)
     if routes.MODELS in open_routes:
         _add_models(app, gateway)
-    _add_probes(app, gateway, door.api_keys)
+    _add_probes(app, gateway)
     if gateway.meter is not None:
         _add_metrics(app, gateway.meter)
     _add_refusals(app, gateway, door)
@@ -126,7 +133,7 @@ def _add_models(app: flask.Flask, gateway: Gateway) -> None:
     _add(app, f"{_MODEL}<any_path:model_id>", show_model, "GET")
 
 
-def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
+def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
     def healthz() -> flask.Response:
         return _json({"status": "ok"})
 
@@ -147,7 +154,7 @@ def _add_probes(app: flask.Flask, gateway: Gateway, api_keys: ApiKeys) -> None:
             state["reason"] = obstacle
         if lifecycle.reload_error() is not None:
             state["reload_error"] = "the newest artifact could not be loaded; see the log"
-        if api_keys.problem() is not None:
+        if gateway.api_keys.problem() is not None:
             state["api_keys_error"] = "the newest API keys could not be read; see the log"
         return _json(state, 200 if obstacle is None else 503)
 

@@ -16,14 +16,14 @@ _MODEL: Final = f"{routes.MODELS}/"
 class Door:
     """Lets requests in. Where they come on the metrics' own port they find there only the metrics and the probes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, api_keys: ApiKeys) -> None:
         self._metrics_port = settings.metrics_port
-        self.api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
+        self._api_keys = api_keys
 
     def enter(self, environ: dict[str, Any]) -> None:
         """Let a request in. Raises ApiError."""
         on_own_port = self._metrics_port is not None and self._refuse_other_port(environ)
-        if not on_own_port and self.api_keys.are_asked_for():
+        if not on_own_port and self._api_keys.are_asked_for():
             self._admit(environ)
         _refuse_bad_host(environ)
         _refuse_other_spelling_of_route(environ)
@@ -44,7 +44,7 @@ class Door:
         """Let a request in that shows an API key; behind this door nobody sees the key again."""
         if routes.path_as_sent(environ) in routes.PROBES:
             return
-        exchange_of(environ).key_name = self.api_keys.name_of(environ)
+        exchange_of(environ).key_name = self._api_keys.name_of(environ)
         headers.forget_credentials(environ)
 
 

@@ -56,8 +56,10 @@ class Exchange:
     """How many engines, or connections to one, the request was tried on."""
     retries: tuple[str, ...] = ()
     """Why it was sent once more, each time (RETRY_REASONS)."""
-    upstream_errors: tuple[Outcome, ...] = ()
-    """What went wrong at engines, in all attempts."""
+    tried: tuple[str, ...] = ()
+    """The engine of each attempt."""
+    upstream_errors: tuple[tuple[str, Outcome], ...] = ()
+    """What went wrong at engines, in all attempts, each with its engine."""
     trace: Trace | None = None
     """Its trace, where traces are made."""
     stream_end: str | None = None

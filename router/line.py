@@ -4,6 +4,7 @@ import time
 from typing import Any, NamedTuple
 
 from router import long_work
+from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.clients.intake import read_body
 from router.clients.presence import Client
@@ -37,6 +38,7 @@ class Gateway(NamedTuple):
     discovery: Discovery
     in_flight: Places
     contexts: Contexts
+    api_keys: ApiKeys
     meter: Meter | None = None
     tracer: Tracer | None = None
 

@@ -239,6 +239,9 @@ class Settings:
     metrics_port: int | None = _setting(
         port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
     )
+    metrics_by_engine: bool = _setting(
+        _switch, False, "Also count requests, errors and what is in flight by engine; addresses are labels then."
+    )
     traces: bool = _setting(
         _traces,
         False,
@@ -270,8 +273,11 @@ def _contradictions(environ: Mapping[str, str]) -> Iterator[str]:
     given = {item.name for item in fields(Settings) if _text(item, environ)}
     if {"api_keys", "api_keys_file"} <= given:
         yield "ROUTER_API_KEYS cannot be used: found ROUTER_API_KEYS_FILE beside it, expected either of them"
-    if "metrics_port" in given and environ.get("ROUTER_METRICS", "").strip() != "on":
+    has_metrics = environ.get("ROUTER_METRICS", "").strip() == "on"
+    if "metrics_port" in given and not has_metrics:
         yield "ROUTER_METRICS_PORT cannot be used: found no ROUTER_METRICS=on beside it, expected that"
+    if environ.get("ROUTER_METRICS_BY_ENGINE", "").strip() == "on" and not has_metrics:
+        yield "ROUTER_METRICS_BY_ENGINE cannot be used: found no ROUTER_METRICS=on beside it, expected that"
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:

@@ -125,6 +125,12 @@ class Discovery:
         self._process = 0
         self._waited_in = 0
         self._lock = threading.Lock()
+        self.failures = 0
+        """Resolutions that failed or gave no address, in this process."""
+
+    def failing(self) -> int:
+        """Return of how many names the newest resolution failed or gave no address."""
+        return sum(bool(learnt.problem) for learnt in self._learnt.values())
 
     def start(self) -> None:
         """Begin to follow the names and to probe in this process, unless that is done already."""
@@ -174,6 +180,7 @@ class Discovery:
             before = self._learnt[name]
             after = learnt(before.addresses, answers)
             self._learnt[name] = after
+            self.failures += bool(after.problem)
             self._follow(self._engines())
             remembered.remember({each: it.addresses for each, it in self._learnt.items()})
         _say_news(name, before, after)

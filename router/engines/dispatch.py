@@ -169,6 +169,7 @@ class Dispatcher:
 
     def _post(self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool) -> Answer:
         exchange.attempts += 1
+        exchange.tried += (engine,)
         exchange.sent = time.monotonic()
         if exchange.first_sent is None:
             exchange.first_sent = exchange.sent
@@ -195,7 +196,7 @@ class Dispatcher:
 
     def _note(self, engine: str, exchange: Exchange, outcome: Outcome) -> None:
         if outcome is not Outcome.SUCCEEDED:
-            exchange.upstream_errors += (outcome,)
+            exchange.upstream_errors += ((engine, outcome),)
         if exchange.trace is not None:
             exchange.trace.tell(outcome)
         self._fleet.note(engine, outcome)

@@ -20,12 +20,30 @@ from router.telemetry.recorder import Recorder
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
+MOST_ENGINES: Final = 1000
+"""Engines that a process counts by name; those that come after them are counted as `other`."""
+
+
+class Troubles(NamedTuple):
+    """What went wrong beside requests in this process: how often so far, and what is wrong now."""
+
+    dns_errors: int = 0
+    dns_failing: int = 0
+    api_keys_failed: int = 0
+    api_keys_errors: int = 0
+
+
 class View(NamedTuple):
-    """What a worker's gauges are read from: its requests in flight, its engines, and the artifact in force."""
+    """What a worker's own numbers are read from: its requests in flight, its engines, and the artifact in force.
+
+    `in_flight_by_engine` is None where nothing is counted by engine.
+    """
 
     in_flight: Callable[[], int]
     engines: Callable[[], Mapping[str, int]]
     profile: tuple[str, str]
+    troubles: Callable[[], Troubles] = Troubles
+    in_flight_by_engine: Callable[[], Mapping[str, int]] | None = None
 
 
 class Meter(Recorder["_Numbers"]):
@@ -53,7 +71,13 @@ class _Numbers:
         if self._is_shared:
             shared_metrics.reserve(os.getpid())
         self._registry = self._client.CollectorRegistry()
-        self._of = {metric: self._made(metric) for metric in (*metrics.FROM_EXCHANGES, *metrics.OF_A_WORKER)}
+        by_engine = () if view.in_flight_by_engine is None else metrics.BY_ENGINE
+        self._of = {
+            metric: self._made(metric) for metric in (*metrics.FROM_EXCHANGES, *metrics.OF_A_WORKER, *by_engine)
+        }
+        self._samples_of = _samples_with_engines if by_engine else metrics.samples_of
+        self._engines: set[str] = set()
+        self._troubles = Troubles()
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
         for metric in metrics.FROM_EXCHANGES:
             self._begin_at_zero(metric)
@@ -87,15 +111,24 @@ class _Numbers:
         """Count requests, each label set once for all of them, and bring the gauges up to date."""
         values: dict[tuple[Metric, tuple[str, ...]], list[float]] = defaultdict(list)
         for exchange in exchanges:
-            for metric, labels, value in metrics.samples_of(exchange):
+            for metric, labels, value in self._samples_of(exchange):
                 values[metric, labels].append(value)
         for (metric, labels), of_all in values.items():
-            child = self._child(metric, labels)
+            child = self._child(metric, self._bounded(labels) if metric in metrics.BY_ENGINE else labels)
             if metric.kind == "counter":
                 child.inc(sum(of_all))
             else:
                 _observe(child, of_all)
         self._set_gauges()
+
+    def _bounded(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Return labels of which the first is an engine, which is `other` where there are too many."""
+        engine, *others = labels
+        if engine not in self._engines:
+            if len(self._engines) >= MOST_ENGINES:
+                return (metrics.OTHER, *others)
+            self._engines.add(engine)
+        return labels
 
     def _set_gauges(self) -> None:
         engines = self._view.engines()
@@ -103,6 +136,12 @@ class _Numbers:
         self._child(metrics.AVAILABLE, ()).set(engines["available"])
         for state in metrics.ENGINE_STATES:
             self._child(metrics.ENGINES, (state,)).set(engines[state])
+        before, now = self._troubles, self._view.troubles()
+        self._troubles = now
+        self._child(metrics.DNS_ERRORS, ()).inc(now.dns_errors - before.dns_errors)
+        self._child(metrics.DNS_FAILING, ()).set(now.dns_failing)
+        self._child(metrics.API_KEYS_ERRORS, ()).inc(now.api_keys_errors - before.api_keys_errors)
+        self._child(metrics.API_KEYS_FAILED, ()).set(now.api_keys_failed)
 
     def exposition(self) -> bytes:
         """Return the metrics of all processes that share them."""
@@ -117,8 +156,13 @@ class _Numbers:
 
     def _written(self, registry: Any) -> bytes:  # noqa: ANN401 - prometheus_client's
         inherited = self._client.CollectorRegistry()
-        inherited.register(_Inherited(self._view.profile))
+        inherited.register(_Inherited(self._view))
         return bytes(self._client.generate_latest(registry) + self._client.generate_latest(inherited))
+
+
+def _samples_with_engines(exchange: Exchange) -> Iterator[metrics.Sample]:
+    yield from metrics.samples_of(exchange)
+    yield from metrics.samples_by_engine(exchange)
 
 
 def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - prometheus_client's
@@ -132,9 +176,9 @@ def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - pro
 class _Inherited:
     """What every worker knows from the master, told when it is asked for."""
 
-    def __init__(self, profile: tuple[str, str]) -> None:
+    def __init__(self, view: View) -> None:
         self._core: Any = importlib.import_module("prometheus_client.core")
-        self._profile = profile
+        self._view = view
 
     def collect(self) -> Iterator[Any]:
         """Yield what prometheus_client writes out."""
@@ -142,5 +186,11 @@ class _Inherited:
         yield self._core.CounterMetricFamily(errors.name, errors.help, lifecycle.reload_errors())
         yield self._core.GaugeMetricFamily(failed.name, failed.help, lifecycle.reload_error() is not None)
         family = self._core.GaugeMetricFamily(profile.name, profile.help, labels=tuple(profile.labels))
-        family.add_metric(self._profile, 1)
+        family.add_metric(self._view.profile, 1)
         yield family
+        if self._view.in_flight_by_engine is not None:
+            in_flight = metrics.ENGINE_IN_FLIGHT
+            family = self._core.GaugeMetricFamily(in_flight.name, in_flight.help, labels=tuple(in_flight.labels))
+            for engine, count in self._view.in_flight_by_engine().items():
+                family.add_metric((engine,), count)
+            yield family

@@ -1,7 +1,7 @@
 """Every metric, declared once, and what a request that is over adds to each. Pure: router/meter.py keeps the numbers.
 
 No label holds what a client, an engine or a model is named: each takes its values from a list that is closed, to
-which only the fields that the artifact names are added.
+which only the fields that the artifact names are added. The metrics by engine, which a setting opens, name engines.
 """
 
 from collections.abc import Iterator, Mapping
@@ -158,6 +158,46 @@ AVAILABLE: Final = Metric(
     "Engines that get requests, as the worker process sees that sees fewest.",
     over_workers="livemin",
 )
+DNS_ERRORS: Final = Metric(
+    "counter",
+    "router_dns_errors_total",
+    "Resolutions of names in ROUTER_ENGINES that failed or gave no address, over all worker processes.",
+)
+DNS_FAILING: Final = Metric(
+    "gauge",
+    "router_dns_failing",
+    "Names in ROUTER_ENGINES whose newest resolution failed, as the worker process sees that sees most.",
+    over_workers="livemax",
+)
+API_KEYS_ERRORS: Final = Metric(
+    "counter",
+    "router_api_keys_errors_total",
+    "Broken versions of ROUTER_API_KEYS_FILE, as each worker process finds them.",
+)
+API_KEYS_FAILED: Final = Metric(
+    "gauge",
+    "router_api_keys_failed",
+    "1 while ROUTER_API_KEYS_FILE is broken and older keys hold, else 0.",
+    over_workers="livemax",
+)
+ENGINE_REQUESTS: Final = Metric(
+    "counter",
+    "router_engine_requests_total",
+    "Requests sent to each engine, those sent once more included. With ROUTER_METRICS_BY_ENGINE.",
+    {"engine": None},
+)
+ENGINE_ERRORS: Final = Metric(
+    "counter",
+    "router_engine_errors_total",
+    "What went wrong at each engine, in all attempts. With ROUTER_METRICS_BY_ENGINE.",
+    {"engine": None, "cause": CAUSES},
+)
+ENGINE_IN_FLIGHT: Final = Metric(
+    "gauge",
+    "router_engine_requests_in_flight",
+    "Requests in flight at each engine, over all worker processes. With ROUTER_METRICS_BY_ENGINE.",
+    {"engine": None},
+)
 RELOAD_ERRORS: Final = Metric(
     "counter", "router_reload_errors_total", "Reloads whose artifact was broken, since the start."
 )
@@ -187,11 +227,13 @@ FROM_EXCHANGES: Final = (
     STREAMS,
 )
 """Metrics that requests add to when they are over."""
-OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE)
-"""Gauges that each worker process keeps up to date."""
+OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE, DNS_ERRORS, DNS_FAILING, API_KEYS_ERRORS, API_KEYS_FAILED)
+"""What each worker process keeps up to date."""
+BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS)
+"""What requests add to as well, where a setting says so."""
 OF_THE_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
 """What all workers inherit or share, told by the one that is asked."""
-METRICS: Final = (*FROM_EXCHANGES, *OF_A_WORKER, *OF_THE_MASTER)
+METRICS: Final = (*FROM_EXCHANGES, *OF_A_WORKER, *OF_THE_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)
 
 _CAUSE_OF_CODE: Final = {"upstream_incomplete": Outcome.BROKEN}
 """What is found out about an answer only after its engine has been judged."""
@@ -230,15 +272,32 @@ def samples_of(exchange: Exchange) -> Iterator[Sample]:
 def _samples_of_engine(exchange: Exchange, first_sent: float) -> Iterator[Sample]:
     for reason in exchange.retries:
         yield Sample(RETRIES, (reason,))
-    late = _CAUSE_OF_CODE.get(exchange.code or "")
-    for cause in exchange.upstream_errors or ((late,) if late else ()):
-        yield Sample(UPSTREAM_ERRORS, (cause.value.replace(" ", "_"),))
+    for _, cause in _upstream_errors(exchange):
+        yield Sample(UPSTREAM_ERRORS, (_label(cause),))
     if exchange.first_byte is not None:
         yield Sample(FIRST_BYTE_SECONDS, (exchange.route,), exchange.first_byte - exchange.started)
     if exchange.answered is not None and exchange.left is not None:
         before = first_sent - exchange.started - exchange.reading_seconds
         yield Sample(OVERHEAD_SECONDS, (exchange.route,), before + exchange.left - exchange.answered)
         yield Sample(REQUEST_SECONDS, (exchange.route,), exchange.ended - exchange.started)
+
+
+def samples_by_engine(exchange: Exchange) -> Iterator[Sample]:
+    """Yield what a request that is over adds to the metrics by engine; the first label is the engine."""
+    for engine in exchange.tried:
+        yield Sample(ENGINE_REQUESTS, (engine,))
+    for engine, cause in _upstream_errors(exchange):
+        yield Sample(ENGINE_ERRORS, (engine, _label(cause)))
+
+
+def _upstream_errors(exchange: Exchange) -> tuple[tuple[str, Outcome], ...]:
+    """Return what went wrong at engines, also what turned out once an engine had been judged."""
+    late = _CAUSE_OF_CODE.get(exchange.code or "")
+    return exchange.upstream_errors or (((exchange.engine or OTHER, late),) if late else ())
+
+
+def _label(cause: Outcome) -> str:
+    return cause.value.replace(" ", "_")
 
 
 def _phase_of(exchange: Exchange) -> str:

@@ -1,11 +1,16 @@
 """The numbers behind the metrics: counted by batch as one by one."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
-from router.telemetry.meter import _observe
+from router.engines.outcome import Outcome
+from router.exchange import Exchange
+from router.telemetry import meter
+from router.telemetry.meter import View, _Numbers, _observe
 
 BUCKETS = (0.01, 0.5, 1.0)
 
@@ -27,3 +32,23 @@ def test_values_observed_together_are_as_each_alone(values: list[float]) -> None
         one.observe(value)
     _observe(other, values)
     assert _samples(other) == pytest.approx(_samples(one))
+
+
+def test_engines_that_are_counted_by_name_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many engines come and go, only so many have series of their own; the rest are one."""
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    monkeypatch.setattr(meter, "MOST_ENGINES", 2)
+    states = dict.fromkeys((*meter.metrics.ENGINE_STATES, "available"), 0)
+    numbers = _Numbers(View(lambda: 0, lambda: states, ("p", "d"), in_flight_by_engine=dict))
+
+    def over() -> Iterator[Exchange]:
+        for engine in "abcadb":
+            errors = ((engine, Outcome.BROKEN),)
+            yield Exchange(request_id="1", first_sent=1.0, tried=(engine, engine), upstream_errors=errors)
+
+    numbers.add(over())
+    text = numbers.exposition().decode()
+    for engine in ("a", "b", "other"):
+        assert f'router_engine_requests_total{{engine="{engine}"}} 4.0' in text
+        assert f'router_engine_errors_total{{cause="broken",engine="{engine}"}} 2.0' in text
+    assert 'engine="c"' not in text

@@ -18,6 +18,7 @@ from router.contract.model import Contract
 from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from router.engines.standin import Answer, StandIn
 from router.telemetry import metrics, shared_metrics
+from tests.router.dnsserver import DnsServer
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.rawengine import RawEngine, ok, read_request, reset
@@ -89,8 +90,9 @@ def _get(port: int, path: str, key: str = "") -> int:
         return client.get(path, {"Authorization": f"Bearer {key}"} if key else {}).status
 
 
-def _workers(router: RunningRouter) -> set[int]:
-    return {int(pid) for line in router.lines for pid in re.findall(r"Booting worker with pid: (\d+)", line)}
+def _workers(router: RunningRouter) -> list[int]:
+    """Return the process ids of all workers so far, in the order of their start: the system's numbers begin again."""
+    return [int(pid) for line in router.lines for pid in re.findall(r"Booting worker with pid: (\d+)", line)]
 
 
 MIXED: list[tuple[int, int, bytes, str]] = [
@@ -155,7 +157,7 @@ def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: StandIn, 
         for round_ in range(20):
             known = _workers(router)
             if round_ % 4 == 3:
-                os.kill(max(known), signal.SIGKILL)
+                os.kill(known[-1], signal.SIGKILL)
                 wait_until(lambda known=known: len(_workers(router)) > len(known), router.log)
             else:
                 router.signal(signal.SIGHUP)
@@ -163,7 +165,7 @@ def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: StandIn, 
         wait_until(lambda: len({path.name for path in folder.glob("counter_[0-9]*.db")}) == 2, router.log)
         _expect(router.port, MIXED_NUMBERS)
         # A counter, a histogram and two or three gauges of each worker, two of the dead, and the lock.
-        assert len(list(folder.iterdir())) <= 2 * 5 + 3
+        wait_until(lambda: len(list(folder.iterdir())) <= 2 * 5 + 3, lambda: str(sorted(folder.iterdir())))
         # A worker that has just begun may not have looked at its engine yet.
         wait_until(lambda: [_numbers(router.port)[name] for name in ENGINES] == [1, 1], router.log)
         assert _numbers(router.port)["router_requests_in_flight"] == 0
@@ -241,7 +243,7 @@ def test_a_retry_is_told(tmp_path: Path) -> None:
     with (
         StandIn(models=("served",)) as first,
         StandIn(models=("served",)) as second,
-        _measured(tmp_path, [first.url, second.url], WEB_CONCURRENCY="1") as router,
+        _measured(tmp_path, [first.url, second.url], WEB_CONCURRENCY="1", ROUTER_METRICS_BY_ENGINE="on") as router,
     ):
         for engine in (first, second):
             engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
@@ -252,6 +254,9 @@ def test_a_retry_is_told(tmp_path: Path) -> None:
     assert numbers["router_retries_total|refused"] == 1
     assert numbers["router_upstream_errors_total|unavailable"] == 2
     assert numbers[f"router_requests_total|{CHAT}|200"] == 1
+    by_engine = [numbers[f"router_engine_requests_total|{engine.url}"] for engine in (first, second)]
+    assert sorted(by_engine) == [1, 2]
+    assert [numbers[f"router_engine_errors_total|unavailable|{engine.url}"] for engine in (first, second)] == [1, 1]
 
 
 def test_overload_is_told(engine: StandIn, tmp_path: Path) -> None:
@@ -290,6 +295,51 @@ def test_a_broken_reload_is_told(engine: StandIn, tmp_path: Path) -> None:
         router.signal(signal.SIGHUP)
         wait_until(lambda: _numbers(router.port)["router_reload_failed"] == 0)
         assert _numbers(router.port)["router_reload_errors_total"] == 2
+
+
+def test_failing_dns_and_a_broken_file_of_keys_are_told(engine: StandIn, tmp_path: Path) -> None:
+    """A name that is not resolved and keys that cannot be read are counted, and shown until all is well again."""
+    keys, port = tmp_path / "api_keys", free_port()
+    keys.write_text("a=0123456789abcdef\n")
+    with DnsServer() as dns_server:
+        dns_server.set("e.example", "127.0.0.1")
+        settings = {
+            "ROUTER_DNS_SERVER": dns_server.address,
+            "ROUTER_DNS_SECONDS": "0.05",
+            "ROUTER_API_KEYS_FILE": str(keys),
+            "ROUTER_METRICS_PORT": str(port),
+        }
+        with _measured(tmp_path, [engine.url, "dns://e.example:1"], **settings):
+            assert _troubles(port) == (False, 0, False, 0)
+            dns_server.unset("e.example")
+            keys.write_text("a=short\n")
+            wait_until(lambda: _troubles(port) == (True, 1, True, 2), lambda: str(_troubles(port)))
+            dns_server.set("e.example", "127.0.0.1")
+            keys.write_text("a=0123456789abcdef\n")
+            wait_until(lambda: _troubles(port) == (True, 0, False, 2), lambda: str(_troubles(port)))
+
+
+def _troubles(port: int) -> tuple[bool, float, bool, float]:
+    """Return whether a resolution failed so far, how many fail now, whether keys are broken, and how many saw that."""
+    numbers = _numbers(port)
+    names = ("dns_errors_total", "dns_failing", "api_keys_failed", "api_keys_errors_total")
+    dns_errors, dns_failing, keys_failed, keys_errors = (numbers[f"router_{name}"] for name in names)
+    return dns_errors > 0, dns_failing, keys_failed == 1, keys_errors
+
+
+def test_what_is_in_flight_is_told_by_engine(engine: StandIn, tmp_path: Path) -> None:
+    """With ROUTER_METRICS_BY_ENGINE each engine has its requests in flight, whichever worker is asked."""
+    gate, stream = Event(), chat(stream=True)
+    in_flight = f"router_engine_requests_in_flight|{engine.url}"
+    with _measured(tmp_path, [engine.url], ROUTER_METRICS_BY_ENGINE="on") as router, RawClient(router.port) as client:
+        engine.answer_next(Answer.sse(EVENT, gate, b"data: [DONE]\n\n"))
+        client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream)
+        client.head()
+        assert [_numbers(router.port)[in_flight] for _ in range(4)] == [1] * 4
+        gate.set()
+        while client.chunk():
+            pass
+        wait_until(lambda: _numbers(router.port)[in_flight] == 0)
 
 
 def test_a_port_of_their_own_has_the_metrics_alone(engine: StandIn, tmp_path: Path) -> None:
@@ -333,9 +383,11 @@ def test_other_ways_to_run_have_metrics_too(engine: StandIn, tmp_path: Path, arg
 
 def test_what_is_told_is_what_is_declared(engine: StandIn, tmp_path: Path) -> None:
     """Each sample has a declared name and only values out of the closed lists; each declared metric is told."""
-    with _measured(tmp_path, [engine.url]) as router:
-        assert _post(router, chat()) == 200
-        wait_until(lambda: f"router_requests_total|{CHAT}|200" in _numbers(router.port))
+    with _measured(tmp_path, [engine.url], ROUTER_METRICS_BY_ENGINE="on") as router:
+        engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
+        assert [_post(router, chat()) for _ in range(2)] == [503, 200]
+        told = {f"router_requests_total|{CHAT}|200", f"router_engine_errors_total|unavailable|{engine.url}"}
+        wait_until(lambda: told <= _numbers(router.port).keys())
         with RawClient(router.port) as client:
             answer = client.get("/metrics")
     assert answer.header("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
