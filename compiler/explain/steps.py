@@ -13,7 +13,17 @@ from router.contract.fields import BUDGET_FIELDS, spellings_of
 from router.contract.model import Sections
 from router.contract.numbers import show
 from router.contract.parsing import Request
-from router.contract.rules import Band, Budget, CheckRule, FieldRule, PartLimit, Pin, Rule, UnknownFieldsRule
+from router.contract.rules import (
+    Band,
+    Budget,
+    CheckRule,
+    FieldRule,
+    PartLimit,
+    Pin,
+    Rule,
+    UnknownFieldsRule,
+    sources_of,
+)
 from router.contract.sampling import expectation
 
 Verdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
@@ -115,7 +125,7 @@ def _field_step(rule: FieldRule, seen: Seen) -> Step:
     FieldJudge(rule)(alone)
     if alone.error is not None:
         return Step(rule.rule, "also violated", f"{alone.error.message}; {FIRST_ONLY}", alone.error.part)
-    paths = (path_of(rule.path), *((other,) for other in spellings_of(rule.path)), *map(path_of, rule.field.sources))
+    paths = (path_of(rule.path), *map(path_of, spellings_of(rule.path)), *map(path_of, sources_of(rule.field)))
     sent = [path for path in paths if value_at(request.fields, path) is not None]
     written = ", ".join(f"{'.'.join(path)} is {_shown(request, path)}" for path in sent) or "not sent"
     edits = seen.edits_of(rule.rule)

@@ -10,7 +10,7 @@ from router.contract.errors import ApiError, laid_over
 from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import read_float, read_whole, show
 from router.contract.patterns import full_match_of
-from router.contract.rules import FieldRule
+from router.contract.rules import FieldRule, sources_of
 from router.contract.sections import Field
 from router.contract.templates import bare, shown
 from router.contract.terms import Condition, Governed, Scalar, Words
@@ -46,8 +46,9 @@ class FieldJudge:
         self.field = rule.field
         self.name = rule.path
         self.path = path_of(rule.path)
-        self.spellings = (self.path, *((other,) for other in spellings_of(rule.path)))
-        self.is_nested = len(self.path) > 1
+        self.spellings = (self.path, *map(path_of, spellings_of(rule.path)))
+        self.is_nested = any(len(path) > 1 for path in self.spellings)
+        self.sources = tuple(map(path_of, sources_of(rule.field)))
         self.tests = tuple(tests_of(rule))
         self.bounds = _details_of(rule.field)
         # What is refused is the name: the value may come under another one.
@@ -74,7 +75,7 @@ class FieldJudge:
     def _judge_source(self, draft: Draft) -> bool:
         """Judge the value that the field takes from another one; tell whether there is one."""
         fields = draft.request.fields
-        for source in map(path_of, self.field.sources):
+        for source in self.sources:
             value = value_at(fields, source)
             if value is not None:
                 # Where values are mapped, those of other fields may be words of another vocabulary.

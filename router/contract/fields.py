@@ -24,13 +24,20 @@ WHOLE_NUMBER_FIELDS: Final = frozenset({"top_k", "n"})
 BUDGET_FIELDS: Final = ("max_completion_tokens", "max_tokens")
 """Spellings of the output-token budget, in the precedence of vLLM and SGLang."""
 
+REASONING_EFFORT: Final = "reasoning_effort"
+"""The one field with other spellings whose values are words."""
+
 OTHER_SPELLINGS: Final = {
     "n_predict": "max_tokens",  # llama.cpp: overrides both budget fields
     "n_cmpl": "n",  # llama.cpp
     "best_of": "n",  # the OpenAI completions API and older vLLM: multiplies the output like n
     "repeat_penalty": "repetition_penalty",  # llama.cpp
+    "n_probs": "top_logprobs",  # llama.cpp, where logprobs is not true
+    "chat_template_kwargs.reasoning_effort": "reasoning_effort",  # SGLang and vLLM: overrides the field
+    "reasoning.effort": "reasoning_effort",  # SGLang: overrides the field
+    "reasoning.reasoning_effort": "reasoning_effort",  # SGLang: the same, where there is no `effort` beside it
 }
-"""Other spelling → the standard field by whose rule it is judged."""
+"""Other spelling, by its dotted path → the standard field by whose rule it is judged."""
 
 BOUND_TO_BUDGET: Final = {
     "min_tokens": 0,  # vLLM and SGLang: at most the budget
@@ -72,7 +79,7 @@ _SPELLINGS: Final = {
 
 
 def spellings_of(field: str) -> tuple[str, ...]:
-    """Return the other names by which some engine knows a standard field."""
+    """Return the dotted paths by which some engine knows a standard field besides its own name."""
     return _SPELLINGS.get(field, ())
 
 

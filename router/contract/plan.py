@@ -21,6 +21,7 @@ from router.contract.rules import (
     Pin,
     Rule,
     UnknownFieldsRule,
+    sources_of,
 )
 from router.contract.templates import bare, shown
 from router.contract.tool_checks import transforms_of as of_tools
@@ -70,7 +71,7 @@ def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
 def _fields_judged(rule: Rule) -> frozenset[str] | None:
     """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
     if isinstance(rule, FieldRule):
-        paths = (rule.path, *rule.field.sources, *spellings_of(rule.path))
+        paths = (rule.path, *sources_of(rule.field), *spellings_of(rule.path))
         return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
     if isinstance(rule, CheckRule):
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))

@@ -138,6 +138,14 @@ class HasSections(Protocol):
         ...
 
 
+def sources_of(field: Field) -> tuple[str, ...]:
+    """Return the dotted paths that a field takes its value from, the first that is sent: each with its other spellings.
+
+    An engine that prefers another spelling would otherwise get what the field was to take.
+    """
+    return tuple(dict.fromkeys(path for source in field.sources for path in (source, *spellings_of(source))))
+
+
 def rules_of(sections: HasSections, known_elsewhere: frozenset[str] = frozenset()) -> tuple[Rule, ...]:
     """Derive the ordered rules of a contract, or of one of its cases.
 
@@ -197,4 +205,6 @@ def _unknown_fields(sections: HasSections, known_elsewhere: frozenset[str]) -> I
         return
     paths = governed_by(sections) | known_elsewhere
     names = {*ALWAYS_KNOWN, *section.known, *(path.partition(".")[0] for path in paths)}
-    yield UnknownFieldsRule(section, tuple(sorted(names | {other for name in names for other in spellings_of(name)})))
+    # Other spellings of what vendors do not have as a number of tokens or a sampling parameter are unknown to them.
+    spelled = (other for name in names & {*SAMPLING_FIELDS, *BUDGET_FIELDS} for other in spellings_of(name))
+    yield UnknownFieldsRule(section, tuple(sorted({*names, *spelled})))

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, Self
 from router.contract.conditions import Path, equals, path_of, value_at
 from router.contract.draft import Draft
 from router.contract.editing import Edit, raw_at, to_json
-from router.contract.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
+from router.contract.fields import BUDGET_FIELDS, REASONING_EFFORT, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.numbers import is_too_long, read_float, read_whole
-from router.contract.rules import FieldRule
+from router.contract.rules import FieldRule, sources_of
 from router.contract.terms import Scalar
 
 Transform = Callable[[Draft], None]
@@ -24,12 +24,13 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
     """
     taken: dict[str, set[str]] = {}
     for rule in rules:
-        taken.setdefault(_top(rule.path), set()).update(map(_top, rule.field.sources))
+        taken.setdefault(_top(rule.path), set()).update(map(_top, sources_of(rule.field)))
     yield from ((_names(rule, taken), _move(rule)) for rule in rules if rule.field.sources)
     for rule in rules:
         names = None if rule.field.force is not None else _names(rule, taken)
         yield from ((names, change) for change in _changes(rule))
-    yield from ((frozenset(spellings_of(rule.path)), _as_spelled(rule)) for rule in rules if spellings_of(rule.path))
+    spelled = ((rule, frozenset(map(_top, spellings_of(rule.path)))) for rule in rules)
+    yield from ((names, _as_spelled(rule)) for rule, names in spelled if names)
     defaults = [rule for rule in rules if rule.field.default is not None]
     if defaults:
         yield None, _set_defaults(defaults)
@@ -38,7 +39,7 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
 def _names(rule: FieldRule, taken: dict[str, set[str]]) -> frozenset[str]:
     """Return the top-level fields without all of which a field is not there, those that it takes a part of included."""
     top = _top(rule.path)
-    return frozenset((top, *taken[top], *spellings_of(rule.path)))
+    return frozenset((top, *taken[top], *map(_top, spellings_of(rule.path))))
 
 
 def _top(path: str) -> str:
@@ -47,7 +48,7 @@ def _top(path: str) -> str:
 
 def _move(rule: FieldRule) -> Transform:
     path = path_of(rule.path)
-    sources = [path_of(source) for source in rule.field.sources]
+    sources = [path_of(source) for source in sources_of(rule.field)]
 
     def move(draft: Draft) -> None:
         fields = draft.request.fields
@@ -80,7 +81,7 @@ def _changes(rule: FieldRule) -> list[Transform]:
 
 def _drop(rule: FieldRule) -> Transform:
     path = path_of(rule.path)
-    others = [(other,) for other in spellings_of(rule.path)]
+    others = [path_of(other) for other in spellings_of(rule.path)]
 
     def drop(draft: Draft) -> None:
         for each in (path, *others):
@@ -92,7 +93,7 @@ def _drop(rule: FieldRule) -> Transform:
 
 def _force(rule: FieldRule, forced: Any) -> Transform:  # noqa: ANN401 - any scalar
     path, written = path_of(rule.path), to_json(forced)
-    others = [(other,) for other in spellings_of(rule.path)]
+    others = [path_of(other) for other in spellings_of(rule.path)]
 
     def force(draft: Draft) -> None:
         if not equals(draft.value_at(path), forced):
@@ -146,18 +147,23 @@ def _confine(rule: FieldRule) -> Transform:
 
 
 def _all_paths(rule: FieldRule) -> tuple[Path, ...]:
-    return (path_of(rule.path), *((other,) for other in spellings_of(rule.path)))
+    return (path_of(rule.path), *map(path_of, spellings_of(rule.path)))
 
 
 def _as_spelled(rule: FieldRule) -> Transform:
     """Return what sets an absent field to what another spelling of it says."""
-    path, spellings = path_of(rule.path), spellings_of(rule.path)
+    path, spellings = path_of(rule.path), tuple(map(path_of, spellings_of(rule.path)))
+    is_number = rule.path != REASONING_EFFORT
     is_whole = rule.path in WHOLE_NUMBER_FIELDS or rule.path in BUDGET_FIELDS
     read: Callable[[object], float | None] = read_whole if is_whole else read_float
 
     def set_as_spelled(draft: Draft) -> None:
         for other in spellings:
-            value = draft.value_at((other,))
+            value = draft.value_at(other)
+            if not is_number:
+                if isinstance(value, str | int | float) and draft.value_at(path) is None:
+                    draft.put(rule.rule, path, value, to_json(value))
+                continue
             sent = read(value)
             # JSON has no number for the NaN or the infinity that a string may say.
             if sent is not None and math.isfinite(sent) and draft.value_at(path) is None:

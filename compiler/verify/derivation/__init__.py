@@ -259,7 +259,7 @@ class _Derivation:
 def _changed_by(rule: Rule) -> Iterator[str]:
     """Yield the top-level members of a request that a rule may change."""
     if isinstance(rule, FieldRule):
-        paths = (*names_of(rule.path), *rule.field.sources)
+        paths = (*names_of(rule.path), *(name for source in rule.field.sources for name in names_of(source)))
         yield from (path.partition(".")[0] for path in paths)
     elif isinstance(rule, Pin | Band):
         yield from names_of(rule.field)

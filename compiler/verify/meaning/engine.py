@@ -108,10 +108,11 @@ def _own_budgets(sent: Fields, rules: Sequence[Rule]) -> Fields:
 
 
 def _move(got: Fields, rule: FieldRule, sent: Fields) -> None:
-    given = next((source for source in rule.field.sources if at(sent, source) is not None), None)
+    names = [name for source in rule.field.sources for name in names_of(source)]
+    given = next((name for name in names if at(sent, name) is not None), None)
     value: Any = None if given is None else at(sent, given)
-    for source in rule.field.sources:
-        take_away(got, source)
+    for name in names:
+        take_away(got, name)
     if given is not None and at(got, rule.path) is None:
         put(got, rule.path, value)
 
@@ -154,9 +155,11 @@ def _is_key(key: str, value: object) -> bool:
 
 def _supply_spelled(got: Fields, rule: FieldRule) -> None:
     for other in names_of(rule.path)[1:]:
-        number = number_in(rule.path, at(got, other))
-        if number is not None and at(got, rule.path) is None:
-            put(got, rule.path, number)
+        value = at(got, other)
+        if rule.path != "reasoning_effort":
+            value = number_in(rule.path, value)
+        if isinstance(value, str | int | float) and at(got, rule.path) is None:
+            put(got, rule.path, value)
 
 
 def _drop_idle_choice(got: Fields, sent: Fields) -> None:

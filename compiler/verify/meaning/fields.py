@@ -52,7 +52,12 @@ def _taken(rule: FieldRule, fields: Fields) -> list[tuple[str, Any]]:
     """Return the field that the value is taken from where it is not sent itself, and the value."""
     if at(fields, rule.path) is not None:
         return []
-    given = [(source, value) for source in rule.field.sources if (value := at(fields, source)) is not None]
+    given = [
+        (source, value)
+        for source in rule.field.sources
+        for name in names_of(source)
+        if (value := at(fields, name)) is not None
+    ]
     return given[:1]
 
 

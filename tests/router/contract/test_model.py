@@ -65,5 +65,5 @@ def test_other_spellings_stand_for_standard_fields():
     for other, standard in OTHER_SPELLINGS.items():
         assert other in spellings_of(standard)
         assert standard_name(other) == standard == standard_name(standard)
-        assert standard in {*SAMPLING_FIELDS, "max_tokens"}
+        assert standard in {*SAMPLING_FIELDS, "max_tokens", "top_logprobs", "reasoning_effort"}
     assert spellings_of("temperature") == ()
