@@ -4,6 +4,7 @@ import time
 from typing import Any, NamedTuple
 
 from router import long_work
+from router.answer_edits import AnswerEdits
 from router.api_keys import ApiKeys
 from router.artifact import Artifact
 from router.clients.intake import read_body
@@ -20,7 +21,7 @@ from router.engines.fleet import Fleet
 from router.exchange import Exchange
 from router.headers import for_engine, value_of
 from router.places import Places
-from router.relay import AnswerEdits, Relay, Relayed, relay
+from router.relay import Relay, Relayed, relay
 from router.settings import Settings
 from router.telemetry.meter import Meter
 from router.telemetry.spans import Tracer

@@ -4,23 +4,19 @@ import errno
 import logging
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from http import HTTPStatus
 from itertools import chain
 from typing import Final, NamedTuple
 
 from router import long_work
+from router.answer_edits import AnswerEdits
 from router.clients.presence import Client, ClientGoneError
-from router.contract.answers import is_json, rename_model, retype_bad_request
+from router.contract.answers import is_json
 from router.contract.engine_errors import retold
-from router.contract.errors import NO_WORDS, ApiError
-from router.contract.events import WholeEvents
-from router.contract.protocols import Protocol
+from router.contract.errors import ApiError
 from router.contract.scanning import Balance
-from router.contract.sections import Errors
 from router.contract.stream_progress import StreamProgress
-from router.contract.stream_usage import Usage
-from router.contract.streams import StreamEditor
 from router.decoding import CutError, UndecodableError, decoded
 from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
@@ -38,38 +34,6 @@ _LONGEST_EMPTY: Final = 64
 """In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
 _UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
-
-
-class AnswerEdits(NamedTuple):
-    """What the contract changes in an answer: the model name of a 200 (None: nothing), and how a 400 is told.
-
-    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
-    """
-
-    model: str | None = None
-    errors: Errors = NO_WORDS
-    usage: Usage | None = None
-
-    def due(self) -> bool:
-        """Tell whether an answer may have to be edited."""
-        return self.model is not None or self.usage is not None or self._tells_400s()
-
-    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
-        """Return what edits the body of an answer of that status, None when nothing does."""
-        if status == HTTPStatus.OK and self.model is not None:
-            return partial(rename_model, name=self.model)
-        if status == HTTPStatus.BAD_REQUEST and self.errors.bad_request_type is not None:
-            return partial(retype_bad_request, new_type=self.errors.bad_request_type)
-        return None
-
-    def _tells_400s(self) -> bool:
-        return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
-
-    def of_stream(self, protocol: Protocol) -> WholeEvents | StreamEditor:
-        """Return what a stream of a protocol passes through on its way."""
-        if self.model is None and self.usage is None:
-            return WholeEvents()
-        return StreamEditor(self.model, self.usage, protocol.model_holder)
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import router.contract.answers
 import router.relay
+from router.answer_edits import AnswerEdits
 from router.clients.presence import Client
 from router.contract.errors import ApiError
 from router.contract.events import WholeEvents
@@ -14,7 +15,7 @@ from router.contract.protocols import CHAT
 from router.contract.sections import Errors
 from router.engines.outcome import Outcome
 from router.exchange import Exchange
-from router.relay import AbortedAnswerError, AnswerEdits, Relay, relay
+from router.relay import AbortedAnswerError, Relay, relay
 from tests.router.engines.fakes import answer_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
