@@ -4,7 +4,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from pathlib import Path
 
 from compiler.commands import override_of, selected_from
 from compiler.compilation import Compiled, compile_profile
@@ -14,7 +13,8 @@ from compiler.output import write
 from compiler.overrides import Override
 from compiler.reporting import counted, github_of, json_of, text_of
 from compiler.selection import NOBODY, Named, Selected, UsageError
-from router.artifact import Artifact, ArtifactError, read
+from compiler.sources import artifact_of, with_content
+from router.artifact import Artifact, ArtifactError
 
 
 def check(arguments: Namespace) -> int:
@@ -38,7 +38,7 @@ def check(arguments: Namespace) -> int:
 def findings(selected: Selected, override: Override | None) -> tuple[Compiled | None, tuple[Diagnostic, ...]]:
     """Compile a profile, or read an artifact; return the profile where it compiles, and all there is to say of it."""
     if selected.kind == "artifact":
-        return None, _read(selected.name, override)[1]
+        return None, _unusable(selected, override)[1]
     try:
         compiled = compile_profile(selected, override)
         compiled.data()
@@ -92,10 +92,14 @@ def _against_artifact(
 
 
 def _read(path: str, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
+    return _unusable(with_content(Selected("artifact", path, "--artifact")), override)
+
+
+def _unusable(selected: Selected, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
     if override is not None:
         raise UsageError("--override-sampling-params needs a profile: an artifact is frozen")
     try:
-        return read(Path(path)), ()
+        return artifact_of(selected), ()
     except ArtifactError as error:
         return None, (Diagnostic("unusable-artifact", str(error)),)
 

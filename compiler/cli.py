@@ -136,13 +136,18 @@ def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the ty
         "--model", action="append", metavar="ID", help="a served model id; without it every name counts as served"
     )
     explain.add_argument("--lines", action="store_true", help="read JSON Lines, whatever the first line looks like")
+    explain.add_argument(
+        "--fail-on-rejected", action="store_true", help="end with exit code 1 if a request is rejected"
+    )
     explain.add_argument("--format", choices=("text", "json"), default="text", help="how to say it (default: text)")
 
 
 def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     summary = "say what changes for clients from one profile or artifact to another"
     diff = _command(commands, "diff", summary, ("compiler.comparison", "show"), epilog=usage.DIFF)
-    diff.add_argument("a", metavar="A", help="the profile before: a preset, a path, or an artifact ending in .json")
+    diff.add_argument(
+        "a", metavar="A", help="the profile before: a preset, a path, an artifact ending in .json; - is standard input"
+    )
     diff.add_argument("b", metavar="B", help="the profile after")
     diff.add_argument(
         "--model", action="append", metavar="ID", help="compare only what holds for requests that ask for this model"

@@ -3,7 +3,6 @@
 import os
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 from compiler.compilation import Compiled, compile_profile
 from compiler.diagnostics import CommandError, ProfileError, visible
@@ -15,8 +14,9 @@ from compiler.printing import yaml_of
 from compiler.replacing import reject_replacing
 from compiler.reporting import text_of
 from compiler.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
+from compiler.sources import artifact_of, with_content
 from compiler.unfreezing import profile_of, with_defaults
-from router.artifact import Artifact, ArtifactError, read, serialise
+from router.artifact import Artifact, ArtifactError, serialise
 
 __all__ = [
     "ArtifactError",
@@ -57,11 +57,12 @@ def build(arguments: Namespace) -> int:
 
 def print_profile(arguments: Namespace) -> int:
     """Write the merged profile as YAML; from an artifact, a profile that means the same."""
-    loaded = loaded_by(arguments)
+    selected = selected_by(arguments)
+    loaded = _loaded(selected, override_of(arguments))
     if isinstance(loaded, Artifact):
         if arguments.origin:
             raise UsageError("--origin needs a profile: an artifact does not know where its values were set")
-        refuse_overwriting(arguments.output, [arguments.source or arguments.api_profile_file], "the artifact itself")
+        refuse_overwriting(arguments.output, [selected.name], "the artifact itself")
         write(yaml_of(profile_of(loaded)), arguments.output)
         return 0
     _refuse_own_source(loaded, arguments.output)
@@ -111,18 +112,21 @@ def selected_from(named: Named, *, say_default: bool = True) -> Selected:
     selected = select(named, os.environ, SYSTEM_PROFILE)
     if say_default or selected.chosen_by != NOBODY:
         _say_where_from(selected)
-    return selected
+    return with_content(selected)
 
 
 def loaded_by(arguments: Namespace) -> Compiled | Artifact:
     """Return the profile that the command line or the environment names, compiled, or the artifact that it names."""
     override = override_of(arguments)
-    selected = selected_by(arguments)
+    return _loaded(selected_by(arguments), override)
+
+
+def _loaded(selected: Selected, override: Override | None) -> Compiled | Artifact:
     if selected.kind != "artifact":
         return compile_profile(selected, override)
     if override is not None:
         raise UsageError("--override-sampling-params needs a profile: an artifact is frozen")
-    return read(Path(selected.name))
+    return artifact_of(selected)
 
 
 def override_of(arguments: Namespace) -> Override | None:

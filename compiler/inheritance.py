@@ -16,6 +16,9 @@ from compiler.schema import SCHEMA
 from compiler.selection import Selected, is_path
 from compiler.tree import Entry, Mapping, Node, Scalar, Sequence
 
+_STREAM: Final = "stdin"
+"""The name of a profile that stands in no file and says none."""
+
 ALIASES: Final = ("models", "aliases")
 """Where names are, as a list or as a mapping; a mapping adds to either."""
 
@@ -51,7 +54,7 @@ def load_chain(selected: Selected) -> tuple[Link, ...]:
     visited: dict[str, _Parent] = {}
     parent: _Parent | None = _start(selected)
     while parent is not None:
-        data = _read(parent, selected)
+        data = _read(parent, selected) if links or selected.content is None else selected.content
         identity = os.path.realpath(parent.path)
         if identity in visited:
             raise ProfileError(_cycle(list(visited.values()), parent))
@@ -164,6 +167,9 @@ def _start(selected: Selected) -> _Parent:
         )
     if not selected.name:
         raise ProfileError(Diagnostic("unreadable-file", f"{selected.chosen_by}: the path is empty"))
+    if selected.content is not None:
+        # Of a stream nothing but its content tells a name, and what it extends is looked for in the working folder.
+        return _Parent("file", _STREAM, Path(_STREAM), selected.shown, None)
     path = Path(selected.name)
     if not path.name.isprintable():
         message = f"the file name {named_path(path.name)} cannot stand in an artifact"

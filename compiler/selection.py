@@ -18,6 +18,9 @@ FOLDER_PROFILES: Final = ("./profile.yaml", "./profile.yml")
 DEFAULT_PRESET: Final = "openai-compatible"
 """The preset that is taken when nobody names a profile; it enforces nothing."""
 
+STANDARD_INPUT: Final = "-"
+"""The source that is standard input."""
+
 NOBODY: Final = "default"
 """What chose the profile where nobody did."""
 
@@ -33,6 +36,13 @@ class Selected:
     kind: Literal["file", "preset", "artifact"]
     name: str
     chosen_by: str
+    content: bytes | None = None
+    """What was read of a source that can be read only once."""
+
+    @property
+    def shown(self) -> str:
+        """The name for people, as in errors."""
+        return "<stdin>" if self.name == STANDARD_INPUT else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,7 @@ def select(named: Named, environment: Mapping[str, str], system_profile: Path = 
     if named.preset is not None:
         return Selected("preset", named.preset, "--api-profile")
     if named.source is not None:
-        is_file = is_path(named.source) or named.source.endswith(".json")
+        is_file = named.source == STANDARD_INPUT or is_path(named.source) or named.source.endswith(".json")
         return _file(named.source, "SOURCE") if is_file else Selected("preset", named.source, "SOURCE")
     return _unnamed(environment.get(ENVIRONMENT_NAME, ""), system_profile)
 

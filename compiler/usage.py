@@ -56,11 +56,13 @@ examples:
 examples:
   profilec explain request.json ./profile.yaml   each rule with its verdict
   profilec explain yesterday.jsonl profile.json  how many requests of many would be refused, and by which rule
+  profilec explain yesterday.jsonl profile.json --fail-on-rejected  a guard before a rollout: exit code 1
   echo '{"model": "m", "messages": []}' | profilec explain - moonshot-kimi  a request from standard input
 """,
     "diff": """\
 examples:
   profilec diff profile.json ./profile.yaml      what the next build changes
+  git show HEAD:profile.json | profilec diff - profile.json        what changed since the last commit
   profilec diff old.json new.json --fail-on tighter                fails when clients lose something
   profilec diff old.json new.json --format markdown -o comment.md  for a pull request
   profilec diff profile.json ./profile.yaml --model kimi-k3        what changes for one model
@@ -98,7 +100,8 @@ examples:
 }
 
 SELECTION: Final = """\
-SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json.
+SOURCE is a preset, a path that holds a / or ends in .yaml or .yml, or an artifact ending in .json. Standard input (-)
+and pipes, as in <(git show HEAD:profile.json), are artifacts or profiles by what they hold.
 When no profile is named, the first of these that is set is taken: the environment variable
 SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile.yaml, ./profile.yaml or
 ./profile.yml, the preset openai-compatible, which enforces nothing. A line on standard error says which.

@@ -12,8 +12,9 @@ from compiler.comparison.report import RENDERERS, Comparison, Side, Tried
 from compiler.compilation import compile_profile
 from compiler.diagnostics import CommandError
 from compiler.output import refuse_overwriting, write
-from compiler.selection import Named, UsageError, select
-from router.artifact import Artifact, digest_of, read
+from compiler.selection import STANDARD_INPUT, Named, UsageError, select
+from compiler.sources import artifact_of, with_content
+from router.artifact import Artifact, digest_of
 
 DIFFERS: Final = 1
 
@@ -32,6 +33,8 @@ class _Loaded:
 
 def show(arguments: Namespace) -> int:
     """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
+    if arguments.a == arguments.b == STANDARD_INPUT:
+        raise UsageError("A and B cannot both be standard input")
     before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
     refuse_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
     comparison = _compared(arguments, before, after)
@@ -67,8 +70,8 @@ def fails(change: Change, fail_on: str) -> bool:
 
 
 def _load(source: str, named_by: str) -> _Loaded:
-    selected = replace(select(Named(source), {}), chosen_by=named_by)
+    selected = with_content(replace(select(Named(source), {}), chosen_by=named_by))
     if selected.kind == "artifact":
-        return _Loaded(source, read(Path(source)), (Path(source),))
+        return _Loaded(source, artifact_of(selected), (Path(source),))
     compiled = compile_profile(selected)
     return _Loaded(source, compiled.artifact, tuple(link.path for link in compiled.chain))

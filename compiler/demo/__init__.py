@@ -15,8 +15,8 @@ from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_s
 from compiler.demo.stage import Stage
 from compiler.printing import yaml_of
 from compiler.selection import Selected
+from compiler.sources import artifact_of
 from compiler.unfreezing import profile_of
-from router.artifact import read
 
 
 def show(arguments: Namespace) -> int:
@@ -34,12 +34,13 @@ def show(arguments: Namespace) -> int:
 
 
 def _as_profile(selected: Selected, folder: Path) -> Selected:
-    """Return the selected profile; of an artifact, a file that means the same and can be extended."""
-    if selected.kind != "artifact":
+    """Return the selected profile; of an artifact or a stream, a file that means the same."""
+    if selected.kind != "artifact" and selected.content is None:
         return selected
-    artifact = read(Path(selected.name))
+    is_artifact = selected.kind == "artifact"
+    values = profile_of(artifact_of(selected)) if is_artifact else compile_profile(selected).values()
     path = folder / f"{Path(selected.name).stem}.yaml"
-    path.write_bytes(yaml_of(profile_of(artifact)))
+    path.write_bytes(yaml_of(values))
     return Selected("file", str(path), selected.chosen_by)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from compiler.commands import loaded_by
 from compiler.diagnostics import CommandError
@@ -16,16 +16,25 @@ from compiler.explain.progress import watched
 from compiler.explain.report import explanation_json, explanation_text, summary_json, summary_text
 from compiler.explain.traffic import numbered, summarise
 from compiler.output import write
+from compiler.selection import STANDARD_INPUT, UsageError
 from router.artifact import Artifact
-from router.contract.decision import ServedIds
+from router.contract.decision import Refusal, ServedIds
 from router.contract.errors import ApiError
 from router.contract.parsing import parse
+
+REJECTS: Final = 1
+"""The exit code where a request is rejected and --fail-on-rejected asks for it."""
 
 Lines = Iterator[tuple[int, bytes]]
 
 
 def run(arguments: Namespace) -> int:
-    """Explain one request, or sum up many. Raises CommandError when the requests cannot be read."""
+    """Explain one request, or sum up many; return 1 where --fail-on-rejected is given and one is rejected, else 0.
+
+    Raises CommandError when the requests cannot be read, UsageError when standard input is to be two things.
+    """
+    if arguments.request == STANDARD_INPUT and STANDARD_INPUT in {arguments.source, arguments.api_profile_file}:
+        raise UsageError("requests and profile cannot both be standard input")
     loaded = loaded_by(arguments)
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
     served = ServedIds(tuple(arguments.model)) if arguments.model else None
@@ -37,15 +46,17 @@ def run(arguments: Namespace) -> int:
             explanation = explain(body, artifact.contract, served)
             render: Callable[..., str] = explanation_json if in_json else explanation_text
             text = render(explanation, Origin.of(loaded))
+            rejects = isinstance(explanation.decision, Refusal)
         else:
             summary = summarise(stack.enter_context(watched(lines)), artifact.contract, served)
             text = summary_json(summary) if in_json else summary_text(summary)
+            rejects = summary.refused > 0
     write(text.encode(), "-")
-    return 0
+    return REJECTS if rejects and arguments.fail_on_rejected else 0
 
 
 def _open(name: str, stack: ExitStack) -> BinaryIO:
-    if name == "-":
+    if name == STANDARD_INPUT:
         return sys.stdin.buffer
     try:
         return stack.enter_context(Path(name).open("rb"))

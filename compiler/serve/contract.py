@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from compiler.compilation import compile_profile
 from compiler.diagnostics import Diagnostic
 from compiler.output import write
-from compiler.selection import Selected
+from compiler.selection import Selected, UsageError
 from router.artifact import Artifact, read
 from router.temporary import temporary_folder
 
@@ -29,6 +29,8 @@ class ServedContract:
     """
 
     def __init__(self, selected: Selected) -> None:
+        if selected.content is not None:
+            raise UsageError("a served contract is read again when the router reloads: name a file or a preset")
         self._selected = selected
         self._folder: Path | None = None
         self.is_compiled = selected.kind != "artifact"

@@ -72,6 +72,7 @@ def artifacts(folder, monkeypatch):
     yield from (compile_profile(Selected("preset", name, "SOURCE")).artifact for name in preset_names())
     for number, case in enumerate(all_cases()):
         here = folder / str(number)
+        here.mkdir()
         for name, text in case.files().items():
             (here / name).parent.mkdir(parents=True, exist_ok=True)
             (here / name).write_bytes(text.encode())
