@@ -21,6 +21,10 @@ _STEP_BYTES: Final = 64 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
+UNENCODED: Final = ("", "identity")
+"""What `Content-Encoding` is of a body without a coding."""
+
+
 class UndecodableError(Exception):
     """A body is in no coding that is known, is not what its coding says, or unfolds to too much."""
 

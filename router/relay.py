@@ -17,7 +17,7 @@ from router.contract.engine_errors import retold
 from router.contract.errors import ApiError
 from router.contract.scanning import Balance
 from router.contract.stream_progress import StreamProgress
-from router.decoding import CutError, UndecodableError, decoded
+from router.decoding import UNENCODED, CutError, UndecodableError, decoded
 from router.engines.answer import EVENT_STREAM, Answer
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
@@ -32,7 +32,6 @@ _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
 _LONGEST_EMPTY: Final = 64
 """In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
-_UNENCODED: Final = ("", "identity")
 _LOG = logging.getLogger("router")
 
 
@@ -150,7 +149,7 @@ class _Body:
     def __init__(self, sent: bytes, answer: Answer) -> None:
         self.sent = sent
         self._codings = answer.header("Content-Encoding").strip().lower()
-        self.is_coded = bool(sent) and self._codings not in _UNENCODED
+        self.is_coded = bool(sent) and self._codings not in UNENCODED
         self.is_cut = False
         """Does it end before its codings do? Nobody knows until `plain` was asked for."""
 
@@ -254,7 +253,7 @@ def _refuse_unbalanced(balance: Balance | None) -> None:
 
 def _must_tell_its_end(answer: Answer) -> bool:
     """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
-    is_plain = answer.header("Content-Encoding").strip().lower() in _UNENCODED
+    is_plain = answer.header("Content-Encoding").strip().lower() in UNENCODED
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
 
 
@@ -293,7 +292,7 @@ class _Stream:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in _UNENCODED
+        self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in UNENCODED
         self._lines = relay.edits.of_stream(relay.exchange.protocol)
         self._progress = StreamProgress(relay.exchange.protocol)
         self._is_at_line_start = True

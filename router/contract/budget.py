@@ -119,10 +119,15 @@ def keep_bound_fields_valid(draft: Draft, rule: Budget | FieldRule, others: tupl
 
     A default is raised for them, up to the cap; what does not fit then is lowered. `others` are as for `judge`.
     """
-    bound = [(path, below, read_whole(draft.value_at(path))) for path, below in _BOUND]
-    least = max((value + below for _, below, value in bound if value is not None), default=None)
+    fields, values = draft.request.fields, draft.values
+    bound = [
+        (path, below, read_whole(draft.value_at(path))) for path, below in _BOUND if path[0] in fields or path in values
+    ]
+    least = max([value + below for _, below, value in bound if value is not None], default=None)
+    if least is None and not draft.request.repeats:
+        return
     budget = next((tokens for name in SPELLINGS if (tokens := read_whole(draft.value_at((name,)))) is not None), None)
-    if budget is None or (least is None and not draft.request.repeats):
+    if budget is None:
         return
     sent = [name for name in (*SPELLINGS, *others) if draft.request.value(name) is not None]
     if sent and not any(_is_changed(draft, name) for name in sent):

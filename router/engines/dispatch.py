@@ -11,6 +11,7 @@ from router.clients.presence import Client
 from router.contract.budget import Tokens, without_budget
 from router.contract.engine_errors import is_budget_overflow
 from router.contract.errors import ApiError
+from router.decoding import UNENCODED, UndecodableError, decoded
 from router.engines.answer import Answer
 from router.engines.choice import Chooser
 from router.engines.connections import Connections
@@ -39,10 +40,16 @@ def _is_unreached(error: ApiError) -> bool:
 def _rejects_budget(answer: Answer) -> bool:
     """Tell whether an engine's 400 is about the budget, and leave it to be read."""
     try:
-        return is_budget_overflow(answer.peek(MAX_ERROR_BYTES))
+        body = answer.peek(MAX_ERROR_BYTES)
     except BaseException:
         answer.close()
         raise
+    codings = answer.header("Content-Encoding").strip().lower()
+    try:
+        plain = decoded(body, codings, MAX_ERROR_BYTES) if codings not in UNENCODED else body
+    except UndecodableError:
+        return False
+    return is_budget_overflow(plain)
 
 
 class Request(NamedTuple):

@@ -1,8 +1,10 @@
 """A default budget that an engine cannot serve: the request goes to it once more without the budget."""
 
+import gzip
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,10 +65,13 @@ def budget_of(body: bytes) -> int | None:
 class _Small:
     """An engine that says `refusal` to a budget above its context, and lists the context or does not."""
 
-    def __init__(self, refusal: object, *, longest: int | None = CONTEXT, refuses_all: bool = False) -> None:
+    def __init__(
+        self, refusal: object, *, longest: int | None = CONTEXT, refuses_all: bool = False, packed: bool = False
+    ) -> None:
         self.engine = StandIn(models=("served",))
         self._refusal = refusal
         self._refuses_all = refuses_all
+        self._packed = packed
         self.card: dict[str, object] = {"id": "served"} | ({} if longest is None else {"max_model_len": longest})
         self.engine.script(self._answer)
 
@@ -74,7 +79,11 @@ class _Small:
         if received.path == "/v1/models":
             return Answer.json({"object": "list", "data": [self.card]})
         if received.method == "POST" and (self._refuses_all or (budget_of(received.body) or 0) > CONTEXT):
-            return Answer.json(self._refusal, 400)
+            answer = Answer.json(self._refusal, 400)
+            if not self._packed:
+                return answer
+            headers = [*answer.headers, ("Content-Encoding", "gzip")]
+            return replace(answer, headers=headers, body=gzip.compress(answer.body))
         return None
 
     def budgets(self) -> list[int | None]:
@@ -149,7 +158,7 @@ def test_other_engines_keep_the_default(serve) -> None:
 
 def test_an_engine_that_lists_no_context_gets_both_each_time(serve) -> None:
     """Without a listed context nothing tells which prompts fit, so the default stays and is left out when rejected."""
-    unlisted = _Small(SGLANG, longest=None)
+    unlisted = _Small(SGLANG, longest=None, packed=True)
     router = serve(unlisted)
     assert [_ask(router).status for _ in range(2)] == [200, 200]
     assert unlisted.budgets() == [DEFAULT, None, DEFAULT, None]
