@@ -328,7 +328,7 @@ class _Stream:
         is_framed = self._relay.answer.is_framed
         if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
             raise EngineError(Outcome.BROKEN)
-        self._relay.answer.tell(Outcome.SUCCEEDED)
+        self._relay.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
         end = "done" if self._progress.is_whole else "without_done"
         self._relay.exchange.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
@@ -350,8 +350,8 @@ class _Stream:
         if self._is_encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        errors = self._relay.edits.errors
-        return whole + self._progress.failure(error, errors, exchange.request_id, exchange.model_asked)
+        model = exchange.model_asked or exchange.model_served
+        return whole + self._progress.failure(error, self._relay.edits.errors, exchange.request_id, model)
 
     def _flush(self) -> tuple[bytes, bytes]:
         """Return what was held at the end: whole events, and the rest."""

@@ -1,4 +1,4 @@
-"""The frames that tell a client of a failure in mid-stream: those that the clients of each protocol heed."""
+"""The frames that report a failure in mid-stream: those that the clients of each protocol heed."""
 
 import json
 from typing import Any, NamedTuple

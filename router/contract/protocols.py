@@ -29,8 +29,8 @@ class Protocol(NamedTuple):
     are not the usual ones. `request_id_headers` carry the request id in every response, as `x-request-id` does. A
     stream is whole once `last_event` matched, which can be only where `mark` stands; where it `needs_last_event`, a
     proper end of the connection does not stand for it. `model_holder` is the member of an event whose object names the
-    model, None where the event does. `error_event` is the engine's own report of a failure. `failure`
-    makes the frames of a failure in mid-stream.
+    model, None where the event does. `error_event` is the engine's own report of a failure. `failure` makes
+    the frames of a failure in mid-stream.
     """
 
     name: str

@@ -64,7 +64,7 @@ class StreamProgress:
         return is_framed and self.has_event and not self.is_cut and not needs_more
 
     def failure(self, error: ApiError, errors: Errors, request_id: str, model: str | None) -> bytes:
-        """Return the frames that tell the client of a failure; `model` is the name that it asked for."""
+        """Return the frames that report a failure to the client; `model` is the name that it asked for."""
         rendered = render(error, errors, request_id, self._protocol)
         members = {name: rendered.details[name] for name in ("message", "type", "param", "code")}
         response = {"id": f"resp_{request_id}", "model": model, **self._response()}

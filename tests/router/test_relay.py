@@ -31,6 +31,7 @@ DONE = b"data: [DONE]\n\n"
         pytest.param([b'data: {}\r\rdata:{"error":{}}\r\r', DONE], Outcome.FAILED, id="old line ends"),
         pytest.param([b'data: {}\n\ndata: {"er', b'ror": {}}\n\n', DONE], Outcome.FAILED, id="in two pieces"),
         pytest.param([b"data", b": {", b'"error"', b":{}}\n\n", DONE], Outcome.FAILED, id="in many pieces"),
+        pytest.param([b"data: {}\n\n", b'data: {"error":{}}\n'], Outcome.FAILED, id="without its blank line"),
         pytest.param([b'data: {"t":"data: {\\"error\\""}\n\n', DONE], Outcome.SUCCEEDED, id="in a text"),
         pytest.param([b'data: {"x":{"error":1}}\n\n', DONE], Outcome.SUCCEEDED, id="further in"),
         pytest.param([b"data: {}\n\n"], Outcome.SUCCEEDED, id="without DONE"),
