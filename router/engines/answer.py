@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import httptools
 
 from router.engines.connection import Connection
+from router.engines.distrust import BEHIND, EARLY, FOREIGN
 from router.engines.failure import EngineError
 from router.engines.outcome import Outcome
 from router.engines.watch import Watch
@@ -17,6 +18,8 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_BODILESS_BYTES: Final = 4 * MAX_HEAD_BYTES
 """How much may come without any of the body: a head and interim answers before it, the lines of chunks, trailers."""
 MAX_HEADERS: Final = 100
+_SUCCESS: Final = 2
+"""The class of a 2xx."""
 MAX_INTERIM_ANSWERS: Final = 32
 """How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
 
@@ -39,11 +42,12 @@ class _Message:
 
     __slots__ = (
         "_head_bytes",
-        "_interim",
         "headers",
+        "interim",
         "is_complete",
         "is_followed",
         "is_headed",
+        "is_overrun",
         "may_be_followed",
         "parser",
         "pieces",
@@ -58,17 +62,19 @@ class _Message:
         self.is_complete = False
         self.is_followed = False
         """Has more come than one answer? Then nobody knows what the connection carries."""
+        self.is_overrun = False
+        """Is that by bytes of the engine's, and not by an end or another protocol?"""
         self.may_be_followed = False
         """May the connection carry another answer after this one, by its own word?"""
         self._head_bytes = 0
-        self._interim = 0
+        self.interim = 0
         self.parser: Any = httptools.HttpResponseParser(self)
         """Holds this message too: whoever needs neither any more has to let go of it."""
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
 
     def on_message_begin(self) -> None:
-        self.is_followed = self.is_complete
+        self.is_followed = self.is_overrun = self.is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.is_headed:  # a trailer
@@ -84,8 +90,8 @@ class _Message:
         if status < HTTPStatus.CONTINUE:
             raise _MalformedError("no status")
         if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
-            self._interim += 1
-            if self._interim > MAX_INTERIM_ANSWERS:
+            self.interim += 1
+            if self.interim > MAX_INTERIM_ANSWERS:
                 raise _MalformedError("too many interim answers")
             return
         self.is_headed = True
@@ -108,7 +114,8 @@ class Answer:
     However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
     `on_end` learns once how the body ended, as far as that says of the engine: by the answer itself when it failed, by
     whoever read it when that was all there has to be. `on_close` is called once, when the engine has no more to do with
-    the answer.
+    the answer. `on_unsolicited` is called where the engine sent what the request did not ask for, with how that came (see
+    `distrust`); `is_foreign` tells by the first bytes of a body whether it is another request's.
     """
 
     __slots__ = (
@@ -118,6 +125,7 @@ class Answer:
         "_has_begun",
         "_has_body",
         "_in_vain",
+        "_is_early",
         "_is_sent_whole",
         "_last_byte",
         "_malformation",
@@ -126,9 +134,11 @@ class Answer:
         "_watch",
         "chunked",
         "headers",
+        "is_foreign",
         "is_framed",
         "on_close",
         "on_end",
+        "on_unsolicited",
         "status",
     )
 
@@ -148,12 +158,15 @@ class Answer:
         self._is_sent_whole = is_sent_whole
         self._message = _Message()
         self._has_begun = False
+        self._is_early = False
         self._in_vain = 0
         self._malformation: httptools.HttpParserError | None = None
         self._has_body = False
         self._last_byte = time.monotonic()
         self.on_end: Callable[[Outcome], None] | None = None
         self.on_close: Callable[[], None] | None = None
+        self.on_unsolicited: Callable[[str], None] | None = None
+        self.is_foreign: Callable[[bytes], bool] | None = None
         self.status = 0
         self._by_name: dict[str, str] | None = None
         self.headers: list[tuple[str, str]] = []
@@ -183,6 +196,8 @@ class Answer:
             self._receive(None)
         self.status = message.status
         self.headers = message.headers
+        if self._is_early and self.status // 100 == _SUCCESS and not message.interim:
+            self._fail_as_unsolicited(EARLY)
         coding = self.header("Transfer-Encoding").strip().lower()
         if coding not in ("", "chunked"):
             self._fail(EngineError(Outcome.BROKEN))
@@ -201,9 +216,13 @@ class Answer:
                 return b""
             if not self._receive(patience):
                 return None
-        self._has_body = True
         pieces, message.pieces = message.pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if not self._has_body:
+            self._has_body = True
+            if self.is_foreign is not None and self.is_foreign(piece):
+                self._fail_as_unsolicited(FOREIGN)
+        return piece
 
     def read(self, most_bytes: int) -> bytes:
         """Return the whole body, or the beginning of one that is longer. Raises EngineError, ClientGoneError."""
@@ -250,8 +269,9 @@ class Answer:
         is_patient = patience is None or seconds <= patience
         if now >= self._watch.deadline:  # poll would not tell while more is there
             self._fail(EngineError(Outcome.TIMED_OUT))
+        connection = self._open_connection()
         try:
-            data = self._open_connection().receive(self._watch, seconds if is_patient else patience or 0.0)
+            data = connection.receive(self._watch, seconds if is_patient else patience or 0.0)
         except TimeoutError as error:
             if not is_patient:
                 return False
@@ -261,6 +281,8 @@ class Answer:
         if data is None:
             return False
         self._last_byte = time.monotonic()
+        if not self._has_begun and connection.is_reused:
+            self._is_early = not self._is_sent_whole or connection.has_unacknowledged()
         if data:
             self._parse(data)
         else:
@@ -276,6 +298,7 @@ class Answer:
             message.is_complete = message.is_followed = True
         except httptools.HttpParserError as error:
             message.is_followed = True
+            message.is_overrun = message.is_complete
             if message.is_complete:
                 return
             # What came whole before goes to the client first.
@@ -306,11 +329,21 @@ class Answer:
             # The error holds this frame, which must not hold the error.
             del failure, cause
 
+    def _fail_as_unsolicited(self, how: str) -> NoReturn:
+        self._note_unsolicited(how)
+        self._fail(EngineError(Outcome.BROKEN))
+
+    def _note_unsolicited(self, how: str) -> None:
+        if self.on_unsolicited is not None:
+            self.on_unsolicited(how)
+
     def _finish(self) -> None:
         """Give the connection back if it is certain that nothing more comes over it."""
         connection = self._let_go()
         if connection is None:
             return
+        if self._message.is_overrun:
+            self._note_unsolicited(BEHIND)
         if self._may_be_kept():
             self._give_back(connection)
         else:

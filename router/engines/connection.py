@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import fcntl
 import os
+import re
 import select
 import socket
 import ssl
 import struct
+import termios
 import time
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +28,10 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
 _COUNT: Final = struct.Struct("=Q")
+_NONE_QUEUED: Final = bytes(struct.calcsize("i"))
+"""An int of C, as the system tells how much is not acknowledged (SIOCOUTQ, tcp(7))."""
+_REQUEST_TIMEOUT = re.compile(rb"HTTP/1\.[01] 408")
+"""What some servers say before they close an idle connection (RFC 9110, section 15.5.9)."""
 _BYTES_ACKED_AT: Final = 120
 """Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
 
@@ -122,6 +129,24 @@ class Connection:
             self._idle = select.poll()
             self._idle.register(self.fd, select.POLLIN)
         return bool(self._idle.poll(0))
+
+    def holds_unsolicited(self) -> bool:
+        """Tell of an idle connection that is stale whether it brought more than its end; it is of no use then."""
+        try:
+            piece = self._socket.recv(PIECE_BYTES)
+        except OSError:  # a reset, or what TLS says for itself
+            return False
+        return bool(piece) and not _REQUEST_TIMEOUT.match(piece)
+
+    def has_unacknowledged(self) -> bool:
+        """Tell whether some of what was sent has not come to the engine's system yet; False where nobody can tell.
+
+        Whatever an engine sends after it has read a request carries TCP's acknowledgement of the whole request.
+        """
+        try:
+            return fcntl.ioctl(self.fd, termios.TIOCOUTQ, _NONE_QUEUED) != _NONE_QUEUED
+        except OSError:
+            return False
 
     def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
         """Send a request; False when the engine began to answer before it had read all.

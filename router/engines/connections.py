@@ -43,6 +43,10 @@ class Connections:
         """Ask an engine, over a new connection, for a page that may take `seconds` in all. Raises EngineError."""
         return self._send("GET", url, headers, None, _once_within(seconds))
 
+    def unsolicited(self) -> int:
+        """Return how often engines sent what no request asked for, to this process."""
+        return self._adapter.pool.distrust.total if self._adapter is not None and self._process == own_id() else 0
+
     def close_idle(self) -> None:
         """Close connections that nobody has used for a while."""
         if self._adapter is not None and self._process == own_id():

@@ -18,6 +18,7 @@ from router.engines.connections import Connections
 from router.engines.context import Contexts
 from router.engines.failure import EngineError, reason_of
 from router.engines.fleet import Fleet
+from router.engines.foreign import SentIds
 from router.engines.loads import Loads
 from router.engines.outcome import Outcome, outcome_of
 from router.engines.retries import RetryBudget, backoff_seconds
@@ -91,6 +92,7 @@ class Dispatcher:
         self._loads = loads
         self._contexts = contexts
         self._budget = RetryBudget()
+        self._sent_ids = SentIds()
 
     def send(self, request: Request, client: Client, exchange: Exchange) -> Answer:
         """Return an engine's answer, of which the head was read.
@@ -178,6 +180,7 @@ class Dispatcher:
         exchange.attempts += 1
         exchange.tried += (engine,)
         exchange.sent = time.monotonic()
+        self._sent_ids.note(engine, exchange.request_id)
         if exchange.first_sent is None:
             exchange.first_sent = exchange.sent
         try:
@@ -196,6 +199,7 @@ class Dispatcher:
         self._refuse_own_key(engine, answer)
         outcome = outcome_of(answer.status)
         if outcome is Outcome.SUCCEEDED:
+            answer.is_foreign = partial(self._sent_ids.is_foreign, engine, exchange.request_id)
             answer.on_end = partial(self._note, engine, exchange)
         else:
             self._note(engine, exchange, outcome)

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict, deque
 
 from router.engines.connection import Connection, Endpoint
+from router.engines.distrust import IDLE, Distrust
 
 
 class Pool:
@@ -17,12 +18,15 @@ class Pool:
 
     def __init__(self, idle_seconds: float) -> None:
         self._idle_seconds = idle_seconds
+        self.distrust = Distrust()
         self._idle: defaultdict[Endpoint, deque[Connection]] = defaultdict(deque)
 
     def take(self, endpoint: Endpoint) -> Connection | None:
         """Return an idle connection that is fit for use, None when there is none."""
         idle = self._idle[endpoint]
         while True:
+            if self.distrust.holds(endpoint):
+                _empty(idle)
             try:
                 connection = idle.pop()
             except IndexError:
@@ -30,14 +34,14 @@ class Pool:
             if connection.idle_since + self._idle_seconds > time.monotonic() and not connection.is_stale():
                 connection.is_reused = True
                 return connection
-            connection.close()
+            self._discard(connection)
 
     def put(self, connection: Connection) -> None:
         """Keep a connection whose answer came whole, unless its endpoint was forgotten; those idle for too long go."""
         connection.idle_since = time.monotonic()
         self._close_until(connection.idle_since - self._idle_seconds)
         idle = self._idle.get(connection.endpoint)
-        if idle is None:
+        if idle is None or self.distrust.holds(connection.endpoint):
             connection.close()
             return
         idle.append(connection)
@@ -46,6 +50,7 @@ class Pool:
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the idle connections of an endpoint, and keep no more before one is asked for again."""
+        self.distrust.forget(endpoint)
         _empty(self._idle.pop(endpoint, deque()))
 
     def close_idle(self) -> None:
@@ -65,11 +70,17 @@ class Pool:
             # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
             try:
                 while idle[0].idle_since <= latest:
-                    idle.popleft().close()
+                    self._discard(idle.popleft())
                     closed += 1
             except IndexError:
                 continue
         return closed
+
+    def _discard(self, connection: Connection) -> None:
+        """Close an idle connection, and note where its engine sent something over it."""
+        if connection.is_stale() and connection.holds_unsolicited():
+            self.distrust.note(connection.endpoint, IDLE)
+        connection.close()
 
 
 def _empty(idle: deque[Connection]) -> None:

@@ -4,6 +4,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -88,6 +89,7 @@ class EngineAdapter(BaseAdapter):
             raise
         give_back = Connection.close if terms.is_last else self.pool.put
         answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
+        answer.on_unsolicited = partial(self.pool.distrust.note, endpoint)
         try:
             answer.read_head()
         except BaseException:

@@ -31,6 +31,8 @@ class Troubles(NamedTuple):
     dns_failing: int = 0
     api_keys_failed: int = 0
     api_keys_errors: int = 0
+    unsolicited: int = 0
+    """How often engines sent what no request asked for."""
 
 
 class View(NamedTuple):
@@ -142,6 +144,7 @@ class _Numbers:
         self._child(metrics.DNS_FAILING, ()).set(now.dns_failing)
         self._child(metrics.API_KEYS_ERRORS, ()).inc(now.api_keys_errors - before.api_keys_errors)
         self._child(metrics.API_KEYS_FAILED, ()).set(now.api_keys_failed)
+        self._child(metrics.UNSOLICITED, ()).inc(now.unsolicited - before.unsolicited)
 
     def exposition(self) -> bytes:
         """Return the metrics of all processes that share them."""

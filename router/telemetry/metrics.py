@@ -136,6 +136,11 @@ ABORTED: Final = Metric(
 UPSTREAM_ERRORS: Final = Metric(
     "counter", "router_upstream_errors_total", "What went wrong at engines, in all attempts.", {"cause": CAUSES}
 )
+UNSOLICITED: Final = Metric(
+    "counter",
+    "router_unsolicited_total",
+    "Times that an engine sent what no request asked for, or another request's answer; the log says which engine.",
+)
 STREAMS: Final = Metric(
     "counter",
     "router_streams_total",
@@ -227,7 +232,7 @@ FROM_EXCHANGES: Final = (
     STREAMS,
 )
 """Metrics that requests add to when they are over."""
-OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE, DNS_ERRORS, DNS_FAILING, API_KEYS_ERRORS, API_KEYS_FAILED)
+OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE, DNS_ERRORS, DNS_FAILING, API_KEYS_ERRORS, API_KEYS_FAILED, UNSOLICITED)
 """What each worker process keeps up to date."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS)
 """What requests add to as well, where a setting says so."""

@@ -18,6 +18,7 @@ class FakeConnection:
         self.pieces = iter(pieces)
         self.is_closed = False
         self.is_unread = False
+        self.is_reused = False
 
     def receive(self, watch: Watch, seconds: float) -> bytes:
         piece = next(self.pieces, b"")

@@ -56,17 +56,44 @@ def test_endpoints_do_not_share_connections(opened: Opener) -> None:
     assert pool.take(THERE)
 
 
-@pytest.mark.parametrize("spoil", [socket.socket.close, lambda theirs: theirs.send(b"x")], ids=["closed", "more came"])
-def test_a_connection_that_went_stale_is_closed(opened: Opener, spoil: Callable[[socket.socket], object]) -> None:
-    """One that the engine closed, or sent more over, is passed over for the next."""
+def test_a_connection_that_the_engine_closed_is_passed_over(opened: Opener) -> None:
+    """The next one is taken instead."""
     pool = _pool(60)
     good = opened()[0]
     stale, theirs = opened()
     pool.put(good)
     pool.put(stale)
-    spoil(theirs)
+    theirs.close()
     assert pool.take(HERE) is good
     assert _is_closed(stale)
+
+
+def test_a_connection_over_which_more_came_ends_the_reuse_of_all(opened: Opener) -> None:
+    """Neither those that are idle are used again, nor those that come back; other engines' are."""
+    pool = _pool(60)
+    idle, late, other = opened()[0], opened()[0], opened(THERE)[0]
+    spoilt, theirs = opened()
+    for connection in (idle, spoilt, other):
+        pool.put(connection)
+    theirs.send(b"x")
+    assert pool.take(HERE) is None
+    pool.put(late)
+    assert pool.take(HERE) is None
+    assert all(map(_is_closed, (idle, spoilt, late)))
+    assert pool.take(THERE) is other
+    assert pool.distrust.total == 1
+
+
+def test_what_came_over_a_connection_shows_when_it_has_been_idle_for_too_long(opened: Opener) -> None:
+    """Nobody has to need the connection for it."""
+    pool = _pool(60)
+    spoilt, theirs = opened()
+    pool.put(spoilt)
+    theirs.send(b"x")
+    spoilt.idle_since = -math.inf
+    pool.close_idle()
+    assert _is_closed(spoilt)
+    assert pool.distrust.holds(HERE)
 
 
 def test_a_connection_that_was_idle_for_too_long_is_closed(opened: Opener) -> None:

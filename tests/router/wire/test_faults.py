@@ -142,9 +142,10 @@ def test_an_engine_that_reads_nothing_is_given_up() -> None:
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["counted", "chunked stream"])
 def test_more_than_was_promised_does_not_reach_the_next_request(
-    router: RunningRouter, engine: StandIn, more: bytes, *, stream: bool
+    router_of: RouterOf, engine: StandIn, more: bytes, *, stream: bool
 ) -> None:
     """What an engine sends behind the end of an answer is nobody's: the next request has its own answer."""
+    router = router_of(ROUTER_RETRIES="1")  # its own: the engine's connections are not reused for a minute
     whole = STREAM_HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(DONE), DONE) if stream else COUNTED
     engine.answer_next(Raw(whole + more, "keep"), Answer.json({"own": 1}))
     assert _ask(router).body == (DONE if stream else b"{}")
