@@ -11,7 +11,10 @@ STEP_BYTES: Final = 64 * 1024
 _MARKS_OF_VALUES: Final = b",[{"
 _ALL_OTHERS: Final = bytes(set(range(256)) - set(_MARKS_OF_VALUES + b'"'))
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[{]}"'))
-_STRING_STEP = re.compile(rb'(?:[^"\\]{1,16}+|\\.){0,%d}+' % (STEP_BYTES // 16), re.DOTALL)
+_QUOTES_LOOKED_AT: Final = 2
+_BACKSLASHES_LOOKED_AT: Final = 32
+"""How many quotes in a string, and backslashes before each, are looked at one by one before a pattern takes over."""
+_STRING_STEP = re.compile(rb'[^"\\]{0,%d}+(?:\\.[^"\\]{0,16}+){0,%d}+' % (STEP_BYTES, STEP_BYTES // 16), re.DOTALL)
 
 
 def holds_more_values(body: bytes, most: int) -> bool:
@@ -47,9 +50,18 @@ def holds_digits(body: bytes, most: int) -> bool:
 
 def end_of_string(body: bytes, at: int) -> int:
     """Return where the string ends whose opening quote stands at `at`. Raises ValueError when it does not end."""
-    end = body.find(b'"', at + 1)
-    if body.find(b"\\", at + 1, end) < 0 <= end:
-        return end + 1
+    for _ in range(_QUOTES_LOOKED_AT):
+        end = body.find(b'"', at + 1)
+        if end < 0:
+            raise ValueError("not valid JSON")
+        before = body[max(at + 1, end - _BACKSLASHES_LOOKED_AT) : end]
+        backslashes = len(before) - len(before.rstrip(b"\\"))
+        if backslashes == _BACKSLASHES_LOOKED_AT:
+            break
+        if backslashes % 2 == 0:
+            return end + 1
+        # The quote is escaped, so nothing of an escape stands behind it.
+        at = end
     at += 1
     while step := _STRING_STEP.match(body, at):
         if step.end() == at:
@@ -99,12 +111,18 @@ def _starts_of_digits(body: bytes, count: int) -> Iterator[int]:
     """Yield where so many digits in a row begin, in order."""
     # Cheap even for megabytes of base64: every so many bytes one is looked at, and among many digits all are digits.
     distance = max(1, count // _SAMPLES)
+    fine = max(1, distance // _SAMPLES)
     in_sample, in_body = _patterns_of_digits(count, distance)
+    in_fine_sample, _ = _patterns_of_digits(count, fine)
     for run in in_sample.finditer(body[::distance]):
         last = min(len(body), run.end() * distance)
         for first in range(max(0, (run.start() - 1) * distance + 1), last, STEP_BYTES):
-            for digits in in_body.finditer(body, first, min(len(body), first + STEP_BYTES + count)):
-                if digits.start() < min(last, first + STEP_BYTES):
+            # No further than such digits may begin: else a body of many short runs is searched whole for each of them.
+            end = min(last, first + STEP_BYTES)
+            if not in_fine_sample.search(body[first : end + count : fine]):
+                continue
+            for digits in in_body.finditer(body, first, min(len(body), end + count)):
+                if digits.start() < end:
                     yield digits.start()
 
 

@@ -114,7 +114,39 @@ def test_json_that_is_cut_is_out_of_balance(value, cuts):
         assert balance.is_kept() == (end == len(body))
 
 
-@given(st.binary(max_size=9), st.text(max_size=40), st.binary(max_size=9))
+ESCAPED = {
+    "letters": lambda number: "".join(f"\\u{ord(letter):04x}" for letter in f"k{number:04}" + "y" * 70),
+    "digits": lambda number: f"k{number}" + "\\u0041" * 80,
+    "line ends": lambda number: f"k{number}" + "\\n" * 200,
+}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("key_of", ESCAPED.values(), ids=ESCAPED)
+def test_escaped_keys_are_looked_at_like_plain_ones(key_of, nested, monkeypatch):
+    """Where no quote is among the escapes no key is walked, and the search for digits looks at each byte but twice."""
+    members = b",".join(b'"%s":"%s"' % (key_of(number).encode(), b"x" * 60) for number in range(1990))
+    body = b'{"a":{%s}}' % members if nested else b"{%s}" % members
+    looked_at = []
+
+    class Counted:
+        def __init__(self, pattern):
+            self.pattern = pattern
+
+        def finditer(self, text, start=0, end=None):
+            looked_at.append((len(text) if end is None else end) - start)
+            return self.pattern.finditer(text, *(() if end is None else (start, end)))
+
+    patterns = scanning._patterns_of_digits
+    monkeypatch.setattr(scanning, "_patterns_of_digits", lambda *what: tuple(map(Counted, patterns(*what))))
+    monkeypatch.setattr(scanning, "_STRING_STEP", None)
+    request = parse(body)
+    found = request.members_of(request.members["a"][0]) if nested else request.members
+    assert len(found) == 1990
+    assert sum(looked_at) <= 2 * len(body)
+
+
+@given(st.binary(max_size=9), st.text(max_size=40) | st.text('"\\a\n', max_size=200), st.binary(max_size=9))
 def test_a_string_ends_at_its_own_quote(before, text, behind):
     """A string ends at the first quote that is not escaped."""
     string = json.dumps(text, ensure_ascii=False).encode()
