@@ -66,7 +66,11 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         lambda: {**fleet.counts(), "available": fleet.available()},
         (artifact.name, artifact.digest),
         lambda: Troubles(
-            discovery.failures, discovery.failing(), int(api_keys.problem() is not None), api_keys.failures, connections.unsolicited()
+            discovery.failures,
+            discovery.failing(),
+            int(api_keys.problem() is not None),
+            api_keys.failures,
+            connections.unsolicited(),
         ),
         (lambda: {engine: loads.load(engine) for engine in fleet.engines}) if settings.metrics_by_engine else None,
     )

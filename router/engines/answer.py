@@ -114,8 +114,8 @@ class Answer:
     However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
     `on_end` learns once how the body ended, as far as that says of the engine: by the answer itself when it failed, by
     whoever read it when that was all there has to be. `on_close` is called once, when the engine has no more to do with
-    the answer. `on_unsolicited` is called where the engine sent what the request did not ask for, with how that came (see
-    `distrust`); `is_foreign` tells by the first bytes of a body whether it is another request's.
+    the answer. `on_unsolicited` is called where the engine sent what the request did not ask for, with how that came
+    (see `distrust`); `is_foreign` tells by the first bytes of a body whether it is another request's.
     """
 
     __slots__ = (

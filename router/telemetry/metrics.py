@@ -232,7 +232,16 @@ FROM_EXCHANGES: Final = (
     STREAMS,
 )
 """Metrics that requests add to when they are over."""
-OF_A_WORKER: Final = (IN_FLIGHT, ENGINES, AVAILABLE, DNS_ERRORS, DNS_FAILING, API_KEYS_ERRORS, API_KEYS_FAILED, UNSOLICITED)
+OF_A_WORKER: Final = (
+    IN_FLIGHT,
+    ENGINES,
+    AVAILABLE,
+    DNS_ERRORS,
+    DNS_FAILING,
+    API_KEYS_ERRORS,
+    API_KEYS_FAILED,
+    UNSOLICITED,
+)
 """What each worker process keeps up to date."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS)
 """What requests add to as well, where a setting says so."""

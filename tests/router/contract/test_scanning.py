@@ -137,6 +137,10 @@ def test_escaped_keys_are_looked_at_like_plain_ones(key_of, nested, monkeypatch)
             looked_at.append((len(text) if end is None else end) - start)
             return self.pattern.finditer(text, *(() if end is None else (start, end)))
 
+        def search(self, text):
+            looked_at.append(len(text))
+            return self.pattern.search(text)
+
     patterns = scanning._patterns_of_digits
     monkeypatch.setattr(scanning, "_patterns_of_digits", lambda *what: tuple(map(Counted, patterns(*what))))
     monkeypatch.setattr(scanning, "_STRING_STEP", None)
