@@ -19,8 +19,8 @@ class Overflow(NamedTuple):
     def __str__(self) -> str:
         said = f"too small for the contract: it rejects the default budget of {self.budget} tokens; "
         if self.longest is None:
-            return f"{said}it lists no max_model_len, so each request without a budget is sent to it twice"
-        return f"{said}its max_model_len is {self.longest}, so requests without a budget go to it without one"
+            return f"{said}it lists no max_model_len, so a request that sends no budget is sent to it twice"
+        return f"{said}its max_model_len is {self.longest}, so no default is injected for it any more"
 
 
 class Contexts:

@@ -77,7 +77,7 @@ def test_whatever_an_engine_answers_is_told_or_left_alone(body):
 
 
 OVERFLOWS = {
-    "vLLM 0.32": "max_completion_tokens=9 cannot be greater than max_model_len=max_total_tokens=8. Please",
+    "vLLM 0.32": "max_completion_tokens=9 cannot be greater than max_model_len=8. Please request fewer output tokens.",
     "vLLM 0.10": "'max_tokens' or 'max_completion_tokens' is too large: 9. This model's maximum context",
     "vLLM 0.15": "This model's maximum context length is 8 tokens. However, you requested 9 output tokens and",
     "vLLM 0.8": "This model's maximum context length is 8 tokens. However, you requested 19 tokens (10 in the",

@@ -22,8 +22,8 @@ CONTEXT = 2048
 CONTRACT = Contract(output=Output(MaxTokens(DEFAULT, DEFAULT, "reject")))
 VLLM = {
     "error": {
-        "message": f"max_tokens={DEFAULT} cannot be greater than max_model_len=max_total_tokens={CONTEXT}. "
-        "Please request fewer output tokens.",
+        "message": f"max_tokens={DEFAULT} cannot be greater than max_model_len={CONTEXT}. "
+        f"Please request fewer output tokens. (parameter=max_tokens, value={DEFAULT})",
         "type": "BadRequestError",
         "param": "max_tokens",
         "code": 400,
