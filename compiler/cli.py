@@ -64,9 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--print-profile", action="store_true", help="write the merged profile as YAML instead, like `profilec print`"
     )
-    build.add_argument(
-        "--force", action="store_true", help="replace FILE also where it is no artifact, or one of another name"
-    )
+    build.add_argument("--force", action="store_true", help="replace FILE whatever it is, or whose artifact it is")
     build.set_defaults(origin=False, defaults=False)
     printing = _command(commands, "print", "show the merged profile as YAML", ("compiler.commands", "print_profile"))
     _add_profile_options(printing)
@@ -136,9 +134,7 @@ def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the ty
         "--model", action="append", metavar="ID", help="a served model id; without it every name counts as served"
     )
     explain.add_argument("--lines", action="store_true", help="read JSON Lines, whatever the first line looks like")
-    explain.add_argument(
-        "--fail-on-rejected", action="store_true", help="end with exit code 1 if a request is rejected"
-    )
+    explain.add_argument("--fail-on-rejected", action="store_true", help="exit with 1 if a request is rejected")
     explain.add_argument("--format", choices=("text", "json"), default="text", help="how to say it (default: text)")
 
 
