@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from compiler.verify.meaning.values import is_match
 
-_MOST_REPEATED: Final = 300
+_MOST_REPEATED: Final = 1000
+"""The most that RE2 lets a count be."""
 _UNBOUNDED: Final = 3
 _LONGEST: Final = 2048
 _LETTERS: Final = "aB3_-. ~é/"

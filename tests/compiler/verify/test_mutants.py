@@ -8,7 +8,7 @@ from compiler.presets import preset_names
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
 from router.contract.model import Contract
-from router.contract.rules import UnknownFieldsRule
+from router.contract.rules import PART_LIMITS, UnknownFieldsRule
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
 
 ALIKE = (
@@ -47,7 +47,11 @@ def why_alike(preset: str, contract: Contract, mutant: Mutant) -> str | None:
     """Say why a mutant does what its contract does; None where nothing is known of it."""
     if "known" in mutant.path and _knows_no_less(contract, mutant.contract):
         return "the field is known by a rule of its own, too, and nobody asks for a name that nobody knows"
-    if "limits" in mutant.path and mutant.path[0] == "cases" and _images(contract) == _images(mutant.contract):
+    if (
+        "limits" in mutant.path
+        and mutant.path[0] == "cases"
+        and _part_limits(contract) == _part_limits(mutant.contract)
+    ):
         return "the size is held before the case is known"
     found = (why for which, change, why in ALIKE if re.match(which, preset) and re.search(change, str(mutant)))
     return next(found, None)
@@ -63,8 +67,9 @@ def _known(contract: Contract) -> list[tuple[str, ...]]:
     return [rule.known for rule in rules if isinstance(rule, UnknownFieldsRule)]
 
 
-def _images(contract: Contract) -> list[int | None]:
-    return [case.sections.limits.max_images for case in contract.cases]
+def _part_limits(contract: Contract) -> list[tuple[int | None, ...]]:
+    limits = [case.sections.limits for case in contract.cases]
+    return [tuple(getattr(each, member) for member in PART_LIMITS.values()) for each in limits]
 
 
 @pytest.mark.parametrize("preset", preset_names())
