@@ -3,7 +3,7 @@
 0 done, 1 the profile is wrong, the result cannot be written, `diff` finds a change or `verify` a failure, 2 the command
 line is wrong,
 3 a bug of ours, 130 interrupted, 141 the reader of standard output has gone. `serve` becomes gunicorn once all is
-checked, and ends as that does: 0 when it was told to stop, else another code.
+checked, and ends as that does: 0 when it was stopped by a signal, else another code.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type
     serve.add_argument(
         "--reload",
         action="store_true",
-        help="when a source changes, compile it and reload; an error is printed, and the contract in force stays",
+        help="when a source changes, compile it and reload; an error is printed, and the last good contract stays active",
     )
 
 

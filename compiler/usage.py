@@ -125,10 +125,11 @@ The process becomes gunicorn with the router's conf, as by `gunicorn -c python:r
 and ROUTER_ENGINES set: its process id stays, and signals reach it (TERM stops, HUP reloads). All other settings are
 those of the router, ROUTER_* in the environment; options win over them. Where PORT is set and neither --host nor --port
 is given, it listens on that port of all addresses. Without --engine and ROUTER_ENGINES a stand-in engine is started,
-and ends with the router. A profile is compiled first; in production, serve a built artifact.
+and ends with the router. A profile is compiled first; in production, serve a built artifact. Where no SOURCE is named
+and ROUTER_PROFILE is set, that artifact is served.
 
 exit code: 1 when the profile, the artifact or a setting is wrong; once the router has begun, that of gunicorn, which is
-0 when it was told to stop.
+0 when it was stopped by a signal.
 """
 
 VERIFY: Final = """\

@@ -33,7 +33,7 @@ def _settings() -> Settings:
     try:
         return settings.load(os.environ)
     except SettingError as error:
-        sys.exit(startup.told(error))
+        sys.exit(startup.prefixed(error))
 
 
 def _temporary_folder() -> str:
@@ -95,7 +95,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     try:
         startup.say_what_is_enforced(_own, lifecycle.load_in_master(_own))
     except ArtifactError as error:
-        sys.exit(startup.told(error))
+        sys.exit(startup.prefixed(error))
     startup.say_what_is_open(_own, server.cfg.address)
     if _own.metrics:
         try:

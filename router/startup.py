@@ -32,7 +32,7 @@ def configure_logging() -> None:
         _LOG.propagate = False
 
 
-def told(error: Exception) -> str:
+def prefixed(error: Exception) -> str:
     """Return an error that stops the start, each line of it with the name of who says it."""
     return "\n".join(f"router: {line}" for line in str(error).splitlines())
 

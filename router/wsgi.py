@@ -26,9 +26,9 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
     except (SettingError, ArtifactError) as error:
         if startup.is_preloading():
             # This is the master, where gunicorn would print a traceback.
-            sys.exit(startup.told(error))
+            sys.exit(startup.prefixed(error))
         # Anything else than this error would make gunicorn fork workers for ever.
-        raise AppImportError(startup.told(error)) from None
+        raise AppImportError(startup.prefixed(error)) from None
     startup.say_in_first_worker(own, artifact)
     if not startup.is_preloading():
         gateway.discovery.start_and_look()

@@ -1,13 +1,22 @@
 """`profilec serve`: a contract served in front of engines. The process becomes gunicorn with the router's own conf."""
 
+import os
 import sys
 from argparse import Namespace
 
 from compiler.commands import selected_by
 from compiler.diagnostics import visible
 from compiler.reporting import text_of
+from compiler.selection import Selected
 from compiler.serve.contract import Loaded, ServedContract
-from compiler.serve.launch import ServeSettings, exec_gunicorn, gunicorn_arguments, refuse_hidden_router, settings_of
+from compiler.serve.launch import (
+    ARTIFACT_SETTING,
+    ServeSettings,
+    exec_gunicorn,
+    gunicorn_arguments,
+    reject_hidden_router,
+    settings_of,
+)
 from compiler.serve.sidecar import Sidecar
 from compiler.verify.derivation.names import Deployment
 
@@ -18,8 +27,8 @@ def run(arguments: Namespace) -> int:
     Returns only by an error: ProfileError, ArtifactError, UsageError, or CommandError for settings that cannot be used.
     From then on the exit code is gunicorn's.
     """
-    refuse_hidden_router()
-    with ServedContract(selected_by(arguments)) as contract:
+    reject_hidden_router()
+    with ServedContract(_selected(arguments)) as contract:
         loaded = contract.load()
         settings = settings_of(contract.artifact_path, arguments.engine)
         _introduce(contract, loaded)
@@ -31,6 +40,16 @@ def run(arguments: Namespace) -> int:
             settings.environment["ROUTER_ENGINES"] = sidecar.engine_url
             _say(f"no --engine is given: the stand-in engine at {sidecar.engine_url} serves until the router stops")
         exec_gunicorn(gunicorn_arguments(arguments, settings.environment), settings.environment)
+
+
+def _selected(arguments: Namespace) -> Selected:
+    """Return what to serve: what is named, else the artifact of ROUTER_PROFILE, else what other commands take."""
+    is_named = any((arguments.source, arguments.api_profile_file, arguments.api_profile))
+    artifact = os.environ.get(ARTIFACT_SETTING, "").strip()
+    if is_named or not artifact:
+        return selected_by(arguments)
+    _say(f"serving {artifact} (from {ARTIFACT_SETTING})")
+    return Selected("artifact", artifact, ARTIFACT_SETTING)
 
 
 def _introduce(contract: ServedContract, loaded: Loaded) -> None:

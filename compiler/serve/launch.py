@@ -11,6 +11,9 @@ import router
 from compiler.diagnostics import CommandError, named_path
 from router.settings import SettingError, load
 
+ARTIFACT_SETTING: Final = "ROUTER_PROFILE"
+"""The router's setting that names the artifact to enforce."""
+
 CONF: Final = "router.gunicorn_conf"
 HOST: Final = "127.0.0.1"
 PORT: Final = 8000
@@ -29,7 +32,7 @@ class ServeSettings(NamedTuple):
 
 def settings_of(artifact: Path, engines: Sequence[str] | None) -> ServeSettings:
     """Return the settings of the environment, under those of the command line. Raises CommandError for bad ones."""
-    environment = {**os.environ, "ROUTER_PROFILE": str(artifact)}
+    environment = {**os.environ, ARTIFACT_SETTING: str(artifact)}
     if engines:
         environment["ROUTER_ENGINES"] = ",".join(engines)
     has_engines = bool(environment.get("ROUTER_ENGINES", "").strip())
@@ -58,7 +61,7 @@ def exec_gunicorn(arguments: Sequence[str], environment: Mapping[str, str]) -> N
     os.execve(sys.executable, [sys.executable, "-P", "-m", "gunicorn", *arguments], dict(environment))  # noqa: S606 - no shell is wanted
 
 
-def refuse_hidden_router() -> None:
+def reject_hidden_router() -> None:
     """Raise CommandError where gunicorn, which looks into this folder first, would find another module `router`."""
     for name in ("router/__init__.py", "router.py"):
         found = Path(name)

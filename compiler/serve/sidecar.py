@@ -44,8 +44,8 @@ class Sidecar:
         os.close(until_gone)
         os.close(url_of_child)
         os.set_inheritable(held_by_router, True)
-        with os.fdopen(url) as told:
-            said = told.read()
+        with os.fdopen(url) as reader:
+            said = reader.read()
         if self._models is not None and not said:
             raise CommandError("the stand-in engine did not start")
         self.engine_url = said or None

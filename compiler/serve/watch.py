@@ -43,7 +43,7 @@ class Watch:
     def _note(self, problem: str) -> None:
         if problem != self._problem:
             sys.stderr.write(problem)
-            _say(f"{self._contract.name} cannot be served as it is now: the contract in force stays")
+            _say(f"{self._contract.name} cannot be served as it is now: the last good contract stays active")
         self._problem = problem
 
 

@@ -165,6 +165,15 @@ def test_a_bug_is_told_as_ours(monkeypatch, capsys):
     assert "PROFILEC_TRACEBACK=1" in err
 
 
+def test_another_module_of_the_routers_name_is_reported(tmp_path):
+    """In a folder with a `router` of its own, which `python -m` finds first, the error names it; it is no bug."""
+    (tmp_path / "router.py").touch()
+    done = profilec("presets", cwd=tmp_path, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"profilec: error: {tmp_path / 'router.py'} hides the installed package `router`")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_traceback_is_shown_to_who_asks(monkeypatch, capsys):
     """With PROFILEC_TRACEBACK set the traceback of a bug is shown as well."""
     monkeypatch.setattr(commands, "presets", raising(RuntimeError("boom")))

@@ -40,7 +40,7 @@ def _settings(profile: str | None = None, *, require_profile: bool = False) -> S
 def test_the_first_place_is_taken_and_the_others_are_known(
     folder: Path, there: tuple[str, ...], named: str | None, path: str | None, passed_over: tuple[str, ...]
 ) -> None:
-    """ROUTER_PROFILE, the system's artifact, the working folder's: the first is enforced, the rest is told."""
+    """ROUTER_PROFILE, the system's artifact, the working folder's: the first is enforced, the others are known."""
     for name in there:
         artifact_file(folder, Contract(), name)
     choice = choose(_settings(named))

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from compiler import cli
+from router.contract.model import Contract
+from router.contract.sections import Sampling
 from router.engines.standin import StandIn
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of
 from tests.router.rawclient import RawClient
-from tests.router.serving import RunningRouter, launch, status_of, wait_until
+from tests.router.serving import RunningRouter, artifact_file, launch, status_of, wait_until
 from tests.router.wire.chat import CHAT, chat
 
 PIN = "sampling: {params: {temperature: %s}}\n"
@@ -61,7 +63,7 @@ def test_a_change_of_a_source_is_compiled_and_reloaded(tmp_path: Path) -> None:
         assert "in production, serve a built artifact: profilec build ./profile.yaml -o profile.json" in router.log()
         assert _injected(router, engine) == 1
         base.write_text("sampling: {params: {temperatur: 1}}\n")
-        router.wait_for_line("the contract in force stays")
+        router.wait_for_line("the last good contract stays active")
         assert 'base.yaml:1:21: error: "temperatur" is not a key' in router.log()
         assert _injected(router, engine) == 1
         base.write_text(PIN % 0.5)
@@ -114,6 +116,22 @@ def _what_it_says(router: RunningRouter) -> list[str]:
     """Return what the router says of itself at start, without what differs from run to run."""
     said = [line.partition("] router: ")[2].replace(str(router.port), "PORT") for line in router.lines]
     return [re.sub(r"[\w/.-]*profile\.json", "profile.json", line) for line in said if line]
+
+
+def test_an_artifact_is_reloaded_when_it_changes(tmp_path: Path) -> None:
+    """The artifact of ROUTER_PROFILE is served where none is named; --reload takes a new one, and no broken one."""
+    artifact = artifact_file(tmp_path, Contract(sampling=Sampling(params={"temperature": 1})))
+    with StandIn() as engine:
+        settings = {"ROUTER_PROFILE": artifact.name, "ROUTER_ENGINES": engine.url}
+        with _serve(tmp_path, "--reload", settings=settings) as router:
+            router.wait_until_ready()
+            assert f"serving {artifact.name} (from ROUTER_PROFILE)" in router.log()
+            assert _injected(router, engine) == 1
+            artifact.write_text("{}")
+            router.wait_for_line("the last good contract stays active")
+            assert "Handling signal: hup" not in router.log()
+            artifact_file(tmp_path, Contract(sampling=Sampling(params={"temperature": 0.5})))
+            wait_until(lambda: _injected(router, engine) == 0.5, router.log)
 
 
 WRONG = (

@@ -117,7 +117,7 @@ def test_no_worker_at_all_is_an_error(settings: dict[str, str], arguments: tuple
 
 
 @pytest.mark.parametrize("name", ["router.py", "router/__init__.py"])
-def test_another_module_of_our_name_is_told(tmp_path: Path, name: str) -> None:
+def test_another_module_of_our_name_is_reported(tmp_path: Path, name: str) -> None:
     """Where the folder that gunicorn starts in has a `router` of its own, our conf there says that it hides ours."""
     (tmp_path / "gunicorn.conf.py").write_text((CHECKOUT / "gunicorn.conf.py").read_text())
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ _IN_READ_ONLY_ROOT = ("unshare", "-m", "sh", "-c", _READ_ONLY, "sh")
 
 
 def test_a_read_only_root_with_shared_memory_is_enough(tmp_path: Path) -> None:
-    """With nothing writable but /dev/shm workers live and are replaced, and metrics are told."""
+    """With nothing writable but /dev/shm workers live and are replaced, and metrics are served."""
     try:
         subprocess.run([*_IN_READ_ONLY_ROOT, "sh", "-c", f"! touch {tmp_path}/x"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -297,7 +297,7 @@ def test_a_broken_reload_is_told(engine: StandIn, tmp_path: Path) -> None:
         assert _numbers(router.port)["router_reload_errors_total"] == 2
 
 
-def test_failing_dns_and_a_broken_file_of_keys_are_told(engine: StandIn, tmp_path: Path) -> None:
+def test_failing_dns_and_a_broken_file_of_keys_are_counted(engine: StandIn, tmp_path: Path) -> None:
     """A name that is not resolved and keys that cannot be read are counted, and shown until all is well again."""
     keys, port = tmp_path / "api_keys", free_port()
     keys.write_text("a=0123456789abcdef\n")
@@ -327,7 +327,7 @@ def _troubles(port: int) -> tuple[bool, float, bool, float]:
     return dns_errors > 0, dns_failing, keys_failed == 1, keys_errors
 
 
-def test_what_is_in_flight_is_told_by_engine(engine: StandIn, tmp_path: Path) -> None:
+def test_requests_in_flight_are_counted_by_engine(engine: StandIn, tmp_path: Path) -> None:
     """With ROUTER_METRICS_BY_ENGINE each engine has its requests in flight, whichever worker is asked."""
     gate, stream = Event(), chat(stream=True)
     in_flight = f"router_engine_requests_in_flight|{engine.url}"
@@ -386,8 +386,8 @@ def test_what_is_told_is_what_is_declared(engine: StandIn, tmp_path: Path) -> No
     with _measured(tmp_path, [engine.url], ROUTER_METRICS_BY_ENGINE="on") as router:
         engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
         assert [_post(router, chat()) for _ in range(2)] == [503, 200]
-        told = {f"router_requests_total|{CHAT}|200", f"router_engine_errors_total|unavailable|{engine.url}"}
-        wait_until(lambda: told <= _numbers(router.port).keys())
+        expected = {f"router_requests_total|{CHAT}|200", f"router_engine_errors_total|unavailable|{engine.url}"}
+        wait_until(lambda: expected <= _numbers(router.port).keys())
         with RawClient(router.port) as client:
             answer = client.get("/metrics")
     assert answer.header("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
