@@ -119,7 +119,7 @@ def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type
     serve.add_argument(
         "--reload",
         action="store_true",
-        help="when a source changes, compile it and reload; an error is printed, and the last good contract stays active",
+        help="compile and reload when a source changes; errors are printed, and the last good contract stays active",
     )
 
 

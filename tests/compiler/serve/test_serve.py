@@ -114,6 +114,7 @@ def test_an_artifact_is_served_as_by_bare_gunicorn(tmp_path: Path) -> None:
 
 def _what_it_says(router: RunningRouter) -> list[str]:
     """Return what the router says of itself at start, without what differs from run to run."""
+    router.wait_for_line("is healthy")  # the last one; the log may come later than the readiness
     said = [line.partition("] router: ")[2].replace(str(router.port), "PORT") for line in router.lines]
     return [re.sub(r"[\w/.-]*profile\.json", "profile.json", line) for line in said if line]
 
