@@ -31,6 +31,7 @@ _NAMES: Final = (
     "max",
     "count",
     "index",
+    "role",
     "models",
     "request_id",
 )

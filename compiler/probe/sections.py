@@ -8,6 +8,7 @@ from compiler.probe.catalogue import BUDGET_ENTRIES, ENTRIES, Entry
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import Checks, learn_messages, words_of
 from compiler.probe.fields import Found, learn_field
+from compiler.probe.parts import learn_content_parts
 from compiler.probe.sayings import statuses
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
 from compiler.unfreezing import differing_from
@@ -68,6 +69,7 @@ _AROUND: Final = (
 
 _CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
     "checks.messages": learn_messages,
+    "checks.content_parts": learn_content_parts,
     "checks.tools": learn_tools,
     "checks.message_tools": learn_message_tools,
     "checks.tool_choice": learn_tool_choice,

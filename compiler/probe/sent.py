@@ -62,7 +62,8 @@ def _has_word(text: str, word: str) -> bool:
 def places_of(text: str, said: str) -> list[tuple[int, int]]:
     """Return where something is said in a text; a number is only said where no other number has it within itself."""
     if not re.fullmatch(_NUMBER, said):
-        return [(found.start(), found.end()) for found in re.finditer(re.escape(said), text)]
+        before, behind = (r"\b" if re.match(r"\w", end, re.ASCII) else "" for end in (said[0], said[-1]))
+        return [found.span() for found in re.finditer(f"{before}{re.escape(said)}{behind}", text, re.ASCII)]
     return [found.span() for found in _NUMBERS.finditer(text) if float(found[0]) == float(said)]
 
 

@@ -101,7 +101,7 @@ def _string_content(check: named.StringContent, situation: Situation) -> Iterato
     parts = [{"type": "text", "text": situation.text}]
     for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
         for content in (parts, None):
-            messages = _said(role, situation.text, content)
+            messages = holding_content(role, situation.text, content)
             yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
 
 
@@ -110,8 +110,8 @@ def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[
     listed = {kind for kinds in (check.allowed, *check.by_role.values()) for kind in kinds}
     for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role)):
         for kind in dict.fromkeys((*sorted(listed), *_USUAL_KINDS)):
-            content = [{"type": "text", "text": text}, *([] if kind == "text" else [part_of(kind, text)])]
-            yield f"a part of type {kind} in a message of role {role}", {"messages": _said(role, text, content)}
+            messages = holding_content(role, text, content_with(kind, text))
+            yield f"a part of type {kind} in a message of role {role}", {"messages": messages}
     odd: dict[str, Any] = {
         "a part without a type": {"text": text},
         "a part whose type is null": {"type": None, "text": text},
@@ -124,7 +124,12 @@ def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[
     yield "an empty list of parts", {"messages": [user([]), user(text)]}
 
 
-def _said(role: str, text: str, content: object) -> list[Fields]:
+def content_with(kind: str, text: str) -> list[Any]:
+    """Return a content that has a part of a type, behind a text."""
+    return [{"type": "text", "text": text}, *([] if kind == "text" else [part_of(kind, text)])]
+
+
+def holding_content(role: str, text: str, content: object) -> list[Fields]:
     """Return a conversation in which the messages of a role have a content."""
     return [{**each, "content": content} if each["role"] == role else each for each in turn_of(role, text)]
 

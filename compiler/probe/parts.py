@@ -1,0 +1,82 @@
+"""Parts of contents: which types of them a message of each role may have."""
+
+import re
+from typing import Any, Final
+
+from compiler.probe.asking import Base, Learning, Reply, asked, texts_in
+from compiler.probe.conversations import Checks
+from compiler.probe.sayings import things_said
+from compiler.verify.derivation.conversations import content_with, holding_content
+from compiler.verify.derivation.points import FOREIGN
+
+ABOUT: Final = "checks.content_parts"
+
+_OTHERS: Final = ("system", "developer", "assistant", "tool")
+_KINDS: Final = (
+    *("text", "image_url", "video_url", "video", "input_audio", "audio", "file", "file_url", "document_url"),
+    *("reference", "thinking", "refusal", FOREIGN),
+)
+_RARE: Final = (
+    "input_text",
+    "output_text",
+    "input_image",
+    "input_file",
+    "audio_url",
+    "image",
+    "document",
+    "tool_reference",
+)
+"""Types that are tried in messages of users first."""
+
+_MOST_LISTED: Final = 16
+
+
+def learn_content_parts(base: Base) -> Learning[Checks]:
+    """Learn which types of parts are accepted, in messages of users and of the other roles."""
+    of_user = yield from _of_role(base, "user", (*_KINDS, *_RARE))
+    said = " ".join(texts_in(of_user[FOREIGN]))
+    listed = [kind for kind in dict.fromkeys(re.findall(r"[a-z]+(?:_[a-z]+)+", said)) if kind not in of_user]
+    of_user |= yield from _of_role(base, "user", tuple(listed[:_MOST_LISTED]))
+    allowed = _types(of_user)
+    if allowed is None:
+        return Checks({})
+    kinds = (*_KINDS, *(kind for kind in allowed if kind not in _KINDS))
+    section: dict[str, Any] = {"allowed": allowed}
+    by_role: dict[str, Any] = {}
+    for role in _OTHERS:
+        types = _types((yield from _of_role(base, role, kinds)))
+        if types is not None and {*types} != {*allowed}:
+            by_role[role] = types
+    if by_role:
+        section["by_role"] = by_role
+    odd = ({"text": base.text}, {"type": ["text"], "text": base.text}, base.text)
+    yield from asked(*(base.question(ABOUT, {"messages": holding_content("user", base.text, [part])}) for part in odd))
+    others = [f"type {kind}" for kind in of_user if kind not in allowed]
+    source = things_said([f"type {kind}" for kind in allowed], others, list(of_user.values()))
+    return Checks({"content_parts": {**section, "source": source}})
+
+
+def _of_role(base: Base, role: str, kinds: tuple[str, ...]) -> Learning[dict[str, Reply]]:
+    contents = {kind: holding_content(role, base.text, content_with(kind, base.text)) for kind in kinds}
+    replies = yield from asked(*(base.question(ABOUT, {"messages": messages}) for messages in contents.values()))
+    return dict(zip(kinds, replies, strict=True))
+
+
+def _types(of_kinds: dict[str, Reply]) -> list[str] | None:
+    """Return the types that are not rejected as an unknown one is; None where that one, or no text, is accepted."""
+    unknown = of_kinds[FOREIGN]
+    if not unknown.is_refused or not of_kinds["text"].is_accepted:
+        return None
+    kinds = [kind for kind, reply in of_kinds.items() if not (reply.is_refused and _is_alike(reply, unknown, kind))]
+    # Where the types are listed in the words of a rejection, their order is that of the rule.
+    said = " ".join(texts_in(unknown))
+    places = {kind: found.start() for kind in kinds if (found := re.search(rf"\b{kind}\b", said)) is not None}
+    return sorted(kinds, key=places.__getitem__) if len(places) == len(kinds) else kinds
+
+
+def _is_alike(reply: Reply, unknown: Reply, kind: str) -> bool:
+    """Tell whether a type is rejected in the words in which the unknown one is."""
+    # Beside the type itself, ids of requests and places differ.
+    names = re.compile(rf"\b(?:{kind}|{FOREIGN})\b|[0-9a-f]{{8,}}|[0-9]+".encode())
+    one, other = (each.answer.body for each in (reply, unknown))
+    return names.sub(b"", one) == names.sub(b"", other)
