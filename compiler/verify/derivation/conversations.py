@@ -108,7 +108,8 @@ def _string_content(check: named.StringContent, situation: Situation) -> Iterato
 def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[Turn]:
     text = situation.text
     listed = {kind for kinds in (check.allowed, *check.by_role.values()) for kind in kinds}
-    for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role)):
+    # With a role that has no list of its own, whichever have one.
+    for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role, *(("function",) if check.by_role else ()))):
         for kind in dict.fromkeys((*sorted(listed), *_USUAL_KINDS)):
             messages = holding_content(role, text, content_with(kind, text))
             yield f"a part of type {kind} in a message of role {role}", {"messages": messages}
