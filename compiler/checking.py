@@ -14,7 +14,7 @@ from compiler.overrides import Override
 from compiler.reporting import counted, github_of, json_of, text_of
 from compiler.selection import NOBODY, Named, Selected, UsageError
 from compiler.sources import artifact_of, with_content
-from router.artifact import Artifact, ArtifactError
+from router.artifact.format import Artifact, ArtifactError
 
 
 def check(arguments: Namespace) -> int:

@@ -16,7 +16,7 @@ from compiler.reporting import text_of
 from compiler.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
 from compiler.sources import artifact_of, with_content
 from compiler.unfreezing import profile_of, with_defaults
-from router.artifact import Artifact, ArtifactError, serialise
+from router.artifact.format import Artifact, ArtifactError, serialise
 
 __all__ = [
     "ArtifactError",

@@ -13,7 +13,7 @@ from compiler.schema import MAX_TEXT
 from compiler.selection import Selected
 from compiler.tree import Mapping, plain
 from compiler.validation import validate
-from router.artifact import MAX_ARTIFACT_BYTES, Artifact, Source, freeze, serialise
+from router.artifact.format import MAX_ARTIFACT_BYTES, Artifact, Source, freeze, serialise
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from functools import cache
 from itertools import product
 from typing import Final
 
-from router.contract.conditions import equals
-from router.contract.model import When
-from router.contract.terms import Condition, Scalar
+from router.contract.schema.conditions import equals
+from router.contract.schema.model import When
+from router.contract.schema.types import Condition, Scalar
 
 _MAGIC: Final = frozenset("*?[")
 

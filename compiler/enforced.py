@@ -6,9 +6,9 @@ from typing import Any
 from compiler.printing import in_one_line
 from compiler.schema import BYTE_UNITS
 from compiler.unfreezing import check_of, field_of, when_of
-from router.contract.field_rules import expectation
-from router.contract.model import Contract, Sections
-from router.contract.rules import (
+from router.contract.rules.field_rules import expectation
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import (
     Band,
     BodyLimit,
     Budget,
@@ -19,7 +19,7 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
-from router.contract.sections import Alias, Errors, Field
+from router.contract.schema.sections import Alias, Errors, Field
 
 Row = tuple[str, str]
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 
 from compiler.sizes import bytes_of
-from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import CHECK_TYPES, CHECKS, Check
-from router.contract.rules import PART_LIMITS
-from router.contract.sections import (
+from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.named_checks import CHECK_TYPES, CHECKS, Check
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import (
     Alias,
     Errors,
     Field,
@@ -25,7 +25,7 @@ from router.contract.sections import (
     UnknownFields,
     plain_aliases,
 )
-from router.contract.terms import Condition, Governed, Scalar, Words
+from router.contract.schema.types import Condition, Governed, Scalar, Words
 
 Values = dict[str, Any]
 

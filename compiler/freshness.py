@@ -12,7 +12,7 @@ from compiler.compilation import Compiled
 from compiler.diagnostics import Diagnostic, Location, named_path, shown, warning
 from compiler.printing import inline
 from compiler.tree import Mapping, node_at
-from router.artifact import FORMAT_VERSION, Artifact, Source
+from router.artifact.format import FORMAT_VERSION, Artifact, Source
 
 _MANY: Final = 5
 """More sources than this are counted, not listed."""

@@ -12,7 +12,7 @@ from compiler.printing import inline
 from compiler.relations.cases import overlaps
 from compiler.sizes import bytes_of
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, plain, spelled
-from router.artifact import MAX_ARTIFACT_BYTES
+from router.artifact.format import MAX_ARTIFACT_BYTES
 
 _NEARLY_FULL: Final = 0.9
 """The share of the largest artifact from which on a size is worth a warning."""

@@ -6,9 +6,9 @@ from typing import Final
 from compiler.compilation import compile_profile
 from compiler.presets import not_known, preset_names
 from compiler.selection import Selected
-from router.contract.model import Contract, Sections
-from router.contract.rules import PART_LIMITS
-from router.contract.sections import Field, Interval
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import Field, Interval
 
 MOST_NAMED: Final = 4
 """Fields or checks that a cell names; more are counted."""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from compiler.diagnostics import Diagnostic, Document, Location, ProfileError
 from compiler.json_reading import read_json
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, spelled
-from router.contract.fields import SAMPLING_FIELDS
+from router.contract.schema.fields import SAMPLING_FIELDS
 
 FLAG: Final = "--override-sampling-params"
 CONFLICT_FLAG: Final = "--sampling-param-conflict"

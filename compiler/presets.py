@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, shown
-from router.artifact import shipped_folder
+from router.artifact.format import shipped_folder
 
 MODELINE: Final = "# yaml-language-server:"
 """How the comment begins that tells editors which JSON Schema a file follows."""

@@ -13,7 +13,7 @@ from compiler.diagnostics import Code, Diagnostic, Document, Location, Note, Pro
 from compiler.scalars import resolve, unglued
 from compiler.syntax_errors import NO_TAG, syntax_error
 from compiler.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
-from router.artifact import CONFLICT_MARKER
+from router.artifact.format import CONFLICT_MARKER
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Largest profile file in bytes."""

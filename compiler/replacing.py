@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from compiler.diagnostics import CommandError, named_path, shown
-from router.artifact import read_bytes
+from router.artifact.format import read_bytes
 
 _NAME_LINE: Final = re.compile(r'^  "name": (".*"),?$', re.MULTILINE)
 """The line of a name in an artifact as it is written, for one that is no JSON any more, as after a merge."""

@@ -36,7 +36,7 @@ from compiler.language.values import (
     words,
 )
 from router.contract.errors import STATUS_OF
-from router.contract.sections import DEFAULT_MAX_BODY_BYTES
+from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
 __all__ = ["BYTE_SIZE", "BYTE_UNITS", "CASE", "LARGEST_WHOLE", "MAX_TEXT", "SAMPLING_PARAMS", "SCHEMA", "Rules"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from compiler.diagnostics import CommandError, named_path
 from compiler.selection import STANDARD_INPUT, Selected
-from router.artifact import MAX_ARTIFACT_BYTES, Artifact, load, read
+from router.artifact.format import MAX_ARTIFACT_BYTES, Artifact, load, read
 
 _MOST_READ: Final = MAX_ARTIFACT_BYTES + 1
 """Bytes that are read of a stream: enough to see that it is neither an artifact nor a profile, which are no larger."""

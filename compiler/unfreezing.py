@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from compiler.sizes import size_of
-from router.artifact import Artifact
-from router.contract.model import Sections, When
-from router.contract.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
-from router.contract.rules import PART_LIMITS
-from router.contract.sections import Alias, Errors, Field, Interval, Mode, Models, Output, Reading, Sampling
-from router.contract.terms import Condition, Governed, Scalar, Words
+from router.artifact.format import Artifact
+from router.contract.schema.model import Sections, When
+from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode, Models, Output, Reading, Sampling
+from router.contract.schema.types import Condition, Governed, Scalar, Words
 
 NO_DEFAULT: Final = "none"
 """How a profile says that no output budget is injected."""

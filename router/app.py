@@ -8,30 +8,31 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
-from router import lifecycle, routes
-from router.api_keys import ApiKeys
-from router.artifact import Artifact
-from router.clients.presence import ClientGoneError
+from router import lifecycle
+from router.admission import Door
+from router.artifact.format import Artifact
+from router.auth import ApiKeys
+from router.balancing.policies import POLICIES
 from router.contract.errors import ApiError, without_frames
-from router.door import Door
-from router.engines.choice import Chooser
-from router.engines.connections import Connections
-from router.engines.context import Contexts
-from router.engines.discovery import Discovery, engines_of
-from router.engines.dispatch import Dispatcher
-from router.engines.fleet import Card, Fleet
-from router.engines.health import Breaker
-from router.engines.policies import POLICIES
-from router.engines.probing import Prober
-from router.exchange import exchange_of
-from router.inference import Inference, failure, refusal, unanswered
-from router.line import Gateway
+from router.discovery.discovery import Discovery, engines_of
+from router.endpoints import Inference, failure, refusal, unanswered
 from router.model_cards import cards_of
-from router.places import Places
-from router.relay import Relayed
+from router.pipeline import Gateway
+from router.request import routes
+from router.request.context import exchange_of
+from router.response import Relayed
+from router.runtime.semaphore import Places
+from router.server.disconnect import ClientGoneError
 from router.settings import Settings
 from router.telemetry.meter import CONTENT_TYPE, Meter, Troubles, View
 from router.telemetry.spans import Tracer
+from router.upstream.balancer import Chooser
+from router.upstream.circuit_breaker import Breaker
+from router.upstream.client import Connections
+from router.upstream.context_length import Contexts
+from router.upstream.forward import Dispatcher
+from router.upstream.health_checks import Prober
+from router.upstream.registry import Card, Fleet
 
 _MODEL: Final = f"{routes.MODELS}/"
 
@@ -95,7 +96,7 @@ def create_app(gateway: Gateway) -> flask.Flask:
     door = Door(gateway.settings, gateway.api_keys)
     inference = Inference(gateway, door)
     app = flask.Flask("router", static_folder=None)
-    app.extensions |= {"router": gateway, "router.inference": inference}
+    app.extensions |= {"router": gateway, "router.endpoints": inference}
     app.url_map.merge_slashes = False
     app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)

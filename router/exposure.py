@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 
-from router import routes
+from router.request import routes
 from router.settings import Settings
 
 Address = tuple[str, int] | str | int

@@ -19,14 +19,14 @@ from typing import Any, Final
 from gunicorn import sock
 
 from router import lifecycle, settings, startup
-from router.artifact import ArtifactError
-from router.clients.capacity import most_connections, most_long
-from router.clients.sockets import TlsClientSocket
-from router.engines import discovery
-from router.master import Master
+from router.artifact.format import ArtifactError
+from router.discovery import discovery
+from router.runtime.temporary import temporary_folder
+from router.server.arbiter import Master
+from router.server.limits import most_connections, most_long
+from router.server.sockets import TlsClientSocket
 from router.settings import SettingError, Settings
 from router.telemetry import shared_metrics
-from router.temporary import temporary_folder
 
 
 def _settings() -> Settings:
@@ -52,7 +52,7 @@ PAUSE_SECONDS: Final = 1.0
 _own = _settings()
 
 wsgi_app = "router.wsgi"
-worker_class = "router.clients.worker.Worker"
+worker_class = "router.server.worker.Worker"
 logger_class = "router.telemetry.diagnostics.Diagnostics"
 # Beyond the inference requests in flight there are threads for long ones on their way in, and some that refuse one more
 # or tell a probe that all is well.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from router import api_keys
-from router.artifact import Artifact, ArtifactError
-from router.artifact_choice import Choice, choose, read_chosen
-from router.engines.loads import ROWS, Loads
+from router import auth
+from router.artifact.choice import Choice, choose, read_chosen
+from router.artifact.format import Artifact, ArtifactError
+from router.balancing.in_flight import ROWS, Loads
 from router.settings import Settings, load
 
 _LOG = logging.getLogger("router")
@@ -61,9 +61,9 @@ def reread_keys_in_master() -> None:
     if own is None or own.api_keys_file is None:
         return
     try:
-        file = api_keys.newest(own.api_keys_file)
+        file = auth.newest(own.api_keys_file)
     except ValueError:
-        file = api_keys.last_good(own.api_keys_file)
+        file = auth.last_good(own.api_keys_file)
     if file is not own.api_keys_file:
         _Inherited.settings = replace(own, api_keys_file=file)
 

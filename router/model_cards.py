@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from router.contract.decision import ServedIds
-from router.contract.sections import Alias
-from router.engines.fleet import Card
+from router.contract.decide import ServedIds
+from router.contract.schema.sections import Alias
+from router.upstream.registry import Card
 
 OWNER: Final = "router"
 """What stands for the owner of each model: engines name themselves there."""

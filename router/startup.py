@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from router import lifecycle, routes, settings
-from router.artifact import Artifact
-from router.artifact_choice import LOCAL_ARTIFACT, SYSTEM_ARTIFACT
-from router.engines.discovery import engines_of, named
+from router import lifecycle, settings
+from router.artifact.choice import LOCAL_ARTIFACT, SYSTEM_ARTIFACT
+from router.artifact.format import Artifact
+from router.discovery.discovery import engines_of, named
 from router.exposure import Address, exposure, exposure_warning
+from router.request import routes
 from router.settings import Settings
 from router.telemetry.diagnostics import StderrHandler
 

@@ -8,8 +8,8 @@ from gunicorn.errors import AppImportError
 
 from router import lifecycle, startup
 from router.app import create_app, open_gateway
-from router.artifact import ArtifactError
-from router.edge import Edge
+from router.artifact.format import ArtifactError
+from router.middleware import Edge
 from router.settings import SettingError
 from router.telemetry import shared_metrics
 

@@ -11,8 +11,8 @@ from compiler.compilation import compile_profile
 from compiler.json_schema import json_schema_bytes
 from compiler.presets import preset_names
 from compiler.selection import Selected
-from router import settings_reference
-from router.artifact_schema import artifact_schema_bytes
+from router.artifact.json_schema import artifact_schema_bytes
+from router.settings import reference as settings_reference
 from router.telemetry import metrics
 from tests.checkout import CHECKOUT
 

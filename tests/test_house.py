@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from router.artifact import shipped_folder
+from router.artifact.format import shipped_folder
 from tests.checkout import CHECKOUT, travelling_files
 
 TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))

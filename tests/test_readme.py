@@ -12,7 +12,7 @@ from typing import IO, NamedTuple, Self
 
 import pytest
 
-from router.settings_reference import reference
+from router.settings.reference import reference
 from tests.checkout import CHECKOUT, travelling_files
 from tests.router.serving import wait_until
 
@@ -146,7 +146,9 @@ class _Shell:
 
 def test_the_settings_are_all_of_them() -> None:
     """The README's table of settings is the one that the router's settings give."""
-    table = README.partition("<!-- settings: generated from router/settings.py -->\n")[2].partition("<!-- end of")[0]
+    table = README.partition("<!-- settings: generated from router/settings/__init__.py -->\n")[2].partition(
+        "<!-- end of"
+    )[0]
     assert table == reference()
 
 

@@ -14,7 +14,7 @@ from compiler.diagnostics import CommandError
 from compiler.output import refuse_overwriting, write
 from compiler.selection import STANDARD_INPUT, Named, UsageError, select
 from compiler.sources import artifact_of, with_content
-from router.artifact import Artifact, digest_of
+from router.artifact.format import Artifact, digest_of
 
 DIFFERS: Final = 1
 

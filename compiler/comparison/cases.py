@@ -15,8 +15,8 @@ from compiler.comparison.naming import Moves, compare_mode, compare_models
 from compiler.comparison.values import listed, same, text_of
 from compiler.diagnostics import CommandError
 from compiler.unfreezing import when_of
-from router.artifact import digest_of
-from router.contract.model import Case, Contract, Sections, When
+from router.artifact.format import digest_of
+from router.contract.schema.model import Case, Contract, Sections, When
 
 _JUDGED_BEFORE_CASES: Final = ("limits", "max_body_bytes")
 _MOST_NAMED: Final = 5

@@ -13,11 +13,11 @@ from compiler.comparison.fields import compare_fields
 from compiler.comparison.parameters import Rule, injection, passing_only
 from compiler.comparison.telling import compare_errors, compare_order, compare_stream, compare_unknown_fields
 from compiler.comparison.values import Value, same, span
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Sections
-from router.contract.numbers import show
-from router.contract.rules import PART_LIMITS, Band, Pin, rules_of
-from router.contract.sections import Limits, MaxTokens, Sampling
+from router.contract.jsonbytes.numbers import show
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.model import Sections
+from router.contract.schema.rule_list import PART_LIMITS, Band, Pin, rules_of
+from router.contract.schema.sections import Limits, MaxTokens, Sampling
 
 
 def compare_sections(

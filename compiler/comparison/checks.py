@@ -11,7 +11,7 @@ from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Verdict, change
 from compiler.comparison.fields import OTHER_WORDS
 from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import check_of, error_of
-from router.contract.named_checks import CHECKS, Check
+from router.contract.schema.named_checks import CHECKS, Check
 
 
 class _Setting(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Final
 
 from compiler.comparison.change import UNSEEN, Verdict, either, refusing
 from compiler.comparison.values import listed, span
-from router.contract.terms import Condition, Scalar
+from router.contract.schema.types import Condition, Scalar
 
 Values = Sequence[Scalar] | None
 """Values that are accepted; None: any."""

@@ -8,10 +8,10 @@ from compiler.comparison.change import EVIDENCE, Change, Verdict, change, either
 from compiler.comparison.parameters import Stretch
 from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import error_of, field_of
-from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
-from router.contract.numbers import show
-from router.contract.sections import Field
-from router.contract.terms import Scalar
+from router.contract.jsonbytes.numbers import show
+from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
+from router.contract.schema.sections import Field
+from router.contract.schema.types import Scalar
 
 OTHER_WORDS: Final = "refusals by it will be told in other words"
 _NOTHING: Final = Field()

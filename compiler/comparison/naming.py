@@ -7,7 +7,7 @@ from compiler.comparison.change import EVIDENCE, UNSEEN, Change, Told
 from compiler.comparison.fields import listed_words
 from compiler.comparison.values import listed, same, text_of
 from compiler.unfreezing import mode_of
-from router.contract.sections import Alias, Mode, Models
+from router.contract.schema.sections import Alias, Mode, Models
 
 Moves = tuple[Told, Told]
 """Whether requests that come under another case meet rules that are tighter there, and looser."""

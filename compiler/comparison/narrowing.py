@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.sections import Mode, Models, Reading
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.sections import Mode, Models, Reading
 
 Globs = tuple[str, ...]
 

@@ -13,7 +13,7 @@ from compiler.comparison.values import same
 from compiler.verify.check import Ask, Check
 from compiler.verify.derivation import DEFAULT_MAX_BODY, Options, derive
 from compiler.verify.derivation.names import PLAIN_MODEL, Deployment
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 
 ANY_SIZE: Final = 1 << 62
 """No bound of the size of requests, in bytes."""

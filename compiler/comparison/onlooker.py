@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from compiler.verify.check import Ask
-from router.contract.decision import BODY_SIZE, Forward, Refusal, ServedIds, decide
+from router.contract.decide import BODY_SIZE, Forward, Refusal, ServedIds, decide
 from router.contract.errors import ApiError, answer, request_too_large, words_of
-from router.contract.model import Contract, Sections
-from router.contract.rules import Rule
-from router.contract.sections import Errors
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import Rule
+from router.contract.schema.sections import Errors
 
 
 class Seen(NamedTuple):

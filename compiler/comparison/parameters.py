@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from compiler.comparison.values import same, span
-from router.contract.fields import WHOLE_NUMBER_FIELDS
-from router.contract.numbers import show
-from router.contract.rules import Band, Pin
-from router.contract.sampling import expectation
-from router.contract.sections import Interval
+from router.contract.jsonbytes.numbers import show
+from router.contract.rules.sampling import expectation
+from router.contract.schema.fields import WHOLE_NUMBER_FIELDS
+from router.contract.schema.rule_list import Band, Pin
+from router.contract.schema.sections import Interval
 
 Rule = Pin | Band | None
 

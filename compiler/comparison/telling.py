@@ -8,9 +8,9 @@ from compiler.comparison.fields import OTHER_WORDS, listed_words
 from compiler.comparison.values import Value, listed, same, text_of
 from compiler.unfreezing import error_of, words_of
 from router.contract.protocols import INVALID_REQUEST
-from router.contract.rules import Rule, UnknownFieldsRule
-from router.contract.sections import Errors, Stream, UnknownFields
-from router.contract.terms import Words
+from router.contract.schema.rule_list import Rule, UnknownFieldsRule
+from router.contract.schema.sections import Errors, Stream, UnknownFields
+from router.contract.schema.types import Words
 
 _POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "refuse": "be refused"}
 _USAGE: Final = {

@@ -9,9 +9,9 @@ import msgspec
 from compiler.diagnostics import shown
 from compiler.printing import inline
 from compiler.schema import BYTE_UNITS
-from router.contract.numbers import show
-from router.contract.sections import Interval, MaxTokens
-from router.contract.terms import Scalar
+from router.contract.jsonbytes.numbers import show
+from router.contract.schema.sections import Interval, MaxTokens
+from router.contract.schema.types import Scalar
 
 Value = int | float | str | Interval | MaxTokens | tuple[Scalar, ...] | list[Any] | dict[str, Any] | None
 """What can stand on either side of a change; None where the contract says nothing."""

@@ -12,10 +12,10 @@ from compiler.comparison.fields import compare_fields
 from compiler.comparison.onlooker import Seen
 from compiler.comparison.values import Value
 from compiler.unfreezing import check_of, error_of, field_of
-from router.contract.model import Sections
-from router.contract.rules import UnknownFieldsRule
-from router.contract.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, Stream, UnknownFields
-from router.contract.terms import Governed
+from router.contract.schema.model import Sections
+from router.contract.schema.rule_list import UnknownFieldsRule
+from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, Stream, UnknownFields
+from router.contract.schema.types import Governed
 
 Setting = tuple[str, ...]
 """Where a profile says something, by its keys."""

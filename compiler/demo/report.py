@@ -10,7 +10,7 @@ from rich.text import Text
 
 from compiler.demo.scenes import Overlay, Row
 from compiler.demo.stage import Engine, Router
-from router.artifact import Artifact
+from router.artifact.format import Artifact
 
 WIDTH: Final = 120
 """Columns of the table where the output is not a terminal, and the most on one."""

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compiler.demo.scenes import QUESTION, Body, Scene
-from router.contract.decision import Forward, Refusal, ServedIds, decide
-from router.contract.model import Case, Contract
-from router.contract.rules import CheckRule, FieldRule
-from router.contract.sections import Field
+from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.schema.model import Case, Contract
+from router.contract.schema.rule_list import CheckRule, FieldRule
+from router.contract.schema.sections import Field
 
 MOST_FIELDS: Final = 3
 MOST_CHECKS: Final = 2

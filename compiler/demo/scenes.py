@@ -12,13 +12,13 @@ import requests
 from compiler.compilation import compile_profile
 from compiler.demo.stage import Engine, Router
 from compiler.selection import Selected
-from router.artifact import Artifact
-from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.artifact.format import Artifact
+from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
-from router.contract.fields import BUDGET_FIELDS
-from router.contract.model import Contract
-from router.contract.numbers import show
-from router.contract.rules import Band, Pin
+from router.contract.jsonbytes.numbers import show
+from router.contract.schema.fields import BUDGET_FIELDS
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import Band, Pin
 
 ALIAS: Final = "demo-latest"
 VENDOR_TYPE: Final = "vendor_error"

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, Self
 import requests
 
 from compiler.diagnostics import CommandError
-from router.artifact import Artifact, serialise
-from router.engines.standin import Received, StandIn
+from router.artifact.format import Artifact, serialise
+from router.mock_engine import Received, StandIn
 from router.settings import SettingError, load
 
 MODEL: Final = "demo-model"

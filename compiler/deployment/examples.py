@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from compiler.schema import SCHEMA, Rules
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.model import Contract
 
 _SHOWN: Final = ("models", "limits", "output", "sampling", "errors")
 """The sections that a deployment sets, rather than a vendor's contract."""

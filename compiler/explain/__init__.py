@@ -17,10 +17,10 @@ from compiler.explain.report import explanation_json, explanation_text, summary_
 from compiler.explain.traffic import numbered, summarise
 from compiler.output import write
 from compiler.selection import STANDARD_INPUT, UsageError
-from router.artifact import Artifact
-from router.contract.decision import Refusal, ServedIds
+from router.artifact.format import Artifact
+from router.contract.decide import Refusal, ServedIds
 from router.contract.errors import ApiError
-from router.contract.parsing import parse
+from router.contract.jsonbytes.parsing import parse
 
 REJECTS: Final = 1
 """The exit code where a request is rejected and --fail-on-rejected asks for it."""

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.explain.steps import Seen, Step, evidence_of, step_of
-from router.contract.cases import Found
-from router.contract.conditions import path_of, value_at
-from router.contract.decision import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
+from router.contract.decide import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
 from router.contract.errors import ApiError
-from router.contract.field_rules import listed
-from router.contract.model import Contract, Sections
-from router.contract.parsing import Request, parse
-from router.contract.rules import Band, BodyLimit, FieldRule, Pin, Rule, UnknownFieldsRule
-from router.contract.sections import DEFAULT_MAX_BODY_BYTES, Alias, Reading
-from router.contract.stream_usage import RULE as STREAM_USAGE
-from router.contract.terms import Condition
+from router.contract.jsonbytes.parsing import Request, parse
+from router.contract.responses.stream_usage import RULE as STREAM_USAGE
+from router.contract.rules.cases import Found
+from router.contract.rules.field_rules import listed
+from router.contract.schema.conditions import path_of, value_at
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import Band, BodyLimit, FieldRule, Pin, Rule, UnknownFieldsRule
+from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES, Alias, Reading
+from router.contract.schema.types import Condition
 
 MODE: Final = "mode"
 """The step that reads the mode."""

@@ -5,8 +5,8 @@ from typing import Self
 
 from compiler.compilation import Compiled
 from compiler.tree import Mapping, key_location, node_at
-from router.artifact import Artifact
-from router.contract.decision import MODELS, READING
+from router.artifact.format import Artifact
+from router.contract.decide import MODELS, READING
 
 
 @dataclass(frozen=True, slots=True)

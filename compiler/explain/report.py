@@ -9,9 +9,9 @@ from compiler.explain.explanation import CASES, Explanation
 from compiler.explain.origin import Origin
 from compiler.explain.steps import FIRST_ONLY, Step
 from compiler.explain.traffic import Summary, Tally
-from router.contract.decision import Forward, Refusal
-from router.contract.editing import Edit
+from router.contract.decide import Forward, Refusal
 from router.contract.errors import answer
+from router.contract.jsonbytes.splice import Edit
 
 FORMAT_VERSION: Final = 1
 """The version of the JSON that this module writes."""

@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from router.contract.conditions import Path, path_of, value_at
-from router.contract.content_parts import content_parts_of
-from router.contract.decision import Forward, Refusal
-from router.contract.draft import Draft
-from router.contract.editing import Edit, to_json
-from router.contract.field_rules import FieldJudge
-from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.model import Sections
-from router.contract.numbers import show
-from router.contract.parsing import Request
-from router.contract.rules import (
+from router.contract.decide import Forward, Refusal
+from router.contract.jsonbytes.numbers import show
+from router.contract.jsonbytes.parsing import Request
+from router.contract.jsonbytes.splice import Edit, to_json
+from router.contract.rules.content_parts import content_parts_of
+from router.contract.rules.evaluation import Draft
+from router.contract.rules.field_rules import FieldJudge
+from router.contract.rules.sampling import expectation
+from router.contract.schema.conditions import Path, path_of, value_at
+from router.contract.schema.fields import BUDGET_FIELDS, spellings_of
+from router.contract.schema.model import Sections
+from router.contract.schema.rule_list import (
     Band,
     Budget,
     CheckRule,
@@ -24,7 +25,6 @@ from router.contract.rules import (
     UnknownFieldsRule,
     sources_of,
 )
-from router.contract.sampling import expectation
 
 Verdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from router.contract.decision import Refusal, ServedIds, decide
-from router.contract.model import Contract
+from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.schema.model import Contract
 
 
 @dataclass(slots=True)

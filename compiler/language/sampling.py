@@ -3,7 +3,7 @@
 from typing import Final
 
 from compiler.language.values import LARGEST_WHOLE, Rules
-from router.contract.fields import WHOLE_NUMBER_FIELDS
+from router.contract.schema.fields import WHOLE_NUMBER_FIELDS
 
 
 def _parameter(name: str, domain: str, example: str, pin: Rules, edge: tuple[str, Rules] | None = None) -> Rules:

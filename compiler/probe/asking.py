@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from compiler.verify.check import Ask, Fields, written
 from compiler.verify.judgement import Answer
 from compiler.verify.meaning.values import put
-from router.contract.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
+from router.contract.schema.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
 
 Verdict = Literal["accepted", "refused", "overflow", "unclear", "unasked"]
 """What came of a request.

@@ -4,7 +4,7 @@ from typing import Final, Literal, NamedTuple
 
 from compiler.probe.numbers import BUDGETS, FRACTIONS, WHOLE
 from compiler.verify.check import Fields
-from router.contract.fields import BUDGET_FIELDS
+from router.contract.schema.fields import BUDGET_FIELDS
 
 Kind = Literal["fraction", "whole", "words", "list", "text", "object"]
 

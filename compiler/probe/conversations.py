@@ -10,9 +10,9 @@ from compiler.probe.sayings import things_said
 from compiler.verify.check import Fields
 from compiler.verify.derivation.conversations import ASSISTANT, calling, result, user
 from compiler.verify.derivation.points import FOREIGN
-from router.contract.checks import CheckJudge
-from router.contract.named_checks import CHECK_TYPES
-from router.contract.rules import CheckRule
+from router.contract.rules.checks import CheckJudge
+from router.contract.schema.named_checks import CHECK_TYPES
+from router.contract.schema.rule_list import CheckRule
 
 ABOUT: Final = "checks.messages"
 

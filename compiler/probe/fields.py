@@ -13,8 +13,8 @@ from compiler.probe.texts import Texts, learn_texts, rules_of_texts
 from compiler.verify.check import Fields
 from compiler.verify.derivation.points import FOREIGN, items_of
 from compiler.verify.meaning.values import at
-from router.contract.field_rules import tests_of
-from router.contract.rules import FieldRule
+from router.contract.rules.field_rules import tests_of
+from router.contract.schema.rule_list import FieldRule
 
 _KINDS: Final = ("number", "integer", "string", "boolean", "array", "object")
 _ODD: Final[tuple[Any, ...]] = ("hot", "", True, 1, 1.5, [1], [], {"a": 1})

@@ -16,8 +16,8 @@ from compiler.probe.situations import Situations, learn_situations
 from compiler.sizes import bytes_of
 from compiler.verify.check import Fields, written
 from compiler.verify.derivation.points import items_of
-from router.contract.fields import OTHER_SPELLINGS
-from router.contract.rules import ALWAYS_KNOWN
+from router.contract.schema.fields import OTHER_SPELLINGS
+from router.contract.schema.rule_list import ALWAYS_KNOWN
 
 UNKNOWN_FIELDS: Final = ("probe_unknown", "probe_unheard_of")
 UNKNOWN_MODELS: Final = ("probe-unknown-model", "probe-unheard-of")

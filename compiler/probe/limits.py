@@ -10,7 +10,7 @@ from compiler.probe.sayings import things_said
 from compiler.sizes import size_of
 from compiler.verify.check import Fields, run_of_letters
 from compiler.verify.derivation.limits import PIXEL
-from router.contract.sections import DEFAULT_MAX_BODY_BYTES
+from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
 Taken = Callable[[Reply], bool]
 """Tells whether a size was taken, by the reply to it."""

@@ -14,7 +14,7 @@ from compiler.probe.tools import learn_message_tools, learn_response_format, lea
 from compiler.unfreezing import differing_from
 from compiler.verify.check import Fields
 from compiler.verify.meaning.values import at
-from router.contract.named_checks import CHECKS as CHECK_NAMES
+from router.contract.schema.named_checks import CHECKS as CHECK_NAMES
 
 OUTPUT: Final = "output.max_tokens"
 

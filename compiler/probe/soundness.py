@@ -8,7 +8,7 @@ from compiler.probe.asking import Reply, is_read_otherwise, shown
 from compiler.probe.learning import Learnt
 from compiler.probe.sections import assembled
 from compiler.verify.check import Fields
-from router.contract.decision import Refusal, ServedIds, decide
+from router.contract.decide import Refusal, ServedIds, decide
 
 LARGE: Final = 1024 * 1024
 """Bodies of more bytes are not judged here."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from compiler.probe.asking import Learning, Question, Reply, asked
 from compiler.probe.numbers import Numbers, numbers
 from compiler.verify.check import Fields
-from router.contract.patterns import MAX_REPEATS
+from router.contract.rules.patterns import MAX_REPEATS
 
 Ask = Callable[[object], Question]
 

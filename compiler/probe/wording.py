@@ -13,10 +13,10 @@ from compiler.probe.envelopes import ID_MARK, OWN, Envelope, Sample, envelope_of
 from compiler.probe.phrasing import Example, template_of
 from compiler.probe.sent import sent_by
 from compiler.verify.check import Fields
-from router.contract.decision import Refusal, ServedIds, decide
+from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import STATUS_OF
-from router.contract.model import Contract
-from router.contract.rules import CheckRule, FieldRule, Rule
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import CheckRule, FieldRule, Rule
 
 _BAD_REQUEST: Final = "bad_request"
 _SERVER_ERROR: Final = 500

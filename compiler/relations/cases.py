@@ -9,7 +9,7 @@ from compiler.diagnostics import Diagnostic, Note, nearest, shown, warning
 from compiler.freezing import laid_over, when_of
 from compiler.relations.judged import Judged, Related, text_at, texts_at
 from compiler.tree import Entry, Mapping, Path, Sequence, node_at, plain
-from router.contract.model import When
+from router.contract.schema.model import When
 
 
 def relations_of_cases(judged: Judged) -> Iterator[Related]:

@@ -10,9 +10,9 @@ from compiler.language.fields import FIELD
 from compiler.relations.judged import KEEP_ONE, Judged, Related, described, later, number_at, number_text, texts_at
 from compiler.relations.patterns import pattern_problem
 from compiler.tree import Entry, Mapping, Path, Scalar, key_location, node_at, plain
-from router.contract.field_rules import expectation, tests_of
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.rules import FieldRule
+from router.contract.rules.field_rules import expectation, tests_of
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.rule_list import FieldRule
 
 _NEVER: Final = {
     "model": "models.aliases says which names are answered",

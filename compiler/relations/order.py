@@ -6,7 +6,7 @@ from compiler.case_trees import cases_of, laid_over_base
 from compiler.diagnostics import Diagnostic, Note, nearest, shown
 from compiler.relations.judged import Judged, Related, text_at
 from compiler.tree import Mapping, Node, Scalar, Sequence, node_at
-from router.contract.rules import PART_LIMITS
+from router.contract.schema.rule_list import PART_LIMITS
 
 _ALWAYS_FIRST = "limits.max_body_bytes"
 _SHOWN = 20

@@ -7,7 +7,7 @@ from typing import Final
 from compiler.diagnostics import Diagnostic
 from compiler.relations.judged import Judged, Related
 from compiler.tree import Mapping, Path, Scalar, node_at, place_within
-from router.contract.patterns import MAX_REPEATS, PatternError, full_match_of
+from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match_of
 
 _PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
 

@@ -8,8 +8,8 @@ from compiler.diagnostics import Diagnostic, nearest
 from compiler.language.values import LARGEST_WHOLE, MAX_MESSAGE
 from compiler.relations.judged import Judged, Related, described
 from compiler.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
+from router.contract.schema.types import Words
 from router.contract.templates import PLACEHOLDERS, problem_of
-from router.contract.terms import Words
 
 MAX_BODY_DEPTH: Final = 8
 

@@ -11,8 +11,8 @@ from compiler.compilation import compile_profile
 from compiler.diagnostics import Diagnostic
 from compiler.output import write
 from compiler.selection import Selected, UsageError
-from router.artifact import Artifact, read
-from router.temporary import temporary_folder
+from router.artifact.format import Artifact, read
+from router.runtime.temporary import temporary_folder
 
 
 class Loaded(NamedTuple):

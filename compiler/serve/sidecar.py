@@ -14,7 +14,7 @@ from typing import IO, Final, NoReturn
 from compiler.diagnostics import CommandError
 from compiler.serve.contract import ServedContract
 from compiler.serve.watch import SECONDS_BETWEEN_LOOKS, Watch
-from router.engines.standin import StandIn
+from router.mock_engine import StandIn
 
 _HUP: Final = {signal.SIGHUP}
 

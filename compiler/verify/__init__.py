@@ -31,7 +31,7 @@ from compiler.verify.saying import Sayings
 from compiler.verify.stage import staged
 from compiler.verify.unprovoked import unprovoked
 from compiler.version import release
-from router.artifact import Artifact
+from router.artifact.format import Artifact
 
 _NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")
 _OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"

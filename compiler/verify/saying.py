@@ -6,8 +6,8 @@ from compiler.enforced import words_of
 from compiler.explain.origin import Origin
 from compiler.explain.steps import evidence_of
 from compiler.verify.check import Acceptance, Check, Refusal
-from router.contract.model import Contract, Sections
-from router.contract.rules import Rule
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import Rule
 
 _ALWAYS: Final = {
     "request": "a request is one strict JSON object with a model, and its stream is a boolean",

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from compiler.demo.stage import Router
 from compiler.verify.derivation.requests import ENGINE_ANSWERS, MARK
-from router.artifact import Artifact
-from router.engines.standin import Answer, Received, Reply, StandIn
+from router.artifact.format import Artifact
+from router.mock_engine import Answer, Received, Reply, StandIn
 
 _ID: Final = "X-Request-Id"
 _MARK: Final = MARK.encode()

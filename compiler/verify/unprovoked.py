@@ -5,7 +5,7 @@ from typing import Final
 
 from compiler.verify.check import Untried
 from router.contract.errors import STATUS_OF
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 
 _BY_LOAD: Final = "it takes too much load, or engines that are gone, and verify causes neither"
 _BY_ENGINES: Final = "it takes an engine that fails, and verify breaks none"

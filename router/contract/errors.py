@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from router.contract.protocols import CHAT, Protocol
-from router.contract.sections import Errors
+from router.contract.schema.sections import Errors
+from router.contract.schema.types import Words
 from router.contract.templates import filled, filled_body
-from router.contract.terms import Words
 
 STATUS_OF: Final = {
     "bad_request": 400,

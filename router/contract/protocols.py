@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from router.contract.failure_frames import Failure, as_data, as_error_event, as_failed_response
-from router.contract.sections import Errors
+from router.contract.responses.failure_frames import Failure, as_data, as_error_event, as_failed_response
+from router.contract.schema.sections import Errors
 
 INVALID_REQUEST: Final = "invalid_request_error"
 SERVER_ERROR: Final = "server_error"

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from router.contract.decision import MODELS, READING, Refusal, ServedIds, missing_model, resolve_model, unreadable
-from router.contract.editing import to_json
+from router.contract.decide import MODELS, READING, Refusal, ServedIds, missing_model, resolve_model, unreadable
 from router.contract.errors import ApiError
-from router.contract.members import Member, TooManyMembersError, find_members
-from router.contract.model import Contract
-from router.contract.parsing import MAX_MEMBERS, MAX_VALUES, holds_too_many_values
+from router.contract.jsonbytes.members import Member, TooManyMembersError, find_members
+from router.contract.jsonbytes.parsing import MAX_MEMBERS, MAX_VALUES, holds_too_many_values
+from router.contract.jsonbytes.splice import to_json
+from router.contract.schema.model import Contract
 from router.contract.templates import shown
 
 _KEY: Final = b'"model"'

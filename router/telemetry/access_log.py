@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from router import routes
-from router.exchange import Exchange
-from router.own_process import own_id
+from router.request import routes
+from router.request.context import Exchange
+from router.runtime.pid import own_id
 from router.settings import Settings
 
 STDOUT: Final = 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from router import lifecycle
-from router.exchange import Exchange
+from router.request.context import Exchange
 from router.telemetry import metrics, shared_metrics
 from router.telemetry.metrics import Metric
 from router.telemetry.recorder import Recorder

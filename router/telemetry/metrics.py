@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from router import routes
-from router.contract import budget
-from router.contract.checks import PARAM_OF
-from router.contract.decision import BODY_SIZE, MODELS, READING
+from router.contract.decide import BODY_SIZE, MODELS, READING
 from router.contract.errors import STATUS_OF
-from router.contract.fields import BUDGET_FIELDS, SAMPLING_FIELDS
-from router.contract.named_checks import CHECKS
-from router.contract.rules import PART_LIMITS
-from router.engines.health import State
-from router.engines.outcome import Outcome
-from router.exchange import RETRY_REASONS, STREAM_ENDS, Exchange
+from router.contract.rules import budget
+from router.contract.rules.checks import PARAM_OF
+from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
+from router.contract.schema.named_checks import CHECKS
+from router.contract.schema.rule_list import PART_LIMITS
+from router.request import routes
+from router.request.context import RETRY_REASONS, STREAM_ENDS, Exchange
+from router.request.outcome import Outcome
+from router.upstream.circuit_breaker import State
 
 NONE: Final = "none"
 """Stands for a route that does not exist, and for the rule of a request that none refused."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
-from router.exchange import Exchange
-from router.own_process import own_id
+from router.request.context import Exchange
+from router.runtime.pid import own_id
 
 TICK_SECONDS: Final = 0.1
 """How long a request that is over may wait."""

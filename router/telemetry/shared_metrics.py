@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from router.temporary import temporary_folder
+from router.runtime.temporary import temporary_folder
 
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 PREFIX: Final = "router-metrics-"

@@ -13,12 +13,12 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from router import routes
-from router.exchange import Exchange
-from router.own_process import own_id
+from router.request import routes
+from router.request.context import Exchange
+from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
+from router.runtime.pid import own_id
 from router.settings import OPENTELEMETRY
 from router.telemetry.recorder import Recorder
-from router.telemetry.tracing import Attempt, Trace, new_span_id, new_trace_id, parent_of
 
 SERVICE: Final = "profilec-router"
 SHOWN_CHARACTERS: Final = 200

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 
 from compiler.compilation import compile_profile
 from compiler.selection import Selected
-from router.artifact import serialise
-from router.engines.standin import StandIn
+from router.artifact.format import serialise
+from router.mock_engine import StandIn
 from tests.router.process import children_of, resident_bytes
 from tests.router.serving import RunningRouter, launch, running_router
 

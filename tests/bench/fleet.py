@@ -24,10 +24,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compiler.compilation import compile_profile
 from compiler.selection import Selected
-from router.artifact import serialise
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
+from router.artifact.format import serialise
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
 from tests.router.dnsserver import DnsServer
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, free_port, running_router, wait_until

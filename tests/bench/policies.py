@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from router.engines.affinity import key_of
-from router.engines.choice import Chooser
-from router.engines.fleet import Fleet, Report
-from router.engines.health import Breaker, State
-from router.engines.loads import CELL_BYTES, COLUMNS, ROWS, Loads
-from router.engines.policies import LeastInflight, Policy, PrefixAffinity, RoundRobin, Situation, hash_of
+from router.balancing.affinity_key import key_of
+from router.balancing.in_flight import CELL_BYTES, COLUMNS, ROWS, Loads
+from router.balancing.policies import LeastInflight, Policy, PrefixAffinity, RoundRobin, Situation, hash_of
+from router.upstream.balancer import Chooser
+from router.upstream.circuit_breaker import Breaker, State
+from router.upstream.registry import Fleet, Report
 from tests.bench.cost import body_of
 
 BLOCK = 64

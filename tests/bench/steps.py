@@ -21,27 +21,27 @@ from typing import Any, Final, NamedTuple
 import orjson
 from werkzeug.test import create_environ
 
-from router import artifact
 from router.app import create_app, open_gateway
-from router.clients.presence import Client
-from router.contract.decision import Forward, ServedIds, decide
-from router.contract.editing import apply_edits
-from router.contract.parsing import parse
-from router.contract.streams import StreamEditor
-from router.edge import Edge
-from router.engines.choice import Chooser
-from router.engines.context import Contexts
-from router.engines.dispatch import Dispatcher, Request
-from router.engines.fleet import Fleet, Report
-from router.engines.health import Breaker, State
-from router.engines.loads import Loads
-from router.engines.outcome import Outcome
-from router.engines.policies import POLICIES
-from router.exchange import Exchange
-from router.headers import for_client, for_engine
+from router.artifact import format as artifact_format
+from router.balancing.in_flight import Loads
+from router.balancing.policies import POLICIES
+from router.contract.decide import Forward, ServedIds, decide
+from router.contract.jsonbytes.parsing import parse
+from router.contract.jsonbytes.splice import apply_edits
+from router.contract.responses.stream_rewrite import StreamEditor
+from router.middleware import Edge
+from router.request.context import Exchange
+from router.request.headers import for_client, for_engine
+from router.request.outcome import Outcome
+from router.server.disconnect import Client
 from router.settings import Settings
 from router.telemetry.access_log import as_json, fields_of
 from router.telemetry.meter import Meter, View
+from router.upstream.balancer import Chooser
+from router.upstream.circuit_breaker import Breaker, State
+from router.upstream.context_length import Contexts
+from router.upstream.forward import Dispatcher, Request
+from router.upstream.registry import Fleet, Report
 from tests.bench.peers.bodies import MODEL, ROUTE, SIZES, chat_body
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
 from tests.checkout import CHECKOUT
@@ -103,10 +103,10 @@ class _Connections:
         return _Answer()
 
 
-def artifacts() -> dict[str, artifact.Artifact]:
+def artifacts() -> dict[str, artifact_format.Artifact]:
     """Return the artifacts that are shipped, by the names of their presets."""
-    files = sorted(artifact.shipped_folder("build").glob("*.json"))
-    return {path.stem: artifact.read(path) for path in files if ".schema" not in path.name}
+    files = sorted(artifact_format.shipped_folder("build").glob("*.json"))
+    return {path.stem: artifact_format.read(path) for path in files if ".schema" not in path.name}
 
 
 def steps() -> Iterator[tuple[str, Step]]:
@@ -133,12 +133,12 @@ def steps() -> Iterator[tuple[str, Step]]:
     yield "meter, a request of a batch", _meter(small)
 
 
-def _decision(preset: str, of: artifact.Artifact, size: str, body: bytes) -> tuple[str, Step]:
+def _decision(preset: str, of: artifact_format.Artifact, size: str, body: bytes) -> tuple[str, Step]:
     served = ServedIds((MODEL,))
     return f"decide, {preset}, {size}", Step(lambda: decide(body, of.contract, served), body)
 
 
-def _edits(of: artifact.Artifact, body: bytes) -> Step:
+def _edits(of: artifact_format.Artifact, body: bytes) -> Step:
     decision, request = decide(body, of.contract, ServedIds((MODEL,))), parse(body)
     assert isinstance(decision, Forward)
     assert decision.edits
@@ -205,9 +205,9 @@ def _meter(yardstick: bytes) -> Step:
 
 
 @contextmanager
-def whole_requests(artifact_of: artifact.Artifact) -> Iterator[tuple[str, Step]]:
+def whole_requests(artifact_of: artifact_format.Artifact) -> Iterator[tuple[str, Step]]:
     """Give the step of a whole request in the WSGI app: all but gunicorn, with an engine in another process."""
-    words = [sys.executable, "-m", "router.engines.standin", "--no-record", "--model", MODEL]
+    words = [sys.executable, "-m", "router.mock_engine", "--no-record", "--model", MODEL]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as engine:
         try:

@@ -11,7 +11,7 @@ from compiler.inheritance import Link
 from compiler.reading import read_yaml
 from compiler.schema import SCHEMA
 from compiler.tree import Mapping
-from router.contract.fields import SAMPLING_FIELDS
+from router.contract.schema.fields import SAMPLING_FIELDS
 from tests.compiler.profiles import profiles
 
 NOTHING = Mapping((), Location(Document("", ""), 1, 1, 1, 1))

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from router.contract.fields import SAMPLING_FIELDS
+from router.contract.schema.fields import SAMPLING_FIELDS
 
 _PRINTABLE = st.characters(exclude_categories=["Cc", "Cs"])
 names = st.text(_PRINTABLE, min_size=1, max_size=12)

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import cli, commands
 from compiler.presets import preset_names
-from router.artifact import read, shipped_folder
+from router.artifact.format import read, shipped_folder
 
 REPOSITORY = Path(cli.__file__).parents[1]
 

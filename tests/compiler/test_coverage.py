@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.coverage import covers, covers_common, overlap
-from router.contract.model import When
+from router.contract.schema.model import When
 
 TEXTS = ["".join(letters) for length in range(5) for letters in product("ab", repeat=length)]
 globs = st.text("ab*?", min_size=1, max_size=4) | st.sampled_from(["[ab]*", "a[b]", "*[a]"])

@@ -14,8 +14,8 @@ import yaml
 from compiler import cli
 from compiler.deployment.folder import FolderError, NewFolder
 from compiler.presets import preset_names
-from router.artifact import read, shipped_folder
-from router.engines.standin import StandIn
+from router.artifact.format import read, shipped_folder
+from router.mock_engine import StandIn
 from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient
 from tests.router.serving import RunningRouter

@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 
 from compiler.freezing import contract_of
 from compiler.sizes import bytes_of, size_of
-from router.artifact import freeze, load, serialise
-from router.contract.model import Contract, When
-from router.contract.sections import Alias, Field, Interval, Limits, MaxTokens
-from router.contract.terms import Words
+from router.artifact.format import freeze, load, serialise
+from router.contract.schema.model import Contract, When
+from router.contract.schema.sections import Alias, Field, Interval, Limits, MaxTokens
+from router.contract.schema.types import Words
 from tests.compiler.profiles import profiles
 
 

@@ -18,7 +18,7 @@ from compiler.reading import read_yaml
 from compiler.schema import SCHEMA
 from compiler.selection import Selected, is_path
 from compiler.tree import plain
-from router.contract.fields import SAMPLING_FIELDS
+from router.contract.schema.fields import SAMPLING_FIELDS
 from tests.compiler.cases import all_cases, name_of
 from tests.compiler.profiles import profiles
 

@@ -12,7 +12,7 @@ from compiler.presets import preset_names
 from compiler.reading import read_yaml
 from compiler.selection import Selected
 from compiler.tree import plain
-from router.artifact import MAX_ARTIFACT_BYTES
+from router.artifact.format import MAX_ARTIFACT_BYTES
 from tests.compiler.chains import NOTHING, chain_of
 from tests.compiler.profiles import trees
 

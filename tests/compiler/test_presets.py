@@ -6,9 +6,9 @@ from compiler import presets
 from compiler.compilation import compile_profile
 from compiler.presets import MODELINE, describe, not_known, preset_names, preset_path
 from compiler.selection import Selected
-from router.artifact import shipped_folder
-from router.contract.model import Contract
-from router.contract.sections import Interval, Sampling
+from router.artifact.format import shipped_folder
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Interval, Sampling
 
 
 def compiled(name):

@@ -12,7 +12,7 @@ from compiler.selection import Selected
 from compiler.tree import Mapping, plain
 from compiler.unfreezing import profile_of
 from compiler.validation import validate
-from router.artifact import freeze
+from router.artifact.format import freeze
 from tests.compiler.profiles import names, profiles
 
 

@@ -5,7 +5,7 @@ import pytest
 from compiler import reference
 from compiler.language.fields import FIELD
 from compiler.schema import SCHEMA
-from router.contract.named_checks import CHECK_TYPES
+from router.contract.schema.named_checks import CHECK_TYPES
 
 
 def keys_of(table):

@@ -6,11 +6,11 @@ from compiler.json_schema import value_of
 from compiler.schema import CASE, SAMPLING_PARAMS, SCHEMA
 from compiler.tree import Mapping
 from compiler.validation import validate
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract, Sections
-from router.contract.named_checks import CHECK_TYPES
-from router.contract.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, Reading, UnknownFields
-from router.contract.terms import Words
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.named_checks import CHECK_TYPES
+from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, Reading, UnknownFields
+from router.contract.schema.types import Words
 from tests.compiler.chains import link_of_values
 
 

@@ -11,7 +11,7 @@ from compiler.reading import read_yaml
 from compiler.selection import Selected
 from compiler.tree import Mapping, plain
 from compiler.unfreezing import differing_from, profile_of
-from router.artifact import digest_of, freeze
+from router.artifact.format import digest_of, freeze
 from tests.compiler.profiles import trees
 from tests.compiler.wholes import contracts
 

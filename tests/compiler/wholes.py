@@ -2,11 +2,11 @@
 
 from hypothesis import strategies as st
 
-from router.contract import named_checks as named
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.rules import PART_LIMITS
-from router.contract.sections import (
+from router.contract.schema import named_checks as named
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import (
     Alias,
     Errors,
     Field,
@@ -21,7 +21,7 @@ from router.contract.sections import (
     Stream,
     UnknownFields,
 )
-from router.contract.terms import Words
+from router.contract.schema.types import Words
 
 _TEXTS = st.sampled_from(["a", "yes", "1", "a: b", "{value}", "é\u2028"])
 _LISTS = st.lists(_TEXTS, unique=True, min_size=1, max_size=2).map(tuple)

@@ -7,8 +7,8 @@ from typing import Any
 import openai
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.llama.server import MODEL, TEXT, running_llama
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import artifact_file, running_router, status_of, wait_until

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract
-from router.engines.standin import StandIn
+from router.contract.schema.model import Contract
+from router.mock_engine import StandIn
 from tests.router.serving import RunningRouter, artifact_file, running_router
 
 RouterOf = Callable[..., RunningRouter]

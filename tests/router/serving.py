@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from router.artifact import Source, freeze, serialise
-from router.contract.model import Contract
+from router.artifact.format import Source, freeze, serialise
+from router.contract.schema.model import Contract
 from tests.checkout import CHECKOUT
 
 START_SECONDS = 30.0

@@ -8,14 +8,14 @@ import pytest
 from werkzeug.test import Client
 
 from router.app import create_app, open_gateway
-from router.artifact import freeze
-from router.contract.model import Contract
-from router.contract.sections import Errors
-from router.edge import Edge
-from router.engines.fleet import Report
-from router.engines.health import State
-from router.places import Places
+from router.artifact.format import freeze
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors
+from router.middleware import Edge
+from router.runtime.semaphore import Places
 from router.settings import Settings
+from router.upstream.circuit_breaker import State
+from router.upstream.registry import Report
 
 ENGINE = "http://127.0.0.1:1"
 

@@ -10,8 +10,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from router.artifact import FORMAT_VERSION, Artifact, ArtifactError, load, read, serialise, shipped_folder
-from router.artifact_schema import artifact_schema
+from router.artifact.format import FORMAT_VERSION, Artifact, ArtifactError, load, read, serialise, shipped_folder
+from router.artifact.json_schema import artifact_schema
 
 KEPT = Path(__file__).parent / "artifacts"
 GOLDEN = sorted(KEPT.glob("format-*/*.json"))

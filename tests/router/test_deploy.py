@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from router import routes
-from router.contract.model import Contract
-from router.contract.sections import Limits
-from router.engines.standin import StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Limits
+from router.mock_engine import StandIn
+from router.request import routes
 from router.settings import Settings, load, unknown_names
 from tests.checkout import CHECKOUT
 from tests.router.serving import RunningRouter, artifact_file, free_port, launch

@@ -29,9 +29,9 @@ from compiler.verify.meaning.outcome import MODELS, REQUEST, Answered, Meaning, 
 from compiler.verify.meaning.usual import doubt_of
 from compiler.verify.meaning.words import Refusing
 from router.contract.errors import STATUS_OF
-from router.contract.fields import BOUND_TO_BUDGET
-from router.contract.model import Contract
-from router.contract.rules import (
+from router.contract.schema.fields import BOUND_TO_BUDGET
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import (
     Band,
     BodyLimit,
     Budget,
@@ -42,7 +42,7 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
-from router.contract.sections import Errors
+from router.contract.schema.sections import Errors
 
 STREAM: Final = "stream.usage"
 ERRORS: Final = "errors"

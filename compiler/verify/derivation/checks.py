@@ -10,8 +10,8 @@ from compiler.verify.derivation.patterns import texts_for
 from compiler.verify.derivation.points import FOREIGN, function, shown
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.situation import Situation
-from router.contract import named_checks as named
-from router.contract.rules import CheckRule
+from router.contract.schema import named_checks as named
+from router.contract.schema.rule_list import CheckRule
 
 _DATA: Final = "data:image/png;base64,"
 

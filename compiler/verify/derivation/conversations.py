@@ -7,7 +7,7 @@ from compiler.verify.check import Fields
 from compiler.verify.derivation.limits import part_of
 from compiler.verify.derivation.points import FOREIGN, function
 from compiler.verify.derivation.situation import Situation, first_values
-from router.contract import named_checks as named
+from router.contract.schema import named_checks as named
 
 Turn = tuple[str, Fields]
 """What a request shows, and its fields."""

@@ -9,8 +9,8 @@ from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.situation import ANY_VALUE, Situation
 from compiler.verify.meaning.fields import names_of
 from compiler.verify.meaning.values import take_away
-from router.contract.rules import Band, FieldRule, Pin
-from router.contract.sections import Field
+from router.contract.schema.rule_list import Band, FieldRule, Pin
+from router.contract.schema.sections import Field
 
 
 def probes_of_field(situation: Situation, rule: FieldRule) -> Iterator[Probe]:

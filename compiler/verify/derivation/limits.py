@@ -8,8 +8,8 @@ from compiler.verify.derivation.points import shown
 from compiler.verify.derivation.probe import Probe
 from compiler.verify.derivation.situation import Situation
 from compiler.verify.meaning.fields import BUDGETS
-from router.contract.fields import BUDGET_FIELDS, MODALITY_OF
-from router.contract.rules import BodyLimit, Budget, PartLimit, UnknownFieldsRule
+from router.contract.schema.fields import BUDGET_FIELDS, MODALITY_OF
+from router.contract.schema.rule_list import BodyLimit, Budget, PartLimit, UnknownFieldsRule
 
 UNKNOWN: Final = "verify_unknown"
 """A field that no contract knows."""

@@ -9,7 +9,7 @@ from compiler.verify.derivation.situation import Situation, example_names, situa
 from compiler.verify.meaning.engine import is_same
 from compiler.verify.meaning.outcome import Answered, Meaning, Refused
 from compiler.verify.meaning.words import Refusing, may_be_alike
-from router.contract.model import Case, Contract
+from router.contract.schema.model import Case, Contract
 
 PLAIN_MODEL: Final = "served-model"
 """A model of no vendor, which the engine of `--through-engine` serves first."""

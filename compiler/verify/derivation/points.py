@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from compiler.verify.derivation.patterns import texts_for
 from compiler.verify.meaning.values import WHOLE, is_match
-from router.contract.rules import FieldRule
-from router.contract.sections import Field
+from router.contract.schema.rule_list import FieldRule
+from router.contract.schema.sections import Field
 
 FOREIGN: Final = "verify-unknown"
 """A word that no contract knows."""

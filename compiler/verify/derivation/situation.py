@@ -10,10 +10,10 @@ from compiler.verify.derivation.points import values_for
 from compiler.verify.meaning.fields import fault_of_field
 from compiler.verify.meaning.outcome import Answered, Meaning, Place, Refused
 from compiler.verify.meaning.values import at, put
-from router.contract.model import Contract
-from router.contract.named_checks import PromptContains
-from router.contract.rules import FieldRule, Rule
-from router.contract.terms import Condition
+from router.contract.schema.model import Contract
+from router.contract.schema.named_checks import PromptContains
+from router.contract.schema.rule_list import FieldRule, Rule
+from router.contract.schema.types import Condition
 
 PLAIN: Final = "Say OK."
 ANY_VALUE: Final = "verify"

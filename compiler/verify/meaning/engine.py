@@ -9,10 +9,10 @@ from typing import Any, Final
 from compiler.verify.meaning.fields import BUDGETS, names_of
 from compiler.verify.meaning.tools import tools_in
 from compiler.verify.meaning.values import Fields, at, is_scalar, number_in, put, stands, take_away
-from router.contract.fields import BUDGET_FIELDS
-from router.contract.named_checks import ToolChoice
-from router.contract.rules import Band, Budget, CheckRule, FieldRule, Pin, Rule, UnknownFieldsRule
-from router.contract.sections import Field, Stream
+from router.contract.schema.fields import BUDGET_FIELDS
+from router.contract.schema.named_checks import ToolChoice
+from router.contract.schema.rule_list import Band, Budget, CheckRule, FieldRule, Pin, Rule, UnknownFieldsRule
+from router.contract.schema.sections import Field, Stream
 
 
 def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.meaning.values import Fields, at, choices, is_among, is_match, is_of_type, number_in, plain_number
-from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
-from router.contract.rules import Band, Budget, FieldRule, Pin
-from router.contract.sections import Field
-from router.contract.terms import Words
+from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
+from router.contract.schema.rule_list import Band, Budget, FieldRule, Pin
+from router.contract.schema.sections import Field
+from router.contract.schema.types import Words
 
 
 class Fault(NamedTuple):

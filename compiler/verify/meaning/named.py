@@ -8,9 +8,9 @@ from compiler.verify.check import size_of
 from compiler.verify.meaning.fields import Fault, words_of_part
 from compiler.verify.meaning.tools import fault_of_choice, fault_of_message_tools, fault_of_tools, messages_in
 from compiler.verify.meaning.values import Fields, at, choices, is_among
-from router.contract import named_checks as named
-from router.contract.fields import IMAGE_PART_TYPES, PART_TYPES
-from router.contract.rules import CheckRule, PartLimit
+from router.contract.schema import named_checks as named
+from router.contract.schema.fields import IMAGE_PART_TYPES, PART_TYPES
+from router.contract.schema.rule_list import CheckRule, PartLimit
 
 Found = tuple[str, dict[str, Any]] | None
 """The part of a check that is broken, and what fills the placeholders."""

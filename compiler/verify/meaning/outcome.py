@@ -10,8 +10,8 @@ from compiler.verify.meaning.engine import ask_for_usage, engine_fields, is_same
 from compiler.verify.meaning.fields import Fault, fault_of_budget, fault_of_field, fault_of_sampling, names_of
 from compiler.verify.meaning.named import fault_of_check, fault_of_part_limit
 from compiler.verify.meaning.values import at, is_among, put
-from router.contract.model import Case, Contract, Sections
-from router.contract.rules import (
+from router.contract.schema.model import Case, Contract, Sections
+from router.contract.schema.rule_list import (
     Band,
     BodyLimit,
     Budget,
@@ -22,7 +22,7 @@ from router.contract.rules import (
     Rule,
     UnknownFieldsRule,
 )
-from router.contract.terms import Condition
+from router.contract.schema.types import Condition
 
 REQUEST: Final = "request"
 """The rule that a request is one strict JSON object, with `model`, `messages` and `stream` once and as they should."""

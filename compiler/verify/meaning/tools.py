@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compiler.verify.meaning.values import Fields, at, choices, is_match, told
-from router.contract import named_checks as named
+from router.contract.schema import named_checks as named
 
 Found = tuple[str, dict[str, Any]] | None
 

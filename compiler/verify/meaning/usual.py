@@ -11,8 +11,8 @@ from compiler.verify.check import Ask
 from compiler.verify.meaning.named import parts_of_types
 from compiler.verify.meaning.tools import messages_in, name_of
 from compiler.verify.meaning.values import Fields
-from router.contract.fields import OTHER_SPELLINGS, PART_TYPES
-from router.contract.rules import FieldRule, Rule
+from router.contract.schema.fields import OTHER_SPELLINGS, PART_TYPES
+from router.contract.schema.rule_list import FieldRule, Rule
 
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import re2
 
-from router.contract.terms import Scalar
+from router.contract.schema.types import Scalar
 
 Fields = dict[str, Any]
 

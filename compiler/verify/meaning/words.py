@@ -8,8 +8,8 @@ from compiler.verify.check import ANY_TEXT, GAP, Gap, Text
 from compiler.verify.meaning.fields import Fault
 from compiler.verify.meaning.values import told
 from router.contract.errors import STATUS_OF
-from router.contract.sections import Errors
-from router.contract.terms import Words
+from router.contract.schema.sections import Errors
+from router.contract.schema.types import Words
 
 _TOKEN: Final = re.compile(r"(\{\{|\}\}|\{[a-z_]+\})")
 _BAD_REQUEST: Final = 400

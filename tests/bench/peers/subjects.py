@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import gunicorn
 
-from router import artifact
+from router.artifact import format as artifact_format
 from tests.bench.peers.bodies import MODEL
 from tests.bench.peers.cache import Cache, libraries_of, node_version, output_of, python_version
 from tests.checkout import CHECKOUT
@@ -72,12 +72,12 @@ def subjects() -> list[Subject]:
 
 def largest_preset() -> str:
     """Return the preset whose artifact holds one request to the most rules."""
-    folder = artifact.shipped_folder("build")
-    found = {path.stem: artifact.read(path) for path in folder.glob("*.json") if ".schema" not in path.name}
+    folder = artifact_format.shipped_folder("build")
+    found = {path.stem: artifact_format.read(path) for path in folder.glob("*.json") if ".schema" not in path.name}
     return max(sorted(found), key=lambda name: most_rules(found[name]))
 
 
-def most_rules(of: artifact.Artifact) -> int:
+def most_rules(of: artifact_format.Artifact) -> int:
     """Return how many rules an artifact holds a request to at most."""
     return max(map(len, (of.rules, *of.case_rules.values())))
 
@@ -89,7 +89,7 @@ def _ours(preset: str, _cache: Cache) -> Installed:
         environment = {
             "PYTHONPATH": str(CHECKOUT),
             "ROUTER_ENGINES": task.engine,
-            "ROUTER_PROFILE": str(artifact.shipped_folder("build") / f"{preset}.json"),
+            "ROUTER_PROFILE": str(artifact_format.shipped_folder("build") / f"{preset}.json"),
             "ROUTER_ACCESS_LOG": "json",
             "ROUTER_METRICS": "on",
             "ROUTER_DRAIN_SECONDS": "0",

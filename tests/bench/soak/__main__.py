@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from compiler.compilation import compile_profile
 from compiler.selection import Selected
-from router.artifact import serialise
+from router.artifact.format import serialise
 from tests.bench.soak.chaos import Chaos, EngineProcess
 from tests.bench.soak.judging import Judgement, judge, told_in
 from tests.bench.soak.samples import Sample, Sampler, by_minute, flatness, looked_at

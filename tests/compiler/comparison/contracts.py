@@ -5,10 +5,10 @@ from functools import partial
 import msgspec
 from hypothesis import strategies as st
 
-from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
-from router.contract.model import Contract
-from router.contract.rules import PART_LIMITS
-from router.contract.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 SERVED = "served"
 ALIASES = ("alias-a", "alias-b", "alias-c")

@@ -5,10 +5,17 @@ import itertools
 import msgspec
 from hypothesis import strategies as st
 
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import FirstRole, PromptContains, RequiredRole, Roles, StringContent, SystemMessages
-from router.contract.sections import Alias, Errors, Field, Mode, Models, Reading, Stream, UnknownFields
-from router.contract.terms import Words
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.named_checks import (
+    FirstRole,
+    PromptContains,
+    RequiredRole,
+    Roles,
+    StringContent,
+    SystemMessages,
+)
+from router.contract.schema.sections import Alias, Errors, Field, Mode, Models, Reading, Stream, UnknownFields
+from router.contract.schema.types import Words
 from tests.compiler.comparison.contracts import SERVED
 
 PATHS = ("max_tokens", "o.y", "temperature", "x")

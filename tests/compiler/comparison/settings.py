@@ -5,9 +5,9 @@ import typing
 
 import msgspec
 
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.model import Contract
-from router.contract.named_checks import CHECK_TYPES
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.model import Contract
+from router.contract.schema.named_checks import CHECK_TYPES
 
 SCALARS = (True, 1, 1.0, "a")
 """Values that are equal to each other in Python as far as can be, and not in an artifact."""

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 
 from compiler.comparison.cases import compare
-from router.artifact import digest_of
+from router.artifact.format import digest_of
 from tests.compiler.comparison import grown, traffic
 
 BODIES = list(grown.requests())

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from compiler.comparison.cases import compare
 from compiler.comparison.change import UNSEEN, Change
 from compiler.comparison.parameters import accepted, only_in
-from router.artifact import digest_of
-from router.contract.fields import SAMPLING_FIELDS
-from router.contract.rules import Band
-from router.contract.sampling import satisfies
+from router.artifact.format import digest_of
+from router.contract.rules.sampling import satisfies
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.rule_list import Band
 from tests.compiler.comparison import traffic
 from tests.compiler.comparison.contracts import contracts, lone_pairs, pairs
 

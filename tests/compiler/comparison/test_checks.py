@@ -3,9 +3,9 @@ import pytest
 
 from compiler.comparison.checks import _SETTINGS
 from compiler.comparison.fields import compare_fields
-from router.contract.named_checks import CHECK_TYPES
-from router.contract.sections import Field
-from router.contract.terms import Governed, Words
+from router.contract.schema.named_checks import CHECK_TYPES
+from router.contract.schema.sections import Field
+from router.contract.schema.types import Governed, Words
 
 
 @pytest.mark.parametrize("name", CHECK_TYPES)

@@ -11,7 +11,7 @@ from compiler.compilation import compile_profile
 from compiler.diagnostics import ProfileError
 from compiler.presets import preset_names
 from compiler.selection import Selected
-from router.artifact import digest_of, load, serialise
+from router.artifact.format import digest_of, load, serialise
 from tests.compiler.cases import all_cases
 from tests.compiler.comparison.settings import pairs
 

@@ -13,7 +13,7 @@ from compiler.verify.check import Check
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.judgement import judge
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 from tests.compiler.verify.mutants import WORDS, Mutant, contract_of, mutants_of
 

@@ -5,10 +5,10 @@ import json
 import math
 from typing import NamedTuple
 
-from router.contract.decision import Forward, ServedIds, decide
+from router.contract.decide import Forward, ServedIds, decide
 from router.contract.errors import answer
-from router.contract.fields import BUDGET_FIELDS, spellings_of
-from router.contract.sections import Interval
+from router.contract.schema.fields import BUDGET_FIELDS, spellings_of
+from router.contract.schema.sections import Interval
 from tests.compiler.comparison.contracts import ALIASES, SERVED
 
 BUDGETS = (*BUDGET_FIELDS, "n_predict")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from router.engines.standin import Answer, Received, StandIn
+from router.mock_engine import Answer, Received, StandIn
 from tests.checkout import CHECKOUT
 from tests.router.serving import wait_until
 

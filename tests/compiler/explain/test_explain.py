@@ -11,10 +11,10 @@ from hypothesis import given
 
 from compiler import cli
 from compiler.explain.explanation import explain
-from router.artifact import Source, freeze, serialise
-from router.contract.decision import Forward, ServedIds, decide
-from router.contract.model import Contract
-from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.artifact.format import Source, freeze, serialise
+from router.contract.decide import Forward, ServedIds, decide
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.checkout import CHECKOUT
 from tests.compiler.comparison import grown
 

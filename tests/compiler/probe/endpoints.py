@@ -9,7 +9,7 @@ from compiler.probe.driving import drive
 from compiler.probe.learning import Aims, Learnt, learn
 from compiler.selection import Selected
 from compiler.verify.judgement import Answer
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 
 DAY = "2026-11-30"

@@ -19,7 +19,7 @@ from compiler.verify.check import Ask
 from compiler.verify.derivation.points import FOREIGN
 from compiler.verify.exchange import Exchange, Target, chat_url
 from compiler.verify.judgement import Answer
-from router.contract.decision import Forward, ServedIds, decide
+from router.contract.decide import Forward, ServedIds, decide
 from tests.compiler.probe import vllm
 from tests.compiler.probe.endpoints import DAY, SMALL
 from tests.compiler.probe.unasked import COUNT, requests

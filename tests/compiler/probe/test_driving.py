@@ -16,12 +16,12 @@ from compiler.verify.check import Ask
 from compiler.verify.exchange import ATTEMPTS, EndpointError
 from compiler.verify.judgement import Answer
 from compiler.verify.recording import read_record
-from router.contract import field_rules
-from router.contract.numbers import read_float
-from router.contract.rules import FieldRule
-from router.contract.sections import Field
-from router.engines.standin import Answer as Told
-from router.engines.standin import Received, StandIn
+from router.contract.jsonbytes.numbers import read_float
+from router.contract.rules import field_rules
+from router.contract.schema.rule_list import FieldRule
+from router.contract.schema.sections import Field
+from router.mock_engine import Answer as Told
+from router.mock_engine import Received, StandIn
 from tests.compiler.probe.endpoints import DAY
 
 BASE = Base({"model": "m", "messages": []}, "Say OK.")

@@ -9,7 +9,7 @@ from compiler import cli, probe
 from compiler.compilation import compile_profile
 from compiler.selection import Selected
 from compiler.verify.stage import staged
-from router.engines.standin import Answer, Received, StandIn
+from router.mock_engine import Answer, Received, StandIn
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
 from tests.compiler.probe.test_learning import without_evidence
 from tests.compiler.probe.test_round_trip import failing

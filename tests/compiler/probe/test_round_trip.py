@@ -11,7 +11,7 @@ from compiler.presets import preset_names
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.judgement import judge
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 from tests.compiler.probe.endpoints import SMALL, preset_contract, probed
 from tests.compiler.verify.endpoint import Endpoint
 

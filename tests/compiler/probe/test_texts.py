@@ -4,7 +4,7 @@ import pytest
 
 from compiler.probe.numbers import Edge, Numbers
 from compiler.probe.texts import Texts, pattern_of
-from router.contract.patterns import full_match_of
+from router.contract.rules.patterns import full_match_of
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 64), (1, 1000), (3, 1012), (1005, 1020), (1003, None)])

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from compiler import cli
-from router.contract.model import Contract
-from router.contract.sections import Sampling
-from router.engines.standin import StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Sampling
+from router.mock_engine import StandIn
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of
 from tests.router.rawclient import RawClient

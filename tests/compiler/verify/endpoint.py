@@ -6,12 +6,12 @@ from functools import partial
 from compiler.verify.check import Ask
 from compiler.verify.derivation.requests import ENGINE_ANSWERS
 from compiler.verify.judgement import EVENT_STREAM, Answer
-from router.contract.answers import rename_model, retype_bad_request
-from router.contract.decision import Forward, Refusal, ServedIds, decide
-from router.contract.engine_errors import retold
+from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
-from router.contract.model import Contract
-from router.contract.streams import StreamEditor
+from router.contract.responses.rewrite import rename_model, retype_bad_request
+from router.contract.responses.stream_rewrite import StreamEditor
+from router.contract.responses.upstream_errors import retold
+from router.contract.schema.model import Contract
 
 _JSON = "application/json"
 _USAGE = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}

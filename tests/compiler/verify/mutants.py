@@ -11,8 +11,8 @@ from compiler.compilation import compile_profile
 from compiler.selection import Selected
 from compiler.verify.check import Check
 from compiler.verify.judgement import judge
-from router.contract.machine import machine_of
-from router.contract.model import Contract
+from router.contract.rules.compiled import machine_of
+from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 
 SMALL_BODY = 512 * 1024

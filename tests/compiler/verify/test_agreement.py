@@ -12,7 +12,7 @@ from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
 from compiler.verify.derivation.requests import UNTOLD
 from compiler.verify.judgement import judge
-from router.contract.model import Contract
+from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 
 LARGE = 1024 * 1024

@@ -9,7 +9,7 @@ from compiler.selection import UsageError
 from compiler.verify.check import Ask
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
 from compiler.verify.recording import About, RecordError, about_record, open_record, read_record
-from router.engines.standin import Answer, Raw, Received, StandIn
+from router.mock_engine import Answer, Raw, Received, StandIn
 
 
 @pytest.fixture(name="engine")

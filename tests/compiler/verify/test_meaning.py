@@ -5,9 +5,9 @@ import json
 import pytest
 
 from compiler.verify.meaning.engine import engine_fields
-from router.contract.decision import Forward, ServedIds, decide
-from router.contract.model import Contract
-from router.contract.sections import Field, MaxTokens, Output
+from router.contract.decide import Forward, ServedIds, decide
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Field, MaxTokens, Output
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))

@@ -7,8 +7,8 @@ import pytest
 from compiler.presets import preset_names
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
-from router.contract.model import Contract
-from router.contract.rules import PART_LIMITS, UnknownFieldsRule
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import PART_LIMITS, UnknownFieldsRule
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
 
 ALIKE = (

@@ -10,7 +10,7 @@ from compiler.freezing import contract_of
 from compiler.presets import preset_names
 from compiler.verify.derivation import Options, derive
 from compiler.verify.derivation.names import Deployment
-from router.engines.standin import Answer, Received, StandIn
+from router.mock_engine import Answer, Received, StandIn
 
 PROFILE = """\
 name: small

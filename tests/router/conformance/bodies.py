@@ -6,7 +6,7 @@ from itertools import product
 
 import orjson
 
-from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
+from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from tests.router.contract.tables import CASES
 
 SEED = 8259

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from router.artifact import read, shipped_folder
-from router.contract.model import Contract
-from router.contract.sections import Field, Interval, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.artifact.format import read, shipped_folder
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Field, Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 
 OPEN = read(shipped_folder("build") / "openai-compatible.json").contract
 KIMI = replace(

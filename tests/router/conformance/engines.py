@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 import pydantic
 
-from router.contract.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
+from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from tests.router.conformance.readers import REFUSALS, missing, nlohmann
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import orjson
 
-from router.contract.decision import Forward
-from router.contract.field_rules import tests_of
-from router.contract.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
-from router.contract.model import Contract
-from router.contract.rules import Band, FieldRule, Pin
+from router.contract.decide import Forward
+from router.contract.rules.field_rules import tests_of
+from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import Band, FieldRule, Pin
 from tests.router.conformance.engines import Effective, engines, read_by
 from tests.router.conformance.readers import REFUSALS, readers, same
 

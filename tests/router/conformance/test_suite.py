@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from router.contract.decision import Forward, ServedIds, decide
-from router.contract.model import Contract
-from router.engines.standin import Answer, StandIn
+from router.contract.decide import Forward, ServedIds, decide
+from router.contract.schema.model import Contract
+from router.mock_engine import Answer, StandIn
 from tests.router.conformance.bodies import bodies
 from tests.router.conformance.contracts import KIMI, OPEN
 from tests.router.conformance.fetched import UnavailableError, json_test_suite

@@ -2,8 +2,8 @@
 
 import pytest
 
-from router.contract.decision import Forward, Refusal, ServedIds, decide
-from router.contract.model import Contract
+from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.schema.model import Contract
 from tests.router.conformance.bodies import bodies
 from tests.router.conformance.contracts import ALLOWING, CLAMPING, KIMI, OF_FIELDS, OPEN
 from tests.router.conformance.engines import engines, llama_cpp, llama_cpp_itself, read_by

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from compiler.freezing import contract_of
-from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 
 CASES = Path(__file__).parent / "cases"

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from router.contract.decision import Refusal, ServedIds, decide
+from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import STATUS_OF, ApiError, answer
-from router.contract.model import Contract
-from router.contract.named_checks import Roles, ToolChoice
-from router.contract.sections import Errors, Field, Limits, MaxTokens, Output, Sampling, UnknownFields
-from router.contract.terms import Words
+from router.contract.schema.model import Contract
+from router.contract.schema.named_checks import Roles, ToolChoice
+from router.contract.schema.sections import Errors, Field, Limits, MaxTokens, Output, Sampling, UnknownFields
+from router.contract.schema.types import Words
 from tests.router.contract.evaluated import cases, check
 
 TABLE = {

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from router.contract import parsing
-from router.contract.decision import Forward, Refusal, ServedIds, decide
-from router.contract.editing import Edit, apply_edits, drop_all_repetitions, raw_at
-from router.contract.members import find_members, grouped
-from router.contract.model import Contract
-from router.contract.parsing import MAX_NESTED_MEMBERS, parse
-from router.contract.sections import Field, Mode, Reading
+from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.jsonbytes import parsing
+from router.contract.jsonbytes.members import find_members, grouped
+from router.contract.jsonbytes.parsing import MAX_NESTED_MEMBERS, parse
+from router.contract.jsonbytes.splice import Edit, apply_edits, drop_all_repetitions, raw_at
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Field, Mode, Reading
 
 SERVED = ServedIds(("served",))
 KEYS = st.sampled_from(["a", "b", "c", "\\u0061", "\\\\", "é"])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from router.contract.decision import MODELS, READING, Refusal, ServedIds
-from router.contract.model import Contract
-from router.contract.parsing import MAX_MEMBERS
+from router.contract.decide import MODELS, READING, Refusal, ServedIds
+from router.contract.jsonbytes.parsing import MAX_MEMBERS
 from router.contract.routing import Routed, route_by_model
-from router.contract.sections import Alias, Models
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Alias, Models
 
 SERVED = ServedIds(("served", "other"))
 ALIASES = {"alias": Alias(), "o": Alias(model="other"), "é": Alias(model="other")}

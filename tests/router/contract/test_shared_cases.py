@@ -5,8 +5,8 @@ import json
 import pytest
 
 from compiler.freezing import contract_of
-from router.artifact import load, shipped_folder
-from router.contract.decision import Refusal, ServedIds, decide
+from router.artifact.format import load, shipped_folder
+from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import answer
 from tests.router.contract.tables import CASES
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.artifact import load, shipped_folder
-from router.contract.conditions import path_of
-from router.contract.decision import Refusal, ServedIds, decide
+from router.artifact.format import load, shipped_folder
+from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import answer
-from router.contract.members import find_members
-from router.contract.rules import FieldRule
+from router.contract.jsonbytes.members import find_members
+from router.contract.schema.conditions import path_of
+from router.contract.schema.rule_list import FieldRule
 
 PATHS = [path for path in sorted(shipped_folder("build").glob("*.json")) if "schema" not in path.stem]
 CONTRACTS = {path.stem: load(path.read_bytes(), path.name).contract for path in PATHS}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.exchange import Exchange
+from router.request.context import Exchange
 from router.telemetry.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
 
 CLOCK = 1_700_000_000.25

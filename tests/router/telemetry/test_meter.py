@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
-from router.engines.outcome import Outcome
-from router.exchange import Exchange
+from router.request.context import Exchange
+from router.request.outcome import Outcome
 from router.telemetry import meter
 from router.telemetry.meter import View, _Numbers, _observe
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from router.contract.budget import Tokens
-from router.contract.decision import Forward, decide
-from router.contract.model import Contract
-from router.contract.rules import Pin
-from router.contract.sections import MaxTokens, Output, Sampling
-from router.engines.outcome import Outcome
-from router.exchange import Exchange
+from router.contract.decide import Forward, decide
+from router.contract.rules.budget import Tokens
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import Pin
+from router.contract.schema.sections import MaxTokens, Output, Sampling
+from router.request.context import Exchange
+from router.request.outcome import Outcome
 from router.telemetry import metrics
 from router.telemetry.metrics import METRICS, samples_of
 from tests.router.wire.chat import CHAT, chat

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from router.exchange import Exchange
+from router.request.context import Exchange
 from router.telemetry import recorder, shared_metrics
 from router.telemetry.recorder import Recorder
 

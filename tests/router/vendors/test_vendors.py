@@ -40,10 +40,10 @@ import pytest
 from compiler.compilation import compile_profile
 from compiler.presets import preset_names
 from compiler.selection import Selected
-from router.contract.decision import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
-from router.contract.model import Contract
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Contract
+from router.mock_engine import Answer, StandIn
 from tests.router.conftest import PATIENT
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Limits, Models, Sampling, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Limits, Models, Sampling, plain_aliases
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
 from tests.router.serving import RunningRouter, wait_until

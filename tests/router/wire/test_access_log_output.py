@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from router.engines.standin import StandIn
+from router.mock_engine import StandIn
 from tests.router.rawclient import RawClient
 from tests.router.serving import RunningRouter, launch, running_router
 from tests.router.wire.chat import CHAT, chat

@@ -9,10 +9,10 @@ import anthropic
 import openai
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Limits
-from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
-from router.engines.standin.behaviour import TEXT
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Limits
+from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine.behaviour import TEXT
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
 

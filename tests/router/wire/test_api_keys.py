@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Models, plain_aliases
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Models, plain_aliases
+from router.mock_engine import Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import MaxTokens, Output
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.request import Received
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import MaxTokens, Output
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.request import Received
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, chat

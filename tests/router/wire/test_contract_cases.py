@@ -9,9 +9,9 @@ import pytest
 
 from compiler.compilation import compile_profile
 from compiler.selection import Named, select
-from router.contract.model import Contract
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import JSON
+from router.contract.schema.model import Contract
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import JSON
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.wire.chat import CHAT

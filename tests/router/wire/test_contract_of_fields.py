@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.named_checks import Roles
-from router.contract.sections import Alias, Field, Mode, Models, Reading, Stream, UnknownFields
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.named_checks import Roles
+from router.contract.schema.sections import Alias, Field, Mode, Models, Reading, Stream, UnknownFields
+from router.mock_engine import Answer, StandIn
 from tests.router.conftest import PATIENT, RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router

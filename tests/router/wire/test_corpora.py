@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from router.engines.standin import StandIn
+from router.mock_engine import StandIn
 from tests.checkout import CHECKOUT
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient

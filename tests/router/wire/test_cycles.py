@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from router.contract.model import Contract
-from router.engines.standin import StandIn
-from router.engines.standin.answer import JSON, Answer
-from router.routes import CHAT
+from router.contract.schema.model import Contract
+from router.mock_engine import StandIn
+from router.mock_engine.answer import JSON, Answer
+from router.request.routes import CHAT
 from tests.router.process import resident_bytes, worker_of
 from tests.router.rawclient import RawClient, chunked, post_head
 from tests.router.rawengine import RawEngine, ok, read_request

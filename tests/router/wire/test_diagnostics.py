@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from router.engines.standin import StandIn
+from router.mock_engine import StandIn
 from tests.router.rawclient import RawClient
 from tests.router.serving import free_port, launch, status_of, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat

@@ -11,9 +11,9 @@ from typing import Self
 import dns.rcode
 import pytest
 
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
 from tests.router.dnsserver import DnsServer
 from tests.router.process import children_of
 from tests.router.rawclient import RawClient, post_head

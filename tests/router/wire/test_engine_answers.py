@@ -12,12 +12,12 @@ from typing import Any
 import brotli
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Models, plain_aliases
-from router.decoding import MAX_PARTS
-from router.engines.standin import Answer, Raw, StandIn
-from router.engines.standin.answer import JSON, Reply
-from router.relay import MAX_BUFFERED_BYTES
+from router.content_encoding import MAX_PARTS
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Models, plain_aliases
+from router.mock_engine import Answer, Raw, StandIn
+from router.mock_engine.answer import JSON, Reply
+from router.response import MAX_BUFFERED_BYTES
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter

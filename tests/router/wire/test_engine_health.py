@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from router.engines.standin import Answer, Raw, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
-from router.routes import EMBEDDINGS
+from router.mock_engine import Answer, Raw, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
+from router.request.routes import EMBEDDINGS
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat

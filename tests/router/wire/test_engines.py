@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Sampling
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Sampling
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient
 from tests.router.serving import artifact_file, running_router, status_of, wait_until

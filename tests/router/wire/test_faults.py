@@ -16,10 +16,10 @@ from threading import Event
 import openai
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Models, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
-from router.engines.standin.answer import JSON, Piece, Reply
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Models, plain_aliases
+from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine.answer import JSON, Piece, Reply
 from tests.router.conftest import RouterOf
 from tests.router.process import forget_peak, resident_bytes, worker_of
 from tests.router.rawclient import RawAnswer, RawClient, post_head

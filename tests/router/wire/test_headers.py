@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Models, plain_aliases
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Raw
-from router.headers import TO_ENGINE
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Models, plain_aliases
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Raw
+from router.request.headers import TO_ENGINE
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter

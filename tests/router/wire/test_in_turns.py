@@ -7,11 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from router.clients.arrival import MOST_CHUNKS
-from router.contract.model import Contract
-from router.contract.sections import Errors, Limits, Sampling
-from router.engines.standin import Answer, StandIn
-from router.long_work import LONG_BYTES
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Limits, Sampling
+from router.mock_engine import Answer, StandIn
+from router.runtime.cpu_executor import LONG_BYTES
+from router.server.request_framing import MOST_CHUNKS
 from tests.router.conftest import RouterOf
 from tests.router.process import threads, worker_of
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
-from router.engines.standin.answer import JSON, Reply
-from router.engines.standin.request import Received
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine.answer import JSON, Reply
+from router.mock_engine.request import Received
 from tests.router.conftest import RouterOf
 from tests.router.process import descriptors, resident_bytes, threads, worker_of
 from tests.router.rawclient import RawClient, post_head

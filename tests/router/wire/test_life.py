@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
-from router.contract.model import Contract
-from router.contract.sections import Limits, Sampling
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Limits, Sampling
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of, worker_of
 from tests.router.rawclient import RawClient, post_head
@@ -229,7 +229,7 @@ def test_the_conf_in_the_checkout_is_found() -> None:
             router.wait_until_ready()
             _wait_for_workers(router, 2)
             assert router.port == port
-            assert "Using worker: router.clients.worker.Worker" in router.log()
+            assert "Using worker: router.server.worker.Worker" in router.log()
             assert router.log().count("Booting worker") == 2
 
 

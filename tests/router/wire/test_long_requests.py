@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.engines.standin import Answer, StandIn
+from router.mock_engine import Answer, StandIn
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.rawengine import MODELS, RawEngine, ok, read_request
 from tests.router.serving import RunningRouter, running_router

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors
-from router.engines.standin import StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors
+from router.mock_engine import StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
 from tests.router.serving import RunningRouter

@@ -14,9 +14,9 @@ from threading import Event
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.contract.model import Contract
-from router.contract.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.mock_engine import Answer, StandIn
 from router.telemetry import metrics, shared_metrics
 from tests.router.dnsserver import DnsServer
 from tests.router.process import worker_of

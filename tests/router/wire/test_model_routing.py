@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Alias, Models
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
-from router.routes import PASSED_THROUGH
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Alias, Models
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
+from router.request.routes import PASSED_THROUGH
 from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Models, plain_aliases
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Models, plain_aliases
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat

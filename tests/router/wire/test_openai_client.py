@@ -8,11 +8,11 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.behaviour import TEXT
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.behaviour import TEXT
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
 

@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Limits, Sampling
-from router.edge import MOST_PATIENT_DRAINS
-from router.engines.standin import EVENT_STREAM, Answer, Raw, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Limits, Sampling
+from router.middleware import MOST_PATIENT_DRAINS
+from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import Reply
-from router.engines.standin.request import Received
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, launch, running_router, wait_until

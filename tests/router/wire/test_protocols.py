@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Limits, Models, plain_aliases
-from router.contract.terms import Words
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Limits, Models, plain_aliases
+from router.contract.schema.types import Words
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
 from tests.router.serving import RunningRouter, running_router

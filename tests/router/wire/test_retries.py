@@ -15,9 +15,9 @@ from threading import Event
 
 import pytest
 
-from router.engines.standin import Answer, Raw, StandIn
-from router.engines.standin.answer import JSON, Reply
-from router.engines.standin.request import Received
+from router.mock_engine import Answer, Raw, StandIn
+from router.mock_engine.answer import JSON, Reply
+from router.mock_engine.request import Received
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.rawengine import RawEngine, ok, read_request, reset
 from tests.router.serving import RunningRouter, running_router, wait_until

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Models, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, Received, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Models, plain_aliases
+from router.mock_engine import EVENT_STREAM, Answer, Received, StandIn
 from tests.router.conftest import RouterOf
 from tests.router.process import address_space, descriptors, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head

@@ -5,7 +5,7 @@ Behind each stands a second, whole request: served in its turn where the first o
 
 import pytest
 
-from router.engines.standin import StandIn
+from router.mock_engine import StandIn
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked
 from tests.router.serving import RunningRouter

@@ -12,10 +12,10 @@ from typing import Any
 import brotli
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Models, plain_aliases
-from router.engines.standin import EVENT_STREAM, Answer, StandIn
-from router.engines.standin.answer import Piece
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Models, plain_aliases
+from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine.answer import Piece
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, post_head
 from tests.router.rawengine import RawEngine, ok, read_request

@@ -2,10 +2,10 @@
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Errors, Models, plain_aliases
-from router.engines.standin import Answer, StandIn
-from router.routes import INFERENCE, PASSED_THROUGH
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Errors, Models, plain_aliases
+from router.mock_engine import Answer, StandIn
+from router.request.routes import INFERENCE, PASSED_THROUGH
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
 from tests.router.serving import RunningRouter

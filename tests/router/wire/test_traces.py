@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Self
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from router.contract.model import Contract
-from router.contract.sections import MaxTokens, Models, Output, Sampling, plain_aliases
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import MaxTokens, Models, Output, Sampling, plain_aliases
+from router.mock_engine import Answer, StandIn
 from router.settings import SettingError, load
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Contract
-from router.contract.sections import Sampling
-from router.engines.standin import Answer, StandIn
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Sampling
+from router.mock_engine import Answer, StandIn
 from tests.router.process import children_of, threads
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, status_of, wait_until

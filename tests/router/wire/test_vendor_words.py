@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from router.contract.model import Case, Contract, Sections, When
-from router.contract.sections import Errors, Field, Limits, Models, plain_aliases
-from router.contract.terms import Words
-from router.engines.standin import Answer, StandIn
-from router.engines.standin.answer import JSON
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.sections import Errors, Field, Limits, Models, plain_aliases
+from router.contract.schema.types import Words
+from router.mock_engine import Answer, StandIn
+from router.mock_engine.answer import JSON
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, free_port, running_router

@@ -1,0 +1,70 @@
+"""What is refused before any route is entered: a wrong port, a missing key, a bad Host, another spelling of a route."""
+
+import re
+from typing import Any, Final
+
+from router.auth import ApiKeys
+from router.contract.errors import ApiError
+from router.request import headers, routes
+from router.request.context import exchange_of
+from router.settings import Settings
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
+_MODEL: Final = f"{routes.MODELS}/"
+
+
+class Door:
+    """Lets requests in. Where they come on the metrics' own port they find there only the metrics and the probes."""
+
+    def __init__(self, settings: Settings, api_keys: ApiKeys) -> None:
+        self._metrics_port = settings.metrics_port
+        self._api_keys = api_keys
+
+    def enter(self, environ: dict[str, Any]) -> None:
+        """Let a request in. Raises ApiError."""
+        on_own_port = self._metrics_port is not None and self._refuse_other_port(environ)
+        if not on_own_port and self._api_keys.are_asked_for():
+            self._admit(environ)
+        _refuse_bad_host(environ)
+        _refuse_other_spelling_of_route(environ)
+
+    def _refuse_other_port(self, environ: dict[str, Any]) -> bool:
+        """Tell whether a request came to the metrics' own port, where there are only they and the probes.
+
+        Raises ApiError `not_found` for what belongs to the other port.
+        """
+        on_own_port = _port_of(environ) == self._metrics_port
+        path = routes.path_as_sent(environ)
+        is_out_of_place = path == routes.METRICS and not on_own_port
+        if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
+            raise ApiError("not_found", "There is no such route here")
+        return on_own_port
+
+    def _admit(self, environ: dict[str, Any]) -> None:
+        """Let a request in that shows an API key; behind this door nobody sees the key again."""
+        if routes.path_as_sent(environ) in routes.PROBES:
+            return
+        exchange_of(environ).key_name = self._api_keys.name_of(environ)
+        headers.forget_credentials(environ)
+
+
+def _port_of(environ: dict[str, Any]) -> int | None:
+    """Return the port that a request came to, by its socket: for a Unix one gunicorn believes the Host header."""
+    client = environ.get("gunicorn.socket")
+    address = client.getsockname() if client is not None else None
+    return address[1] if isinstance(address, tuple) else None
+
+
+def _refuse_other_spelling_of_route(environ: dict[str, Any]) -> None:
+    # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
+    raw = routes.path_as_sent(environ)
+    as_sent = raw == environ["PATH_INFO"] and not raw.startswith("//")
+    if not as_sent and not raw.startswith(_MODEL):
+        raise ApiError("not_found", "There is no such route here")
+
+
+def _refuse_bad_host(environ: dict[str, Any]) -> None:
+    host = environ.get("HTTP_HOST")
+    missing = host is None and environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
+    if missing or (host and not _HOST.fullmatch(host)):
+        raise ApiError("bad_request", "The Host header is missing or invalid")

@@ -1,0 +1,1 @@
+"""The artifact: its format, how it is read, and its JSON Schema."""

@@ -1,0 +1,238 @@
+"""The API keys that clients show: kept as digests, compared in constant time, read anew when their file changes."""
+
+import hashlib
+import hmac
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from router.contract.errors import ApiError
+from router.runtime.files import NotRegularError, read_regular, state_of_regular
+from router.runtime.shared_memory import SharedRecord
+
+SHORTEST_KEY: Final = 16
+"""Characters of the shortest key: no digest of a shorter one withstands guessing."""
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+SECONDS_BETWEEN_LOOKS: Final = 1.0
+"""How often at most the file is looked at; only requests make anybody look."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_DIGEST = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
+_HASHED: Final = "sha256:"
+_BEARER = re.compile(r"bearer +(\S.*)", re.IGNORECASE)
+_HOW: Final = "as Authorization: Bearer KEY or as X-API-Key: KEY"
+_LOG = logging.getLogger("router")
+
+# Made when the master imports this, so that its workers share it; an entry takes less than five times its line.
+_SHARED = SharedRecord(8 * MAX_FILE_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """One key: whose it is, and the SHA-256 that it is known by. The key itself is kept nowhere."""
+
+    name: str
+    digest: bytes = field(repr=False)
+
+
+class Version(NamedTuple):
+    """What tells one version of a file from another, also where a link is turned to another file."""
+
+    changed_ns: int
+    inode: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFile:
+    """A file of keys as it was when it was read."""
+
+    path: Path
+    keys: tuple[ApiKey, ...]
+    version: Version = field(compare=False)
+    read_at: int = field(compare=False, default=0)
+    """When, in nanoseconds of `time.monotonic_ns()`, which all processes have in common."""
+
+
+def parse_keys(value: str) -> tuple[ApiKey, ...]:
+    """Return the keys of a comma-separated list. Raises ValueError: what is expected, and where; never a key."""
+    entries = enumerate(map(str.strip, value.split(",")), 1)
+    return _keys((f"entry {number}", entry) for number, entry in entries if entry)
+
+
+def read_keys(path: Path) -> KeysFile:
+    """Return the keys of a file, one a line. Raises ValueError as `parse_keys` does."""
+    try:
+        data, state = read_regular(path, MAX_FILE_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise _unreadable(error) from None
+    except UnicodeDecodeError:
+        raise ValueError("a file in UTF-8") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"a file of at most {MAX_FILE_BYTES} bytes")
+    lines = enumerate(map(str.strip, text.split("\n")), 1)
+    keys = _keys((f"line {number}", line) for number, line in lines if line and not line.startswith("#"))
+    return KeysFile(path, keys, Version(state.st_mtime_ns, state.st_ino, state.st_size), time.monotonic_ns())
+
+
+def version_of(path: Path) -> Version:
+    """Return which version of a file is there now. Raises ValueError when it is no file that can be read."""
+    try:
+        state = state_of_regular(path)
+    except OSError as error:
+        raise _unreadable(error) from None
+    return Version(state.st_mtime_ns, state.st_ino, state.st_size)
+
+
+def newest(known: KeysFile) -> KeysFile:
+    """Return a file of keys as it is now, for all processes to know. Raises ValueError where it is broken."""
+    if version_of(known.path) == known.version:
+        return known
+    found = read_keys(known.path)
+    with _SHARED.locked():
+        if _recalled(found) is found:
+            keys = [(key.name, key.digest.hex()) for key in found.keys]
+            _SHARED.write(orjson.dumps((str(found.path), tuple(found.version), found.read_at, keys)))
+    return found
+
+
+def last_good(known: KeysFile) -> KeysFile:
+    """Return the version of a file of keys that any process read last and found good, at least the one known here."""
+    with _SHARED.locked():
+        return _recalled(known)
+
+
+def _recalled(known: KeysFile) -> KeysFile:
+    data = _SHARED.read()
+    if not data:
+        return known
+    path, version, read_at, keys = orjson.loads(data)
+    if path != str(known.path) or read_at <= known.read_at:
+        return known
+    found = tuple(ApiKey(name, bytes.fromhex(digest)) for name, digest in keys)
+    return KeysFile(known.path, found, Version(*version), read_at)
+
+
+def _unreadable(error: OSError) -> ValueError:
+    if isinstance(error, NotRegularError):
+        return ValueError("a regular file")
+    return ValueError(f"a readable file ({error.strerror})")
+
+
+class ApiKeys:
+    """The keys in force in this process: those of the environment and those of a file, which is watched."""
+
+    def __init__(self, keys: tuple[ApiKey, ...], file: KeysFile | None) -> None:
+        self._keys = keys
+        self._file = file
+        self._problem: str | None = None
+        self.failures = 0
+        """Broken versions of the file that this process has met."""
+        self._looking = threading.Lock()
+        self._next_look = 0.0
+
+    def are_asked_for(self) -> bool:
+        """Tell whether clients have to show a key."""
+        return bool(self._keys) or self._file is not None
+
+    def name_of(self, environ: Mapping[str, str]) -> str:
+        """Return the name of the key that a request shows. Raises ApiError `invalid_api_key`."""
+        self._look()
+        shown = _shown(environ)
+        digest = hashlib.sha256(shown.encode("latin-1", "replace")).digest()
+        name = None
+        for key in self._in_force():
+            # To the last one: how long it takes must not tell which of them is near.
+            if hmac.compare_digest(key.digest, digest):
+                name = key.name
+        if name is None:
+            raise ApiError("invalid_api_key", f"This API key is not known here; send one that is, {_HOW}")
+        return name
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the newest version of the file, None when its keys are in force."""
+        self._look()
+        return self._problem
+
+    def _in_force(self) -> tuple[ApiKey, ...]:
+        return self._keys + (self._file.keys if self._file is not None else ())
+
+    def _look(self) -> None:
+        """Read the file anew if it has changed; who comes while another one looks goes by the keys in force."""
+        if self._file is None or time.monotonic() < self._next_look or not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+            self._take_newest(self._file)
+        finally:
+            self._looking.release()
+
+    def _take_newest(self, known: KeysFile) -> None:
+        try:
+            found = newest(known)
+        except ValueError as error:
+            # Another process may have read a good version that this one missed.
+            self._file = last_good(known)
+            if str(error) != self._problem:
+                self.failures += 1
+                _LOG.error("the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected %s", error)
+            self._problem = str(error)
+            return
+        if found is known and self._problem is None:
+            return
+        self._file, self._problem = found, None
+        _LOG.info("ROUTER_API_KEYS_FILE was read anew: %d API key(s) in force", len(found.keys))
+
+
+def _keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
+    found: dict[bytes, tuple[str, ApiKey]] = {}
+    for place, entry in entries:
+        key = _parsed(entry, place)
+        first, same = found.setdefault(key.digest, (place, key))
+        if same.name != key.name:
+            raise ValueError(f"each key under one name, but {place} has the key of {first} under another")
+    if not found:
+        raise ValueError("at least one entry NAME=KEY or NAME=sha256:HEX")
+    return tuple(key for _, key in found.values())
+
+
+def _parsed(entry: str, place: str) -> ApiKey:
+    # No part of an entry is shown: where the `=` is missing or doubled, any part may be the key.
+    name, separator, value = entry.partition("=")
+    if not (separator and _NAME.fullmatch(name)):
+        raise ValueError(
+            f"NAME=KEY or NAME=sha256:HEX in {place}, the name of 1 to 64 letters, digits, dots, dashes or underscores"
+        )
+    if value.startswith(_HASHED):
+        hexadecimal = value.removeprefix(_HASHED)
+        if not _DIGEST.fullmatch(hexadecimal):
+            raise ValueError(f"the 64 hexadecimal digits of a SHA-256 after sha256: in {place}")
+        return ApiKey(name, bytes.fromhex(hexadecimal))
+    if len(value) < SHORTEST_KEY or not _KEY.fullmatch(value):
+        raise ValueError(
+            f"a key of at least {SHORTEST_KEY} printable ASCII characters without spaces and commas in {place}"
+        )
+    return ApiKey(name, hashlib.sha256(value.encode()).digest())
+
+
+def _shown(environ: Mapping[str, str]) -> str:
+    """Return what a request shows as its key. Raises ApiError when that is nothing, or two that differ."""
+    authorization, header = (environ.get(name, "").strip() for name in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"))
+    bearer = _BEARER.fullmatch(authorization)
+    shown = {bearer[1] if bearer else authorization, header}
+    shown.discard("")
+    if not shown:
+        raise ApiError("invalid_api_key", f"An API key is needed here; send it {_HOW}")
+    if len(shown) > 1:
+        raise ApiError("invalid_api_key", f"Two different API keys were sent; send one, {_HOW}")
+    return shown.pop()

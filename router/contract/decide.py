@@ -1,0 +1,251 @@
+"""The heart: one pure function from a request body to what happens with it."""
+
+from typing import Any, Final, NamedTuple
+
+from router.contract.errors import ApiError, request_too_large, without_frames
+from router.contract.jsonbytes.parsing import Request, parse
+from router.contract.jsonbytes.splice import Edit, apply_edits, drop_all_repetitions, to_json
+from router.contract.responses.stream_usage import Usage, ask
+from router.contract.rules.budget import Tokens
+from router.contract.rules.cases import Found
+from router.contract.rules.compiled import machine_of
+from router.contract.rules.evaluation import Draft
+from router.contract.schema.conditions import path_of, value_at
+from router.contract.schema.fields import ONCE_ONLY_FIELDS
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Alias, Errors
+from router.contract.templates import shown
+
+BODY_SIZE: Final = "limits.max_body_bytes"
+"""The rule of the largest body, which is refused before all of it is read."""
+
+READING: Final = "request"
+"""The step that reads the request: strict JSON, with some fields only once and of the right type."""
+
+MODELS: Final = "models"
+"""The step that resolves the model name."""
+
+CONDITIONS: Final = "cases"
+"""The step that finds the case of a request; of the fields that it reads one value leaves."""
+
+SERVED_ID: Final = "<served id>"
+"""Stands for the served id that an alias is routed as, where nobody says which ids are served."""
+
+
+class ServedIds(NamedTuple):
+    """The model ids that engines serve; the first is what aliases are routed as, unless which one is not clear.
+
+    `is_complete`: no other id may turn out to be served, as it may while some engine has not given its list.
+    `default` is what answers where a request names no model, None where more than one may. `absent` are those that the
+    settings say and no engine lists, once all have given their lists.
+    """
+
+    ids: tuple[str, ...]
+    routes_aliases: bool = True
+    is_complete: bool = True
+    default: str | None = None
+    absent: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The ids that some engine lists, or may still list."""
+        return tuple(model for model in self.ids if model not in self.absent) if self.absent else self.ids
+
+
+class Forward(NamedTuple):
+    """The request goes to an engine: these bytes, and what was changed and counted on the way.
+
+    `answer_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
+    output budget, None where the contract sets none; `usage` what is done with the usage of a stream; `errors` how the
+    engine's refusals are told; `found` the mode and the case.
+    """
+
+    body: bytes
+    model_asked: str
+    model_served: str
+    stream: bool
+    answer_as: str | None
+    edits: tuple[Edit, ...] = ()
+    violations: tuple[str, ...] = ()
+    tokens: Tokens | None = None
+    usage: Usage | None = None
+    errors: Errors = Errors()
+    found: Found = Found(None, None, None)
+
+
+class Refusal(NamedTuple):
+    """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused.
+
+    `model_asked` is None where the request could not be read so far; `errors` is how the error is told.
+    """
+
+    error: ApiError
+    rule: str
+    violations: tuple[str, ...] = ()
+    model_asked: str | None = None
+    errors: Errors = Errors()
+    found: Found = Found(None, None, None)
+
+
+def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Refusal:
+    """Decide what happens with the body of a chat completion request.
+
+    `served_ids` None means that every name which is not an alias counts as served.
+    """
+    step = BODY_SIZE
+    asked = None
+    try:
+        _check_size(body, contract)
+        step = READING
+        request = parse(body)
+        stream = _read_once_only_fields(request)
+        step = MODELS
+        asked = _read_model(request)
+        served = resolve_model(asked, contract, served_ids)
+    except ApiError as error:
+        return unreadable(error, step, asked, contract)
+    try:
+        return _judge(request, contract, _Names(asked, served), streamed=stream)
+    except ApiError as error:
+        # What only a rule looks into, and cannot be read within bounds.
+        return unreadable(error, READING, asked, contract)
+
+
+class _Names(NamedTuple):
+    asked: str
+    served: str
+
+
+def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+    """Return the refusal of a request that was read only up to a step, with the name asked for, if that was read."""
+    error.details.setdefault("model", None if asked is None else shown(asked))
+    return Refusal(without_frames(error), step, (), asked, contract.errors)
+
+
+def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:
+    """Judge a request that is read and whose model is known; raises ApiError where it cannot be edited."""
+    asked, served = names
+    machine = machine_of(contract)
+    draft = Draft(request, _route(asked, served))
+    if asked != served:
+        _imply(draft, contract.models.aliases.get(asked))
+    found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
+    for path in machine.read_by_conditions:
+        if path[0] in request.members and (len(path) > 1 or request.repeats):
+            draft.edits += drop_all_repetitions(request, CONDITIONS, path)
+    plan, sections = machine.plan_of(found.case)
+    plan.run(draft)
+    if draft.error is not None and draft.refused_by is not None:
+        draft.error.details.setdefault("model", asked)
+        return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
+    usage = ask(draft, sections.stream, streamed=streamed)
+    edits = tuple(draft.edits)
+    return Forward(
+        apply_edits(request, edits),
+        asked,
+        served,
+        streamed,
+        asked if asked != served and contract.models.answer_as == "requested" else None,
+        edits,
+        tuple(draft.violations),
+        draft.tokens,
+        usage,
+        sections.errors,
+        found,
+    )
+
+
+_NO_CASE: Final = Found(None, None, None)
+
+
+def _imply(draft: Draft, alias: Alias | None) -> None:
+    """Give a request what its alias implies, as if the client had sent it; what the client did send stands."""
+    for dotted, value in alias.implies.items() if alias is not None else ():
+        path = path_of(dotted)
+        if value_at(draft.request.fields, path) is None and _set(draft.request.fields, path, value):
+            draft.edits.append(Edit("models.aliases", "inject", path, to_json(value)))
+
+
+def _set(fields: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
+    """Set a value at a path of a parsed request; tell whether that was possible."""
+    holder = fields
+    for step in path[:-1]:
+        if holder.get(step) is None:
+            holder[step] = {}
+        holder = holder[step]
+        if not isinstance(holder, dict):
+            return False
+    holder[path[-1]] = value
+    return True
+
+
+def _check_size(body: bytes, contract: Contract) -> None:
+    if len(body) > contract.limits.max_body_bytes:
+        raise request_too_large(contract.limits.max_body_bytes)
+
+
+def _read_once_only_fields(request: Request) -> bool:
+    if request.repeats:
+        for field in sorted(ONCE_ONLY_FIELDS):
+            request.refuse_repeated(field)
+    stream = request.value("stream")
+    if not isinstance(stream, bool | None):
+        message = f"stream is {request.written('stream')}: expected true or false, or omit the field"
+        raise ApiError("bad_request", message, "stream")
+    return bool(stream)
+
+
+def _read_model(request: Request) -> str:
+    asked = request.value("model")
+    if asked is None:
+        raise missing_model()
+    if not isinstance(asked, str):
+        raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
+    return asked
+
+
+def missing_model() -> ApiError:
+    """Return the error of a request that names no model and has to."""
+    return ApiError("bad_request", "model is missing: name the model that should answer", "model")
+
+
+def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
+    """Return the id that a name stands for. A served id beats an equal alias.
+
+    Raises ApiError: `model_not_found`, or `no_healthy_engines` while it is not known whether an engine serves it.
+    """
+    alias = contract.models.aliases.get(asked)
+    if served_ids is None:
+        return asked if alias is None else alias.model or SERVED_ID
+    if not served_ids.ids and not served_ids.is_complete:
+        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+    served = asked if asked in served_ids.ids else _target(alias, served_ids)
+    if served is None or served in served_ids.absent:
+        raise _unknown_model(asked, contract, served_ids)
+    return served
+
+
+def _target(alias: Alias | None, served_ids: ServedIds) -> str | None:
+    """Return the id that an alias is routed as, None where there is no alias or that id is not served."""
+    if alias is None or not served_ids.ids:
+        return None
+    if alias.model is not None:
+        return alias.model if alias.model in served_ids.ids else None
+    if not served_ids.routes_aliases:
+        raise ApiError(
+            "no_healthy_engines", "Several models are served and it is not configured which one aliases mean"
+        )
+    return served_ids.ids[0]
+
+
+def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> ApiError:
+    names = ", ".join(dict.fromkeys((*served_ids.present, *contract.models.aliases)))
+    details = {"model": shown(asked), "value": shown(asked), "models": shown(names)}
+    if not served_ids.is_complete:
+        message = f"No engine has listed the model {shown(asked)!r} yet, and some could not be asked so far"
+        return ApiError("no_healthy_engines", message, details=details)
+    return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
+
+
+def _route(asked: str, served: str) -> list[Edit]:
+    return [] if asked == served else [Edit("models.aliases", "set", ("model",), to_json(served))]

@@ -1,0 +1,1 @@
+"""JSON as bytes: parse, find members, scan, splice, numbers as they were written."""

@@ -1,0 +1,1 @@
+"""What the contract changes in responses: bodies, streams, usage and errors of engines."""

@@ -1,0 +1,46 @@
+"""What the contract changes in an engine's answer, by its status, and in a stream by its protocol."""
+
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple
+
+from router.contract.errors import NO_WORDS
+from router.contract.protocols import Protocol
+from router.contract.responses.rewrite import rename_model, retype_bad_request
+from router.contract.responses.sse import WholeEvents
+from router.contract.responses.stream_rewrite import StreamEditor
+from router.contract.responses.stream_usage import Usage
+from router.contract.schema.sections import Errors
+
+
+class AnswerEdits(NamedTuple):
+    """What the contract changes in an answer: the model name of a 200 (None: nothing), and how a 400 is told.
+
+    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
+    """
+
+    model: str | None = None
+    errors: Errors = NO_WORDS
+    usage: Usage | None = None
+
+    def due(self) -> bool:
+        """Tell whether an answer may have to be edited."""
+        return self.model is not None or self.usage is not None or self._tells_400s()
+
+    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
+        """Return what edits the body of an answer of that status, None when nothing does."""
+        if status == HTTPStatus.OK and self.model is not None:
+            return partial(rename_model, name=self.model)
+        if status == HTTPStatus.BAD_REQUEST and self.errors.bad_request_type is not None:
+            return partial(retype_bad_request, new_type=self.errors.bad_request_type)
+        return None
+
+    def _tells_400s(self) -> bool:
+        return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
+
+    def of_stream(self, protocol: Protocol) -> WholeEvents | StreamEditor:
+        """Return what a stream of a protocol passes through on its way."""
+        if self.model is None and self.usage is None:
+            return WholeEvents()
+        return StreamEditor(self.model, self.usage, protocol.model_holder)

@@ -1,0 +1,100 @@
+"""How far a stream has come: whether anything was said, whether it is whole, and what a failure in it has to repeat."""
+
+import re
+from typing import Any, Final
+
+from router.contract.errors import ApiError, render
+from router.contract.protocols import Protocol
+from router.contract.responses.failure_frames import Failure
+from router.contract.responses.rewrite import is_json, read_object
+from router.contract.responses.sse import EventData, EventSplitter
+from router.contract.schema.sections import Errors
+
+_DATA: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])data:")
+_END_OF_STREAM: Final = b"[DONE]"
+
+
+class StreamProgress:
+    """What has left of one stream; it is shown all that leaves, which is whole events and what stands between them."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        self._mark = protocol.mark
+        self.has_event = False
+        self.is_whole = False
+        """Did the event come that completes a stream of this protocol?"""
+        self.has_failed = False
+        """Did the engine itself report a failure in it?"""
+        self.is_cut = False
+        """Did it end within an event?"""
+        self._first = b""
+        self._latest = b""
+
+    def note(self, leaving: bytes) -> None:
+        """Take what leaves next."""
+        if not self.has_event:
+            self.has_event = _DATA.search(leaving) is not None
+            self._first = leaving
+        if b"data:" in leaving:
+            self._latest = leaving
+        if self._mark in leaving and self._protocol.last_event.search(leaving):
+            self.is_whole = True
+        if b'"error"' in leaving and self._protocol.error_event.search(leaving):
+            self.has_failed = True
+
+    def note_end(self, left: bytes) -> tuple[bytes, bytes]:
+        """Take what was held at the end; return the whole events of it, and what is left of one without a blank line.
+
+        The latter must not be followed by anything, unless nothing is missing any more: that would end the event.
+        """
+        splitter = EventSplitter()
+        whole = b"".join([part.data for part in splitter.feed(left)])
+        rest = left[len(whole) :]
+        self.is_cut = not (_is_complete(rest) or rest.startswith(b":"))
+        for part in (whole, rest):
+            if part and not (part is rest and self.is_cut):
+                self.note(part)
+        return whole, rest
+
+    def is_complete(self, *, is_framed: bool) -> bool:
+        """Tell whether a stream that has ended is complete; `is_framed` says that the connection did not just end."""
+        if self.is_whole:
+            return True
+        needs_more = self._protocol.needs_last_event and not self.has_failed
+        return is_framed and self.has_event and not self.is_cut and not needs_more
+
+    def failure(self, error: ApiError, errors: Errors, request_id: str, model: str | None) -> bytes:
+        """Return the frames that report a failure to the client; `model` is the name that it asked for."""
+        rendered = render(error, errors, request_id, self._protocol)
+        members = {name: rendered.details[name] for name in ("message", "type", "param", "code")}
+        response = {"id": f"resp_{request_id}", "model": model, **self._response()}
+        frames = self._protocol.failure(Failure(rendered.body, members, response, self._due_number()))
+        # An event or a comment may be open.
+        return b"\n\n" + frames
+
+    def _response(self) -> dict[str, Any]:
+        """Return the response as the first events of a stream of Responses give it."""
+        responses = [data.get("response") for data in _payloads(self._first)]
+        return next((response for response in responses if isinstance(response, dict)), {})
+
+    def _due_number(self) -> int | None:
+        if not self.has_event:
+            return 0
+        numbers = [data.get("sequence_number") for data in _payloads(self._latest)]
+        found = [number for number in numbers if isinstance(number, int)]
+        return found[-1] + 1 if found else None
+
+
+def _is_complete(rest: bytes) -> bool:
+    """Tell whether an event lacks nothing but its blank line."""
+    if rest.endswith((b"\r\r", b"\n\r")) or not rest.strip():
+        # A line feed might have followed.
+        return True
+    payload = EventData(rest).payload.strip()
+    return payload == _END_OF_STREAM or is_json(payload)
+
+
+def _payloads(events: bytes) -> list[dict[str, Any]]:
+    splitter = EventSplitter()
+    parts = splitter.feed(events)
+    return [read_object(EventData(part.data).payload) for part in parts if part.kind == "event"]

@@ -1,0 +1,187 @@
+"""Edits of streamed answers: the model name that an alias asked for, and the place where the usage stands."""
+
+import re
+from typing import Any, Final, Literal
+
+from router.contract.jsonbytes.members import Member, TooManyMembersError, end_of_value, find_members
+from router.contract.jsonbytes.splice import to_json
+from router.contract.responses.rewrite import MAX_MEMBERS, model_strings, read_object
+from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, EventSplitter, Part, Splice
+
+_MAY_FINISH = re.compile(rb'"finish_reason"(?![ \t]*+:[ \t]*+null)')
+_END_OF_STREAM: Final = b"[DONE]"
+
+
+class StreamEditor:
+    """Edits the events of a byte stream that arrives in pieces of any size; every other byte leaves as it came.
+
+    `model` is the name that events get where they name a model: in the object that is their member `model_holder`, None
+    for their outermost one. `usage` says that `choices[0]` of the end frame gets
+    the usage of the tail frame, which then is dropped ("move") or stays ("copy"). An event leaves when it is complete,
+    the end frame and what comes behind it when it is clear whether usage comes; comments leave at once.
+    """
+
+    def __init__(
+        self, model: str | None, usage: Literal["move", "copy"] | None, model_holder: str | None = None
+    ) -> None:
+        self._name = None if model is None else to_json(model)
+        self._holder = model_holder
+        self._splitter = EventSplitter()
+        self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take the next bytes of the stream; return those that can leave."""
+        if self._needs_no_edit(piece):
+            return piece
+        return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
+
+    def held_bytes(self) -> int:
+        """Return how many bytes are held until an event is complete."""
+        return self._splitter.held_bytes()
+
+    def release(self) -> bytes:
+        """Return the whole events that were held for usage which does not come; the beginning of one stays behind."""
+        return b"" if self._mover is None else self._mover.end()
+
+    def flush(self) -> bytes:
+        """Return what is held at the end of the stream; a last event that lacks its blank line is edited too."""
+        left = self._splitter.flush()
+        return self.release() if left is None else self._edited(left) + self.release()
+
+    def _needs_no_edit(self, piece: bytes) -> bool:
+        """Tell whether a piece consists of whole events of which none can finish a choice: most of a stream."""
+        return (
+            self._name is None
+            and self._mover is not None
+            and not self._mover.is_holding()
+            and piece.endswith((b"\n\n", b"\r\n\r\n"))
+            and self._splitter.is_at_start()
+            and not _MAY_FINISH.search(piece)
+        )
+
+    def _edited(self, part: Part) -> bytes:
+        """Return what can leave of the next part of the stream and of what was held before it."""
+        mover = self._mover
+        if part.kind == "event":
+            event = part.data if self._name is None else _with_model(part.data, self._name, self._holder)
+            return event if mover is None else mover.take(event)
+        if part.kind == "fragment" and mover is not None:
+            return mover.give_up() + part.data
+        return part.data
+
+
+class _UsageMover:
+    """Holds the end frame until its usage is known: that of the tail frame, else the end frame's own."""
+
+    def __init__(self, *, keeps_tail: bool) -> None:
+        self._keeps_tail = keeps_tail
+        self._end_frame: bytes | None = None
+        self._behind: list[bytes] = []
+        self._length = 0
+
+    def is_holding(self) -> bool:
+        """Tell whether an end frame is held."""
+        return self._end_frame is not None
+
+    def take(self, event: bytes) -> bytes:
+        """Take the next event; return the bytes that can leave."""
+        if self._end_frame is None:
+            return self._begin(event)
+        data = EventData(event)
+        frame = read_object(data.payload)
+        if data.payload.strip() == _END_OF_STREAM or _is_error(frame):
+            return self.end() + event
+        if not _is_without_content(frame):
+            return self.give_up() + self._begin(event)
+        if isinstance(frame.get("usage"), dict):
+            tail = event if self._keeps_tail else b""
+            return self._let_go(_with_usage(self._end_frame, data.payload)) + tail
+        self._behind.append(event)
+        self._length += len(event)
+        return b"" if self._length <= MAX_EVENT_BYTES else self.give_up()
+
+    def end(self) -> bytes:
+        """Return what is held when no tail frame follows; usage that stands in the end frame itself is its usage."""
+        if self._end_frame is None:
+            return b""
+        payload = EventData(self._end_frame).payload
+        if not isinstance(read_object(payload).get("usage"), dict):
+            return self.give_up()
+        return self._let_go(_with_usage(self._end_frame, payload))
+
+    def give_up(self) -> bytes:
+        """Return what is held as it came: it was not the end, or nobody can tell."""
+        return b"" if self._end_frame is None else self._let_go(self._end_frame)
+
+    def _begin(self, event: bytes) -> bytes:
+        if not _MAY_FINISH.search(event) or not _finishes(read_object(EventData(event).payload)):
+            return event
+        self._end_frame = event
+        self._length = len(event)
+        return b""
+
+    def _let_go(self, end_frame: bytes) -> bytes:
+        leaving = b"".join([end_frame, *self._behind])
+        self._end_frame = None
+        self._behind = []
+        return leaving
+
+
+def _with_model(event: bytes, name: bytes, holder: str | None) -> bytes:
+    data = EventData(event)
+    strings = model_strings(data.payload, holder)
+    return data.spliced(Splice(string.start, string.end, name) for string in strings) if strings else event
+
+
+def _finishes(frame: dict[str, Any]) -> bool:
+    choices = frame.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or _is_error(frame):
+        return False
+    return any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
+
+
+def _is_without_content(frame: dict[str, Any]) -> bool:
+    """Tell whether a frame has no choice, or only choices that say nothing: engines report usage in any of these."""
+    choices = frame.get("choices")
+    return not choices or (isinstance(choices, list) and all(map(_is_empty_choice, choices)))
+
+
+def _is_empty_choice(choice: object) -> bool:
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get("delta") or {}
+    if not isinstance(delta, dict) or any(value for name, value in delta.items() if name != "role"):
+        return False
+    return not any(value for name, value in choice.items() if name not in {"index", "delta"})
+
+
+def _is_error(frame: dict[str, Any]) -> bool:
+    return bool(frame.get("error")) or frame.get("object") == "error"
+
+
+def _usage_of(payload: bytes) -> bytes:
+    # Line ends in JSON are space between tokens; in an event's data they would end the line.
+    return _last(find_members(payload, most=MAX_MEMBERS), "usage").raw(payload).replace(b"\n", b" ")
+
+
+def _with_usage(end_frame: bytes, told: bytes) -> bytes:
+    """Return an end frame whose first choice has the usage that a payload tells; as it is, beyond MAX_MEMBERS."""
+    try:
+        return _with_value(EventData(end_frame), _usage_of(told))
+    except TooManyMembersError:
+        return end_frame
+
+
+def _with_value(data: EventData, usage: bytes) -> bytes:
+    payload = data.payload
+    start = payload.index(b"{", _last(find_members(payload, most=MAX_MEMBERS), "choices").start)
+    end = end_of_value(payload, start)
+    members = find_members(payload, start, end, MAX_MEMBERS)
+    standing = [Splice(member.start, member.end, usage) for member in members if member.key == "usage"]
+    closing = end - 1
+    separator = b"," if members else b""
+    return data.spliced(standing or [Splice(closing, closing, separator + b'"usage":' + usage)])
+
+
+def _last(members: list[Member], key: str) -> Member:
+    return [member for member in members if member.key == key][-1]

@@ -1,0 +1,65 @@
+"""An engine's 400 told in the words of a contract, as far as its text can be found."""
+
+import re
+from typing import Any
+
+from router.contract.errors import ApiError, ErrorAnswer, answer
+from router.contract.responses.rewrite import read_object, without_mark
+from router.contract.schema.sections import Errors
+
+_LONGEST_TEXT = 4096
+_BUDGET_OVERFLOW = re.compile(
+    # vLLM 0.32; vLLM up to 0.10 and SGLang 0.5
+    r"max_\w{0,20}tokens=\d+ cannot be greater than|max_\w{0,20}tokens'? is too large: \d"
+    # vLLM up to 0.15, DeepSeek and OpenAI; SGLang's check of prompt and budget together
+    r"|maximum context length is \d+ tokens.{0,20}\byou requested|requested token count exceeds the model's maximum",
+    re.ASCII | re.IGNORECASE,
+)
+"""What engines say where a budget, or a prompt with it, is longer than their context.
+
+Of a prompt that alone is too long they say something else (vLLM: "even without any output tokens"; llama.cpp's type
+`exceed_context_size_error`, which is never about the budget): no budget helps there.
+"""
+
+
+def retold(body: bytes, errors: Errors, request_id: str, model: str | None = None) -> ErrorAnswer | None:
+    """Return an engine's 400 in the contract's words and envelope; None where its body holds no text of an error.
+
+    Known are `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` and FastAPI's `{"detail": …}`.
+    `model` is the name that the client asked for.
+    """
+    holder = _holder_of(body)
+    text = _message_of(holder)
+    if not text:
+        return None
+    param = holder.get("param")
+    error = ApiError(
+        "bad_request",
+        text[:_LONGEST_TEXT],
+        param if isinstance(param, str) else None,
+        words=errors.engine_400,
+        details={"model": model},
+    )
+    return answer(error, errors, request_id)
+
+
+def is_budget_overflow(body: bytes) -> bool:
+    """Tell whether an engine's 400 says that the output budget, or prompt and budget, exceed its context."""
+    return _BUDGET_OVERFLOW.search(_message_of(_holder_of(body))[:_LONGEST_TEXT]) is not None
+
+
+def _holder_of(body: bytes) -> dict[str, Any]:
+    """Return the object that holds the members of an error."""
+    value = read_object(without_mark(body))
+    return value["error"] if isinstance(value.get("error"), dict) else value
+
+
+def _message_of(holder: dict[str, Any]) -> str:
+    return _text_of(holder.get("message") or holder.get("error") or holder.get("detail"))
+
+
+def _text_of(said: Any) -> str:  # noqa: ANN401 - whatever an engine writes
+    """Return the text of an error; of FastAPI's list, that of its first item."""
+    if isinstance(said, list) and said and isinstance(said[0], dict):
+        said = said[0].get("msg")
+    return said if isinstance(said, str) else ""

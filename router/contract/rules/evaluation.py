@@ -1,0 +1,107 @@
+"""A request while the rules are run: the first refusal, all violations, the edits due."""
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from router.contract.errors import ApiError, without_frames
+from router.contract.jsonbytes.parsing import Request
+from router.contract.jsonbytes.splice import Edit
+from router.contract.rules.content_parts import ContentParts, content_parts_of
+from router.contract.schema.conditions import Path, value_at
+
+if TYPE_CHECKING:
+    from router.contract.rules.budget import Tokens
+
+
+PARTS: Final = "\0parts"
+"""Marks messages of which some content is made of parts."""
+
+
+class Draft:
+    """What the rules have said of a request so far."""
+
+    __slots__ = ("_marks", "_parts", "edits", "error", "refused_by", "request", "tokens", "values", "violations")
+
+    def __init__(self, request: Request, edits: list[Edit]) -> None:
+        self.request = request
+        self.edits = edits
+        self.error: ApiError | None = None
+        self.refused_by: str | None = None
+        self.violations: list[str] = []
+        self._marks: set[str] | None = None
+        self._parts: ContentParts | None = None
+        self.values: dict[Path, Any] = {}
+        """The values that were edited, by path."""
+        self.tokens: Tokens | None = None
+
+    def marks(self) -> set[str]:
+        """Return the keys and the roles of all messages, and PARTS where the content of one is more than a text."""
+        if self._marks is None:
+            self._marks = _marks_of(self.request.value("messages"))
+        return self._marks
+
+    def parts(self) -> ContentParts:
+        """Return the content parts of all messages; they are looked for once, however many rules ask."""
+        if self._parts is None:
+            self._parts = content_parts_of(self.request.value("messages"))
+        return self._parts
+
+    def refuse(self, rule: str, error: ApiError) -> None:
+        """Take the error of a rule; the first one is what the client is told."""
+        if self.error is None:
+            self.error, self.refused_by = without_frames(error), rule
+
+    def value_at(self, path: Path) -> Any:  # noqa: ANN401 - a JSON value may be anything
+        """Return the value that an engine would get at a path as things stand; None when absent or null."""
+        values = self.values
+        if path in values:
+            return values[path]
+        if values and len(path) > 1:
+            for length in range(len(path) - 1, 0, -1):
+                if path[:length] in values:
+                    holder = values[path[:length]]
+                    return value_at(holder, path[length:]) if isinstance(holder, dict) else None
+        return value_at(self.request.fields, path)
+
+    def stands(self, path: Path) -> bool:
+        """Tell whether a field is sent, be it as null."""
+        holder = value_at(self.request.fields, path[:-1]) if len(path) > 1 else self.request.fields
+        return isinstance(holder, dict) and path[-1] in holder
+
+    def put(self, rule: str, path: Path, value: Any, written: bytes) -> None:  # noqa: ANN401 - any JSON value
+        """Let the engine get a value at a path, written in JSON like this."""
+        kind: Literal["inject", "set"] = "inject" if self.value_at(path) is None else "set"
+        self.edits.append(Edit(rule, kind, path, written))
+        self._remember(path, value)
+
+    def drop(self, rule: str, path: Path) -> None:
+        """Keep a field from the engine."""
+        self.edits.append(Edit(rule, "drop", path))
+        self._remember(path, None)
+
+    def note(self, edits: list[Edit]) -> None:
+        """Take edits that a step has made by itself."""
+        self.edits += edits
+        for edit in edits:
+            if edit.kind != "remove":
+                self._remember(edit.path, json.loads(edit.value) if edit.value else None)
+
+    def _remember(self, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+        # What is known of parts is of no use once the whole is another.
+        for other in [other for other in self.values if len(other) > len(path) and other[: len(path)] == path]:
+            del self.values[other]
+        self.values[path] = value
+
+
+def _marks_of(messages: object) -> set[str]:
+    marks: set[str] = set()
+    for message in messages if isinstance(messages, list) else ():
+        if not isinstance(message, dict):
+            continue
+        marks.update(message)
+        role, content = message.get("role"), message.get("content")
+        if isinstance(role, str):
+            marks.add(role)
+        if content is not None and not isinstance(content, str):
+            marks.add(PARTS)
+    return marks

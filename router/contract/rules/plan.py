@@ -1,0 +1,200 @@
+"""The rules of a contract, or of one of its cases, made ready to be run on requests."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from router.contract.errors import ApiError, laid_over
+from router.contract.jsonbytes.splice import Edit, to_json
+from router.contract.rules import budget, part_checks, sampling
+from router.contract.rules.checks import PARAM_OF, CheckJudge
+from router.contract.rules.evaluation import PARTS, Draft
+from router.contract.rules.field_rules import FieldJudge
+from router.contract.rules.tool_checks import transforms_of as of_tools
+from router.contract.rules.transforms import transforms_of
+from router.contract.schema import named_checks
+from router.contract.schema.conditions import path_of
+from router.contract.schema.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of
+from router.contract.schema.rule_list import (
+    Band,
+    BodyLimit,
+    Budget,
+    CheckRule,
+    FieldRule,
+    PartLimit,
+    Pin,
+    Rule,
+    UnknownFieldsRule,
+    sources_of,
+)
+from router.contract.templates import bare, shown
+
+Judge = Callable[[Draft], None]
+
+
+class Plan:
+    """Rules made ready: first all of them judge, then what a valid request still needs is done."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
+        names_of_budget = tuple(budget.other_names(judged))
+        self._names_of_budget = names_of_budget
+        self._budget = _sets_budget(judged)
+        self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in judged)
+        self._judges = tuple(
+            (_fields_judged(rule), _where_marked(_mark_of(rule), _judge_of(rule, names_of_budget))) for rule in judged
+        )
+        self._transforms = (
+            *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
+            *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
+        )
+
+    def run(self, draft: Draft) -> None:
+        """Judge a request; where nothing refuses it, note the edits that it needs."""
+        fields = draft.request.fields
+        for names, judge in self._judges:
+            if names is None or not names.isdisjoint(fields):
+                judge(draft)
+        if draft.error is not None:
+            return
+        for names, transform in self._transforms:
+            if names is None or not names.isdisjoint(fields):
+                transform(draft)
+        if self._budget is not None and (self._always_binds or not budget.NAMES_OF_BOUND.isdisjoint(fields)):
+            budget.keep_bound_fields_valid(draft, self._budget, self._names_of_budget)
+
+
+def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
+    """Return the rule that may set a budget; that of the section `output`, where there is one."""
+    of_fields = [rule for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
+    return next((rule for rule in rules if isinstance(rule, Budget)), next(iter(of_fields), None))
+
+
+def _fields_judged(rule: Rule) -> frozenset[str] | None:
+    """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
+    if isinstance(rule, FieldRule):
+        paths = (rule.path, *sources_of(rule.field), *spellings_of(rule.path))
+        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
+    if isinstance(rule, CheckRule):
+        param = PARAM_OF.get(rule.rule.removeprefix("checks."))
+        return None if param is None else frozenset((param,))
+    return None
+
+
+_MARKS: Final[dict[type, str]] = {
+    named_checks.ToolResults: "tool",
+    named_checks.ToolCallsAnswered: "tool_calls",
+    named_checks.ReasoningPassedBack: "tool_calls",
+    named_checks.MessageTools: "tools",
+    named_checks.ContentParts: PARTS,
+    named_checks.Images: PARTS,
+}
+"""Without what in its messages a request has nothing for a check to find, see `Draft.marks`."""
+
+
+def _mark_of(rule: Rule) -> str | None:
+    if isinstance(rule, PartLimit):
+        return PARTS
+    return _MARKS.get(type(rule.check)) if isinstance(rule, CheckRule) else None
+
+
+def _where_marked(mark: str | None, judge: Judge) -> Judge:
+    """Return a judge that is not asked where it would find nothing: most conversations have neither tools nor parts."""
+
+    def judge_where_marked(draft: Draft) -> None:
+        if mark in draft.marks():
+            judge(draft)
+
+    return judge if mark is None else judge_where_marked
+
+
+def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
+    if isinstance(rule, FieldRule):
+        return FieldJudge(rule)
+    if isinstance(rule, CheckRule):
+        return CheckJudge(rule)
+    if isinstance(rule, Budget):
+        return _budget(rule, names_of_budget)
+    return _JUDGED_BY[type(rule)](rule)
+
+
+def _sampling(rule: Pin | Band) -> Judge:
+    names = frozenset((rule.field, *spellings_of(rule.field)))
+    due_without = [Edit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Pin) else []
+
+    def judge(draft: Draft) -> None:
+        if names.isdisjoint(draft.request.fields):
+            # Nearly all requests leave nearly all sampling fields alone.
+            draft.edits += due_without
+            return
+        verdict = sampling.judge(draft.request, rule)
+        draft.edits += verdict.edits
+        if verdict.violated:
+            draft.violations.append(rule.field)
+        if verdict.error is not None:
+            draft.refuse(rule.rule, verdict.error)
+
+    return judge
+
+
+def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        try:
+            held = budget.judge(draft.request, rule, others)
+        except ApiError as error:
+            _refuse(draft, rule.rule, error)
+            return
+        draft.note(held.edits)
+        draft.tokens = held.tokens
+
+    return judge
+
+
+def _part_limit(rule: PartLimit) -> Judge:
+    def judge(draft: Draft) -> None:
+        if draft.error is not None:
+            return
+        error = part_checks.too_many(draft.parts(), rule)
+        if error is not None:
+            _refuse(draft, rule.rule, error)
+
+    return judge
+
+
+def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
+    known = frozenset(rule.known)
+    section = rule.unknown_fields
+
+    def judge(draft: Draft) -> None:
+        unknown = [name for name in draft.request.members if name not in known]
+        if not unknown:
+            return
+        if section.policy == "drop":
+            draft.edits += [Edit(rule.rule, "drop", (name,)) for name in unknown]
+            return
+        draft.violations.append(_UNKNOWN_FIELD)
+        name = shown(unknown[0])
+        words = laid_over(section.error)
+        details = {"value": bare(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
+        draft.refuse(rule.rule, error)
+
+    return judge
+
+
+def _refuse(draft: Draft, rule: str, error: ApiError) -> None:
+    if error.param is not None:
+        draft.violations.append(error.param)
+    draft.refuse(rule, error)
+
+
+_UNKNOWN_FIELD: Final = "unknown_fields"
+"""What violations by unknown fields are counted as: clients must not choose the names of metrics."""
+
+_JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
+    Pin: _sampling,
+    Band: _sampling,
+    PartLimit: _part_limit,
+    UnknownFieldsRule: _unknown_fields,
+}

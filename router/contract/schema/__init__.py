@@ -1,0 +1,1 @@
+"""The contract's types as the artifact holds them."""

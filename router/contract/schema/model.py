@@ -1,0 +1,86 @@
+"""The contract whole: its sections, the modes of requests, and a complete contract for every case."""
+
+from functools import cached_property
+
+import msgspec
+
+from router.contract.schema.named_checks import Check
+from router.contract.schema.rule_list import Band, Pin, Rule, governed_by, rules_of
+from router.contract.schema.sections import Errors, Field, Limits, Mode, Models, Output, Sampling, Stream, UnknownFields
+from router.contract.schema.types import Condition, Frozen, Stated
+
+
+class Sections(Frozen, frozen=True, dict=True, kw_only=True):
+    """What holds for the requests of one case, every default spelled out."""
+
+    checks: dict[str, Check] = {}
+    errors: Errors = Errors()
+    fields: dict[str, Field] = {}
+    limits: Limits = Limits()
+    order: tuple[str, ...] = ()
+    output: Output = Output()
+    sampling: Sampling = Sampling()
+    stream: Stream = Stream()
+    unknown_fields: UnknownFields = UnknownFields()
+
+
+class When(Stated, frozen=True):
+    """Which requests a case is for: each of the three that is stated must hold.
+
+    `model` are globs for the served id or the name asked for.
+    """
+
+    model: tuple[str, ...] = ()
+    mode: tuple[str, ...] = ()
+    fields: Condition = {}
+
+
+class Case(Frozen, frozen=True):
+    """A case of a contract: its name, which requests it is for, and all that holds for them."""
+
+    name: str
+    when: When
+    sections: Sections
+
+
+class Contract(Sections, frozen=True, kw_only=True):
+    """What a profile means once `extends` is resolved: its sections hold for every request that no case is for."""
+
+    models: Models = Models()
+    mode: Mode = Mode()
+    cases: tuple[Case, ...] = ()
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules in the order in which a request meets them; the first violated one answers."""
+        return rules_of(self, self._known_anywhere)
+
+    @cached_property
+    def case_rules(self) -> dict[str, tuple[Rule, ...]]:
+        """The rules of each case, by its name."""
+        return {case.name: rules_of(case.sections, self._known_anywhere) for case in self.cases}
+
+    @cached_property
+    def _known_anywhere(self) -> frozenset[str]:
+        governed = (governed_by(sections) for sections in (self, *(case.sections for case in self.cases)))
+        return self.read_by_conditions.union(*governed)
+
+    @cached_property
+    def read_by_conditions(self) -> frozenset[str]:
+        """The paths of the request fields by which the mode and the case of a request are told."""
+        readings = [path for reading in self.mode.read for path in reading.when]
+        return frozenset(readings + [path for case in self.cases for path in case.when.fields])
+
+    @cached_property
+    def sampling_rules(self) -> tuple[Pin | Band, ...]:
+        """Those of the rules that judge the parameters of the section `sampling`."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
+
+    def governs_beyond_body_size(self) -> bool:
+        """Tell whether the contract says anything besides how large a body may be."""
+        return bool(self.models.aliases or self.cases or _says_more(self, self.rules))
+
+
+def _says_more(sections: Sections, rules: tuple[Rule, ...]) -> bool:
+    tells_errors = msgspec.structs.replace(sections.errors, source=None) != Errors()
+    return len(rules) > 1 or tells_errors or sections.stream.usage != "as_asked"

@@ -1,0 +1,158 @@
+"""The sections of a contract, as a reviewer reads them: each an immutable value with its defaults."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from router.contract.schema.types import Condition, Count, Frozen, Governed, Positive, Scalar, Stated, Words
+
+DEFAULT_MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+"""Largest request body in bytes where a profile says nothing."""
+
+
+class Interval(Frozen, frozen=True):
+    """The closed interval of accepted values of one sampling parameter, both ends included."""
+
+    min: int | float
+    max: int | float
+
+
+class Alias(Stated, frozen=True):
+    """A name that is answered besides the served ids: what it is routed as (None: the first served id).
+
+    `implies` are fields, by dotted path, that a request for the alias has where it does not send them.
+    """
+
+    model: str | None = None
+    implies: dict[str, Scalar] = {}
+    source: str | None = None
+
+
+class Models(Frozen, frozen=True):
+    """Which names are answered besides the served ids, and which name an answer to an alias carries."""
+
+    aliases: dict[str, Alias] = {}
+    answer_as: Literal["requested", "served"] = "requested"
+
+
+def plain_aliases(*names: str) -> dict[str, Alias]:
+    """Return aliases that are routed as the first served id and imply nothing."""
+    return dict.fromkeys(names, Alias())
+
+
+class Reading(Stated, frozen=True):
+    """One way to read the mode: the mode of a request whose model and fields are these; empty: of any."""
+
+    mode: str
+    model: tuple[str, ...] = ()
+    when: Condition = {}
+
+
+class Mode(Frozen, frozen=True):
+    """How the mode of a request is read: by the first reading that fits, else it is the default (None: no modes)."""
+
+    default: str | None = None
+    read: tuple[Reading, ...] = ()
+    source: str | None = None
+
+
+class Limits(Frozen, frozen=True):
+    """Largest request body in bytes, and content parts of each modality per request (None: any number)."""
+
+    max_body_bytes: Positive = DEFAULT_MAX_BODY_BYTES
+    max_images: Count | None = None
+    max_videos: Count | None = None
+    max_audios: Count | None = None
+    max_files: Count | None = None
+    source: str | None = None
+
+
+class MaxTokens(Frozen, frozen=True):
+    """The output budget in tokens: the cap, what happens above it, and what is injected when a request names none.
+
+    A default of None injects nothing.
+    """
+
+    cap: Positive
+    default: Positive | None
+    on_exceed: Literal["reject", "clamp"] = "reject"
+    source: str | None = None
+
+
+class Output(Frozen, frozen=True):
+    """What the contract says about a request's output (None: nothing)."""
+
+    max_tokens: MaxTokens | None = None
+
+
+class Sampling(Frozen, frozen=True):
+    """Pinned and banded sampling parameters, and what happens to a request that conflicts with a pin."""
+
+    conflict: Literal["reject", "allow"] = "reject"
+    params: dict[str, int | float | Interval] = {}
+    source: str | None = None
+
+
+class Field(Governed, frozen=True, kw_only=True):
+    """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
+
+    Parts: required, refuse, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
+    excludes.
+    """
+
+    required: bool = False
+    refuse: bool = False
+    type: tuple[Literal["string", "number", "integer", "boolean", "array", "object"], ...] = ()
+    allowed: tuple[Scalar, ...] | None = None
+    min: int | float | None = None
+    above: int | float | None = None
+    max: int | float | None = None
+    below: int | float | None = None
+    min_items: Count | None = None
+    max_items: Count | None = None
+    max_bytes: Positive | None = None
+    pattern: str | None = None
+    requires: Condition = {}
+    excludes: Condition = {}
+    sources: tuple[str, ...] = msgspec.field(default=(), name="from")
+    map: dict[str, Scalar] = {}
+    floor: int | float | None = None
+    ceiling: int | float | None = None
+    force: Scalar | None = None
+    drop: bool = False
+    default: Scalar | None = None
+
+
+class UnknownFields(Governed, frozen=True, kw_only=True):
+    """What becomes of top-level fields that are neither known nor governed."""
+
+    policy: Literal["pass", "drop", "refuse"] = "pass"
+    known: tuple[str, ...] = ()
+
+
+class Stream(Frozen, frozen=True):
+    """Where a streamed answer reports its usage.
+
+    `as_asked`: as the engine does, when the client asks. `end_frame`: in `choices[0].usage` of the frame that ends the
+    answer, and in a frame of its own behind it only when the client asks. `tail_frame`: in a frame of its own, always.
+    An explicit `include_usage: false` goes as sent under all three.
+    """
+
+    usage: Literal["as_asked", "end_frame", "tail_frame"] = "as_asked"
+    source: str | None = None
+
+
+class Errors(Frozen, frozen=True):
+    """How refusals are told.
+
+    `body` is the envelope, a template in JSON (None: the router's own); `omit_null` leaves members out that are null.
+    `answers` are words by error code; those of `bad_request` hold for every 400 that has none of its own. `engine_400`
+    puts an engine's 400 into these words (None: it passes).
+    """
+
+    bad_request_type: str | None = None
+    body: dict[str, Any] | None = None
+    omit_null: bool = False
+    answers: dict[str, Words] = {}
+    engine_400: Words | None = None
+    source: str | None = None

@@ -1,0 +1,111 @@
+"""What names resolved to, what engines listed last and which budgets they rejected, for all workers of a machine.
+
+Those still to be forked find it, too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from router.runtime.shared_memory import SharedRecord
+
+Addresses = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""For each name the addresses of each kind, A and AAAA."""
+
+Cards = tuple[dict[str, Any], ...]
+"""The models that an engine lists, each as in `GET /v1/models`."""
+
+Overflows = dict[str, dict[str, tuple[int, int | None]]]
+"""For each engine and model the budget in tokens that the engine rejected, and the context that it listed."""
+
+MOST_LIST_BYTES: Final = 64 * 1024
+"""Longest list of one engine that is remembered, as JSON: one engine must not take the room of all."""
+
+_MEMBERS: Final = ("id", "created", "max_model_len")
+_SCALARS: Final = (str, int)
+
+# Made when the master imports this, so that its workers share them.
+_SHARED = SharedRecord(1024 * 1024)
+_LISTS = SharedRecord(4 * 1024 * 1024)
+_OVERFLOWS = SharedRecord(256 * 1024)
+
+
+def addresses() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return what was remembered last."""
+    with _SHARED.locked():
+        data = _SHARED.read()
+    found: dict[str, Any] = orjson.loads(data) if data else {}
+    return {name: {kind: tuple(each) for kind, each in kinds.items()} for name, kinds in found.items()}
+
+
+def remember(known: Addresses) -> None:
+    """Remember what names resolve to, unless that is remembered already; what is too long is not."""
+    if addresses() == known:
+        return
+    data = orjson.dumps(known)
+    with _SHARED.locked():
+        _SHARED.write(data)
+
+
+def lists() -> dict[str, Cards]:
+    """Return for each engine what it listed last, in any process."""
+    with _LISTS.locked():
+        found = _read_lists()
+    return {engine: tuple(cards) for engine, cards in found.items()}
+
+
+def remember_list(engine: str, cards: Iterable[dict[str, Any]]) -> None:
+    """Remember what an engine lists now, of each model what routing and `GET /v1/models` need.
+
+    A list that is too long is not remembered, nor does an older one of that engine stay.
+    """
+    listed = [{name: card[name] for name in _MEMBERS if isinstance(card.get(name), _SCALARS)} for card in cards]
+    with _LISTS.locked():
+        known = _read_lists()
+        known.pop(engine, None)
+        is_short = len(orjson.dumps(listed)) <= MOST_LIST_BYTES
+        if not (is_short and _LISTS.write(orjson.dumps(known | {engine: listed}))):
+            _LISTS.write(orjson.dumps(known))
+
+
+def forget_list(engine: str) -> None:
+    """Forget what an engine listed: what comes to its address later is another one."""
+    with _LISTS.locked():
+        known = _read_lists()
+        if known.pop(engine, None) is not None:
+            _LISTS.write(orjson.dumps(known))
+
+
+def _read_lists() -> dict[str, Any]:
+    data = _LISTS.read()
+    found: dict[str, Any] = orjson.loads(data) if data else {}
+    return found
+
+
+def overflows(contract: str) -> Overflows:
+    """Return the budgets of a contract, given by its digest, that engines have rejected."""
+    with _OVERFLOWS.locked():
+        return _read_overflows(contract)
+
+
+def remember_overflow(
+    contract: str, engine: str, model: str, overflow: tuple[int, int | None], *, among: Collection[str]
+) -> bool:
+    """Remember that an engine rejected a budget of a contract; tell whether that is new for the engine and model.
+
+    `among` are the engines that there are; what is known of others is forgotten.
+    """
+    with _OVERFLOWS.locked():
+        known = {each: models for each, models in _read_overflows(contract).items() if each in among}
+        is_new = model not in known.get(engine, {})
+        known.setdefault(engine, {})[model] = overflow
+        # What was known of another contract goes: its budgets were others.
+        _OVERFLOWS.write(orjson.dumps({contract: known}))
+    return is_new
+
+
+def _read_overflows(contract: str) -> Overflows:
+    data = _OVERFLOWS.read()
+    known: Overflows = orjson.loads(data).get(contract, {}) if data else {}
+    return known

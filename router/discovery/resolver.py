@@ -1,0 +1,37 @@
+"""One question to the name servers."""
+
+import dns.exception
+import dns.resolver
+
+from router.settings import DnsServer
+from router.upstream.errors import NoAnswerError
+
+
+def addresses_of(name: str, kind: str, server: DnsServer | None, seconds: float) -> tuple[str, ...]:
+    """Return the addresses of a name in records of one type, none where it has none.
+
+    Asks the system's name servers, as they are now, or the given one, `seconds` in all. Raises NoAnswerError.
+    """
+    try:
+        resolver = dns.resolver.Resolver(configure=server is None)
+        resolver.lifetime = seconds
+        if server is not None:
+            resolver.nameservers = [server.address]
+            resolver.port = server.port
+        answer = resolver.resolve(name, kind, search=server is None, raise_on_no_answer=False)
+    except dns.resolver.NXDOMAIN:
+        return ()
+    except dns.exception.DNSException as error:
+        raise NoAnswerError(_reason_of(error)) from error
+    return tuple(record.address for record in answer)
+
+
+def _reason_of(error: dns.exception.DNSException) -> str:
+    if isinstance(error, dns.exception.Timeout):
+        return "the name server does not answer"
+    if isinstance(error, dns.resolver.NoResolverConfiguration):
+        return "the system names no name server"
+    last = next((failure[3] for failure in reversed(error.kwargs.get("errors", ()))), None)
+    if isinstance(last, OSError):
+        return "the name server cannot be reached"
+    return f"the name server answers {last if isinstance(last, str) else 'what cannot be read'}"

@@ -1,0 +1,105 @@
+"""The inference routes as a WSGI callable: what Flask does for the other routes, it does with what it answers with."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from werkzeug.http import HTTP_STATUS_CODES
+
+from router import pipeline
+from router.admission import Door
+from router.contract.errors import ApiError, answer, without_frames
+from router.contract.schema.sections import Errors
+from router.pipeline import Gateway
+from router.request import headers, routes
+from router.request.context import Exchange, exchange_of
+from router.response import Relayed
+from router.server.disconnect import ClientGoneError
+
+CLIENT_CLOSED_REQUEST: Final = 499
+"""The status that stands in logs for a client that hung up (nginx's); nobody gets it."""
+
+_STATUS_LINES: Final = {status: f"{status} {phrase.upper()}" for status, phrase in HTTP_STATUS_CODES.items()}
+_BODILESS: Final = 204
+_LOG = logging.getLogger("router")
+
+
+class Inference:
+    """The inference routes of one worker, which answer POST alone."""
+
+    def __init__(self, gateway: Gateway, door: Door) -> None:
+        self._gateway = gateway
+        self._door = door
+        self._errors = gateway.artifact.contract.errors
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        exchange = exchange_of(environ)
+        try:
+            self._gateway.discovery.start()
+            self._door.enter(environ)
+            relayed = self.serve(environ, exchange)
+        except ApiError as error:
+            relayed = refusal(error, self._errors, exchange)
+        except ClientGoneError:
+            relayed = unanswered(exchange)
+        except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
+            relayed = failure(error, self._errors, exchange)
+        return _put_out(relayed, start_response)
+
+    def serve(self, environ: dict[str, Any], exchange: Exchange) -> Relayed:
+        """Take a request through the straight line. Raises ApiError, ClientGoneError."""
+        route = environ["PATH_INFO"]
+        step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
+        return step(self._gateway, environ, route, exchange)
+
+
+def refusal(error: ApiError, errors: Errors, exchange: Exchange) -> Relayed:
+    """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
+    without_frames(error)
+    error.details.setdefault("model", exchange.model_asked)
+    status, own_headers, body = answer(error, exchange.errors or errors, exchange.request_id, exchange.protocol)
+    if exchange.attempts > 1:
+        own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))
+    return Relayed(status, own_headers, body)
+
+
+def failure(error: Exception, errors: Errors, exchange: Exchange) -> Relayed:
+    """Return the answer to a request that fails as nobody foresaw, and log it."""
+    _LOG.error("request %s failed", exchange.request_id, exc_info=error)
+    without_frames(error)
+    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, exchange)
+
+
+def unanswered(exchange: Exchange) -> Relayed:
+    """Return what stands in logs for the answer to a client that hung up."""
+    exchange.client_gone = True
+    return Relayed(CLIENT_CLOSED_REQUEST, [], b"")
+
+
+def status_line(status: int) -> str:
+    """Return a status with its name."""
+    return _STATUS_LINES.get(status) or f"{status} UNKNOWN"
+
+
+class _Pieces:
+    """A body in pieces, and what ends it."""
+
+    __slots__ = ("_pieces", "close")
+
+    def __init__(self, pieces: Iterator[bytes], close: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self.close = close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._pieces
+
+
+def _put_out(relayed: Relayed, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    body = relayed.body
+    if isinstance(body, bytes):
+        length = [] if relayed.status == _BODILESS else [("Content-Length", str(len(body)))]
+        start_response(status_line(relayed.status), [*relayed.headers, *length])
+        return [body]
+    start_response(status_line(relayed.status), relayed.headers)
+    return _Pieces(body, relayed.close)

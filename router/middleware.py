@@ -1,0 +1,220 @@
+"""The edge: a WSGI callable around the app that surrounds every request, from its id to its line in the access log."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from http import HTTPStatus
+from http.client import responses
+from types import TracebackType
+from typing import Any, Final, Self
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+import flask
+
+from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded, without_frames
+from router.contract.schema.sections import Errors
+from router.pipeline import Gateway
+from router.request import routes
+from router.request.context import Exchange, exchange_of
+from router.runtime.semaphore import Places
+from router.server import request_body
+from router.telemetry import access_log
+
+OVERLOADED_DRAIN_SECONDS: Final = 0.5
+"""How long the body of an overloaded worker's client is read: long enough for what is on its way in one data centre."""
+HURRIED_DRAIN_SECONDS: Final = 0.02
+"""The same where several are being read already: only what has come, which would let closing reset the answer."""
+MOST_PATIENT_DRAINS: Final = 4
+"""How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
+
+_NOT_WAITED_FOR: Final = (OVERLOADED, "invalid_api_key")
+"""Refusals whose clients get little time for the rest of their body: who is not served must not hold up who is."""
+_MODEL: Final = f"{routes.MODELS}/"
+_LOG = logging.getLogger("router")
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+
+class Edge:
+    """The app of one worker, with its bound of inference requests in flight and its access log."""
+
+    def __init__(self, app: flask.Flask, gateway: Gateway) -> None:
+        self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
+        self._app = app
+        self._inference = app.extensions["router.endpoints"]
+        own = gateway.settings
+        self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
+        self._has_models = routes.MODELS in own.routes
+        self._bounded = self._routes.intersection(routes.INFERENCE)
+        self.served_in_turns = self._bounded
+        self._in_flight = gateway.in_flight
+        self._patient_drains = Places(MOST_PATIENT_DRAINS)
+        self._access_log = access_log.open_log(own)
+        self._meter = gateway.meter
+        self._tracer = gateway.tracer
+        self._errors = gateway.artifact.contract.errors
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        exchange = exchange_of(environ)
+        # No other protocol is spoken here; Werkzeug would refuse who asks for one (RFC 9110, section 7.8).
+        environ.pop("HTTP_UPGRADE", None)
+        exchange.route = self._route_of(environ)
+        if self._tracer is not None:
+            self._tracer.begin(exchange, environ)
+        is_bounded = exchange.method == "POST" and exchange.route in self._bounded
+        app: WSGIApplication = self._app
+        if is_bounded:
+            app = self._refuse if self._in_flight.are_taken() else self._inference
+        return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
+
+    def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        exchange = exchange_of(environ)
+        refused = answer(overloaded(), self._errors, exchange.request_id, exchange.protocol)
+        return _answer_with(refused, start_response)
+
+    def flush(self) -> None:
+        """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
+        if self._meter is not None:
+            self._meter.flush()
+        if self._tracer is not None:
+            self._tracer.export()
+        if self._access_log is not None:
+            self._access_log.flush()
+
+    def count_refusal(self, error: ApiError) -> None:
+        """Count a request that the server refused before the app heard of it."""
+        if self._meter is not None:
+            self._meter.note(Exchange(request_id="", status=error.status, code=error.code))
+
+    def _route_of(self, environ: WSGIEnvironment) -> str:
+        """Return the route that a target names, as it was sent; empty for anything else."""
+        path = routes.path_as_sent(environ)
+        if path in self._routes:
+            return path
+        return routes.ONE_MODEL if self._has_models and path.startswith(_MODEL) else ""
+
+    def _end(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
+        if exchange.has_place:
+            self._in_flight.give_back()
+        if self._access_log is not None:
+            self._access_log.note(exchange)
+        if self._meter is not None:
+            self._meter.note(exchange)
+        if self._tracer is not None:
+            self._tracer.note(exchange)
+        if exchange.code in _NOT_WAITED_FOR:
+            self._drain_in_a_hurry(environ)
+        else:
+            request_body.drain(environ)
+
+    def _drain_in_a_hurry(self, environ: WSGIEnvironment) -> None:
+        if not self._patient_drains.take():
+            request_body.drain(environ, HURRIED_DRAIN_SECONDS)
+            return
+        try:
+            request_body.drain(environ, OVERLOADED_DRAIN_SECONDS)
+        finally:
+            self._patient_drains.give_back()
+
+
+class Crossing:
+    """One answer on its way out: learns of it what the exchange does not know, and ends the exchange exactly once."""
+
+    __slots__ = ("_close", "_end", "_errors", "_exchange", "_is_ended", "_is_whole", "_next", "_start_response")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        start_response: StartResponse,
+        end: Callable[[Exchange], None],
+        errors: Errors = NO_WORDS,
+    ) -> None:
+        self._exchange = exchange
+        self._start_response = start_response
+        self._end = end
+        self._errors = errors
+        self._next: Callable[[], bytes]
+        self._close: Callable[[], None] | None = None
+        self._is_whole = False
+        self._is_ended = False
+
+    def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
+        """Let an app answer and return its answer. What an app itself cannot handle is an `internal_error`."""
+        try:
+            pieces = self._answer_of(app, environ)
+            self._close = getattr(pieces, "close", None)
+            self._next = iter(pieces).__next__
+        except BaseException:
+            self._is_whole = True
+            self.close()
+            raise
+        return self
+
+    def _answer_of(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
+        try:
+            return app(environ, self.start)
+        except Exception as error:
+            if self._exchange.status:
+                raise
+            _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
+            without_frames(error)
+            failure = ApiError("internal_error", "The router failed to handle this request")
+            exchange = self._exchange
+            return _answer_with(answer(failure, self._errors, exchange.request_id, exchange.protocol), self.start)
+
+    def start(
+        self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
+    ) -> Callable[[bytes], object]:
+        """Note the status and the router's own error code, and send the head on with the request's id."""
+        exchange = self._exchange
+        exchange.status = int(status[:3])
+        if exchange.status >= HTTPStatus.BAD_REQUEST and exchange.code is None:
+            # No engine's answer carries this header: it is taken out on the way.
+            exchange.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
+        headers = [*headers, ("x-request-id", exchange.request_id)]
+        for name in exchange.protocol.request_id_headers:
+            headers.append((name, exchange.request_id))
+        return self._start_response(status, headers, exc_info)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            piece = self._next()
+        except BaseException:
+            # It came to its own end, or broke off by itself: not for want of a client.
+            self._is_whole = True
+            raise
+        exchange = self._exchange
+        if exchange.left is None:
+            exchange.left = time.monotonic()
+        exchange.bytes_out += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """End the answer and the exchange; a server does so also when its client is gone before all is sent."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if not self._is_whole:
+            self._exchange.client_gone = True
+        try:
+            if self._close is not None:
+                self._close()
+        finally:
+            self._exchange.ended = time.monotonic()
+            self._end(self._exchange)
+
+
+def _answer_with(
+    told: ErrorAnswer,
+    start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
+) -> Iterable[bytes]:
+    status, headers, body = told
+    # A contract may answer with a status that has no phrase, as 529 is to some vendors.
+    phrase = responses.get(status, "Unknown")
+    start_response(f"{status} {phrase}", [*headers, ("Content-Length", str(len(body)))])
+    return [body]

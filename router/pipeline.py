@@ -1,0 +1,139 @@
+"""The straight line of an inference request: read, parse, decide, edit, pick an engine, send, relay."""
+
+import time
+from typing import Any, NamedTuple
+
+from router.artifact.format import Artifact
+from router.auth import ApiKeys
+from router.contract.decide import BODY_SIZE, Refusal, decide
+from router.contract.errors import ApiError, overloaded
+from router.contract.responses.rewrite_plan import AnswerEdits
+from router.contract.routing import route_by_model
+from router.discovery.discovery import Discovery
+from router.request.context import Exchange
+from router.request.headers import for_engine, value_of
+from router.response import Relay, Relayed, relay
+from router.runtime import cpu_executor
+from router.runtime.semaphore import Places
+from router.server.disconnect import Client
+from router.server.request_body import read_body
+from router.settings import Settings
+from router.telemetry.meter import Meter
+from router.telemetry.spans import Tracer
+from router.upstream.balancer import Chooser
+from router.upstream.client import Connections
+from router.upstream.context_length import Contexts
+from router.upstream.forward import Dispatcher, Request
+from router.upstream.registry import Fleet
+
+
+class Gateway(NamedTuple):
+    """What the line works with: the settings, the artifact in force and the engines."""
+
+    settings: Settings
+    artifact: Artifact
+    fleet: Fleet
+    connections: Connections
+    chooser: Chooser
+    dispatcher: Dispatcher
+    discovery: Discovery
+    in_flight: Places
+    contexts: Contexts
+    api_keys: ApiKeys
+    meter: Meter | None = None
+    tracer: Tracer | None = None
+
+
+def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
+    """Answer a chat completion request, which is under the whole contract.
+
+    Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
+    """
+    contract = gateway.artifact.contract
+    body = _read(gateway, environ, exchange)
+    decision = cpu_executor.do(len(body), decide, body, contract, gateway.fleet.served_ids())
+    exchange.model_asked = decision.model_asked
+    exchange.violations = decision.violations
+    exchange.case = decision.found.case.name if decision.found.case is not None else None
+    exchange.errors = decision.errors
+    if isinstance(decision, Refusal):
+        exchange.rule = decision.rule
+        try:
+            raise decision.error
+        finally:
+            # The error holds this frame from here on, which must not hold the error.
+            del decision
+    exchange.model_served = decision.model_served
+    exchange.stream = decision.stream
+    exchange.tokens = decision.tokens
+    edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
+    headers = _headers(gateway, environ, exchange, edits)
+    key = _key(gateway, environ, decision.body)
+    request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
+    return _answer(gateway, environ, exchange, request, edits)
+
+
+def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
+    """Answer a request on a route where only the body limit holds, and the model decides where it goes.
+
+    Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
+    """
+    contract = gateway.artifact.contract
+    body = _read(gateway, environ, exchange)
+    routed = cpu_executor.do(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
+    exchange.model_asked = routed.model_asked
+    if isinstance(routed, Refusal):
+        exchange.rule = routed.rule
+        try:
+            raise routed.error
+        finally:
+            # As above.
+            del routed
+    exchange.model_served = routed.model_served
+    edits = AnswerEdits(routed.answer_as)
+    headers = _headers(gateway, environ, exchange, edits)
+    key = _key(gateway, environ, routed.body)
+    request = Request(route, headers, routed.body, routed.model_served, key)
+    return _answer(gateway, environ, exchange, request, edits)
+
+
+def _headers(gateway: Gateway, environ: dict[str, Any], exchange: Exchange, edits: AnswerEdits) -> dict[str, str]:
+    headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
+    if edits.due():
+        # What may have to be edited should not come compressed.
+        headers["Accept-Encoding"] = "identity"
+    return headers
+
+
+def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:
+    limit = gateway.artifact.contract.limits.max_body_bytes
+    begun = time.monotonic()
+    try:
+        body = read_body(environ, limit, gateway.settings.body_seconds)
+    except ApiError as error:
+        if error.code == "request_too_large":
+            exchange.rule = BODY_SIZE
+        raise
+    exchange.reading_seconds = time.monotonic() - begun
+    exchange.bytes_in = len(body)
+    # Only now: a client that is slow to send must not hold a place.
+    exchange.has_place = gateway.in_flight.take()
+    if not exchange.has_place:
+        raise overloaded()
+    return body
+
+
+def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
+    if not gateway.chooser.asks_for_key:
+        return None
+    return gateway.chooser.key_of(value_of(environ, gateway.settings.session_header), body)
+
+
+def _answer(
+    gateway: Gateway, environ: dict[str, Any], exchange: Exchange, request: Request, edits: AnswerEdits
+) -> Relayed:
+    client = Client(environ)
+    answer = gateway.dispatcher.send(request, client, exchange)
+    client.may_take(gateway.settings.send_seconds)
+    own = gateway.settings
+    return relay(Relay(answer, edits, client, exchange, own.comment_seconds or None, own.response_headers))

@@ -1,0 +1,366 @@
+"""An engine's answer brought to the client: buffered so that a cut one is an error, or streamed as it comes."""
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from http import HTTPStatus
+from itertools import chain
+from typing import Final, NamedTuple
+
+from router.content_encoding import UNENCODED, CutError, UndecodableError, decoded
+from router.contract.errors import ApiError
+from router.contract.jsonbytes.scanning import Balance
+from router.contract.responses.rewrite import is_json
+from router.contract.responses.rewrite_plan import AnswerEdits
+from router.contract.responses.stream_progress import StreamProgress
+from router.contract.responses.upstream_errors import retold
+from router.request.context import Exchange
+from router.request.headers import ATTEMPTS, OF_THE_BODY, for_client
+from router.request.outcome import Outcome
+from router.runtime import cpu_executor
+from router.server.disconnect import Client, ClientGoneError
+from router.upstream.errors import EngineError
+from router.upstream.response import EVENT_STREAM, Answer
+
+MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
+"""Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
+
+JSON: Final = "application/json"
+_COMMENT: Final = b":\n"
+"""An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
+_LONGEST_EMPTY: Final = 64
+"""In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
+_LOG = logging.getLogger("router")
+
+
+def _nothing() -> None:
+    return
+
+
+class Relayed(NamedTuple):
+    """An answer for the client: whole, or in pieces, of which `close` has to be called at the end."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes | Iterator[bytes]
+    close: Callable[[], None] = _nothing
+
+
+class AbortedAnswerError(ConnectionResetError):
+    """An answer cannot go on although its beginning was sent: gunicorn closes the connection without an end."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ECONNRESET, message)
+
+
+class Relay(NamedTuple):
+    """An engine's answer on its way to the client, and what is done to it.
+
+    `comment_seconds` is the silence after which a stream's client gets a comment, None for never; `also_headers` are
+    headers of the engine that pass beside the usual ones, as `for_client` takes them.
+    """
+
+    answer: Answer
+    edits: AnswerEdits
+    client: Client
+    exchange: Exchange
+    comment_seconds: float | None = None
+    also_headers: tuple[str, ...] = ()
+
+
+def relay(relay: Relay) -> Relayed:
+    """Return the answer that brings an engine's answer to the client.
+
+    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
+    """
+    try:
+        _refuse_useless(relay.answer)
+        relayed = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
+    except EngineError as error:
+        relay.answer.tell(error.outcome)
+        relay.answer.close()
+        raise
+    except BaseException:
+        relay.answer.close()
+        raise
+    relay.client.is_answered = True
+    if relay.exchange.attempts > 1:
+        relayed.headers.append((ATTEMPTS, str(relay.exchange.attempts)))
+    return relayed
+
+
+def _refuse_useless(answer: Answer) -> None:
+    if answer.status < HTTPStatus.OK or HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+        _LOG.error("an engine answered %d, which is not passed on", answer.status)
+        raise ApiError("upstream_incomplete", "The engine's answer cannot be passed on")
+
+
+def _is_stream(answer: Answer) -> bool:
+    return _media_type(answer) == EVENT_STREAM and answer.status == HTTPStatus.OK
+
+
+def _media_type(answer: Answer) -> str:
+    """Return the media type of an answer, which it may say more than once; "" where it says several."""
+    if "," not in answer.header("Content-Type"):
+        return _bare_type(answer.header("Content-Type"))
+    said = {_bare_type(value) for name, value in answer.headers if name.lower() == "content-type"}
+    return said.pop() if len(said) == 1 else ""
+
+
+def _bare_type(value: str) -> str:
+    return value.partition(";")[0].strip().lower()
+
+
+def _is_json_type(media_type: str) -> bool:
+    # Types of JSON may say so at their end (RFC 6839, section 3.1).
+    return media_type == JSON or media_type.endswith("+json")
+
+
+def _buffered(relay: Relay) -> Relayed:
+    answer = relay.answer
+    pieces = []
+    length = 0
+    for piece in _pieces(answer):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_BUFFERED_BYTES:
+            relay.exchange.answered = time.monotonic()
+            return _too_long_to_hold(relay, pieces)
+    relay.exchange.answered = time.monotonic()
+    body = _Body(b"".join(pieces), answer)
+    _refuse_cut(body, answer)
+    answer.tell(Outcome.SUCCEEDED)
+    told = _told_anew(body, relay)
+    if told is not None:
+        return told
+    edited = _edited(body, relay)
+    headers = for_client(answer.headers, relay.also_headers)
+    if edited is not body.sent:
+        stale = OF_THE_BODY | ({"content-encoding"} if body.is_coded else set())
+        headers = [(name, value) for name, value in headers if name.lower() not in stale]
+    return Relayed(answer.status, headers, edited)
+
+
+class _Body:
+    """The whole body of an answer, as it was sent and, once somebody asks, without its content codings."""
+
+    def __init__(self, sent: bytes, answer: Answer) -> None:
+        self.sent = sent
+        self._codings = answer.header("Content-Encoding").strip().lower()
+        self.is_coded = bool(sent) and self._codings not in UNENCODED
+        self.is_cut = False
+        """Does it end before its codings do? Nobody knows until `plain` was asked for."""
+
+    @cached_property
+    def plain(self) -> bytes | None:
+        """The body without its codings; None when they are unknown or broken, or unfold to too much."""
+        if not self.is_coded:
+            return self.sent
+        try:
+            return cpu_executor.do(MAX_BUFFERED_BYTES, decoded, self.sent, self._codings, MAX_BUFFERED_BYTES)
+        except CutError:
+            self.is_cut = True
+        except UndecodableError:
+            pass
+        return None
+
+
+def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
+    """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
+    errors = relay.edits.errors
+    if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
+        return None
+    arguments = body.plain, errors, relay.exchange.request_id, relay.exchange.model_asked
+    told = cpu_executor.do(len(body.plain), retold, *arguments)
+    if told is None:
+        return None
+    stale = OF_THE_BODY | {"content-encoding", "content-type"}
+    passing = for_client(relay.answer.headers, relay.also_headers)
+    headers = [(name, value) for name, value in passing if name.lower() not in stale]
+    return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
+
+
+def _refuse_cut(body: _Body, answer: Answer) -> None:
+    """Raise EngineError when an answer is not whole, as far as its bytes can tell.
+
+    A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
+    """
+    if answer.status == HTTPStatus.OK and _is_empty(body):
+        raise EngineError(Outcome.BROKEN)
+    if answer.is_framed or not body.sent:
+        return
+    plain = body.plain
+    if body.is_cut:
+        raise EngineError(Outcome.BROKEN)
+    if plain is not None and _is_json_type(_media_type(answer)) and not cpu_executor.do(len(plain), is_json, plain):
+        raise EngineError(Outcome.BROKEN)
+
+
+def _is_empty(body: _Body) -> bool:
+    """Tell whether there is nothing in a body but white space, encoded or not."""
+    return len(body.sent) <= _LONGEST_EMPTY and body.plain is not None and not body.plain.strip()
+
+
+def _edited(body: _Body, relay: Relay) -> bytes:
+    """Return the body for the client, the same object where nothing is to be edited or nobody can decode it."""
+    edit = relay.edits.edit_of(relay.answer.status)
+    plain = body.plain if edit is not None else None
+    if edit is None or plain is None:
+        return body.sent
+    edited = cpu_executor.do(len(plain), edit, plain)
+    return body.sent if edited is plain else edited
+
+
+def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
+    answer = relay.answer
+    balance = Balance() if _must_tell_its_end(answer) else None
+
+    def taken() -> Iterator[bytes]:
+        while pieces:
+            yield pieces.pop(0)
+        yield from _pieces(answer)
+
+    def everything() -> Iterator[bytes]:
+        try:
+            for piece in taken():
+                if balance is not None:
+                    balance.feed(piece)
+                yield piece
+            _refuse_unbalanced(balance)
+            answer.tell(Outcome.SUCCEEDED)
+        except EngineError as error:
+            answer.tell(error.outcome)
+            relay.exchange.code = error.code
+            _LOG.warning("a long answer broke off: %s", error.code)
+            raise AbortedAnswerError(error.message) from error
+        except ClientGoneError as error:
+            relay.exchange.client_gone = True
+            raise AbortedAnswerError("the client left") from error
+
+    headers = for_client(answer.headers, relay.also_headers)
+    length = answer.header("Content-Length")
+    if length and not answer.chunked:
+        headers.append(("Content-Length", length))
+    return Relayed(answer.status, headers, everything(), answer.close)
+
+
+def _refuse_unbalanced(balance: Balance | None) -> None:
+    if balance is not None and not balance.is_kept():
+        raise EngineError(Outcome.BROKEN)
+
+
+def _must_tell_its_end(answer: Answer) -> bool:
+    """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
+    is_plain = answer.header("Content-Encoding").strip().lower() in UNENCODED
+    return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
+
+
+def _streamed(relay: Relay) -> Relayed:
+    answer = relay.answer
+    events = _events(relay)
+    # What fails before anything has left still gets its own status.
+    first = next(events)
+    relay.exchange.answered = time.monotonic()
+    headers = for_client(answer.headers, relay.also_headers)
+    headers.append(("X-Accel-Buffering", "no"))
+    if not answer.header("Cache-Control"):
+        headers.append(("Cache-Control", "no-cache"))
+    return Relayed(answer.status, headers, chain((first,), events), answer.close)
+
+
+def _events(relay: Relay) -> Iterator[bytes]:
+    """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
+    stream = _Stream(relay)
+    try:
+        while (piece := relay.answer.read_piece(relay.comment_seconds)) != b"":
+            if leaving := stream.take(piece):
+                yield leaving
+        yield stream.end()
+    except EngineError as error:
+        yield stream.fail(error)
+    except ClientGoneError as error:
+        if not stream.has_left:
+            raise
+        relay.exchange.client_gone = True
+        raise AbortedAnswerError("the client left") from error
+
+
+class _Stream:
+    """One stream on its way: what of it leaves, and how it ended."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in UNENCODED
+        self._lines = relay.edits.of_stream(relay.exchange.protocol)
+        self._progress = StreamProgress(relay.exchange.protocol)
+        self._is_at_line_start = True
+        self._left: tuple[bytes, bytes] | None = None
+        self.has_left = False
+        """Has any byte of it left for the client?"""
+
+    def take(self, piece: bytes | None) -> bytes:
+        """Return what can leave once a piece came; None for a piece stands for a silence in which a comment is due."""
+        if piece is None:
+            leaving = _COMMENT if self._is_at_line_start and not self._is_encoded else b""
+        elif self._is_encoded:
+            leaving = piece
+        else:
+            leaving = cpu_executor.do(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
+        if not leaving:
+            return leaving
+        if not self.has_left:
+            self.has_left = True
+            # Until it ends otherwise.
+            self._relay.exchange.stream_end = "client_gone"
+        self._is_at_line_start = leaving.endswith(b"\n")
+        if not self._is_encoded:
+            self._progress.note(leaving)
+            if self._progress.has_failed:
+                # vLLM says so under a 200 when its engine process has died.
+                self._relay.answer.tell(Outcome.FAILED)
+        return leaving
+
+    def end(self) -> bytes:
+        """Return what is left of a stream that the engine ended. Raises EngineError where it is not complete."""
+        whole, rest = self._flush()
+        is_framed = self._relay.answer.is_framed
+        if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
+            raise EngineError(Outcome.BROKEN)
+        self._relay.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
+        end = "done" if self._progress.is_whole else "without_done"
+        self._relay.exchange.stream_end = "encoded" if self._is_encoded else end
+        return whole + rest
+
+    def fail(self, error: EngineError) -> bytes:
+        """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
+        self._relay.answer.tell(error.outcome)
+        whole, rest = self._flush()
+        exchange = self._relay.exchange
+        if not self.has_left and not self._progress.is_whole:
+            raise error
+        _LOG.warning("a stream broke off: %s", error.code)
+        exchange.code = error.code
+        if self._progress.is_whole:
+            # Nothing is missing any more.
+            exchange.stream_end = "done"
+            return whole + rest
+        exchange.stream_end = "broken"
+        if self._is_encoded:
+            # Plain bytes behind compressed ones would be garbage.
+            raise AbortedAnswerError(error.message) from error
+        model = exchange.model_asked or exchange.model_served
+        return whole + self._progress.failure(error, self._relay.edits.errors, exchange.request_id, model)
+
+    def _flush(self) -> tuple[bytes, bytes]:
+        """Return what was held at the end: whole events, and the rest."""
+        if self._left is None:
+            self._left = (b"", b"") if self._is_encoded else self._progress.note_end(self._lines.flush())
+        return self._left
+
+
+def _pieces(answer: Answer) -> Iterator[bytes]:
+    while (piece := answer.read_piece()) != b"":
+        if piece:
+            yield piece

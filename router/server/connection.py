@@ -1,0 +1,182 @@
+"""Connections of clients that wait in the worker's main loop, where they cost no thread."""
+
+import socket
+import struct
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from gunicorn.http import get_parser
+from gunicorn.http.body import ChunkedReader
+from gunicorn.http.parser import RequestParser
+from gunicorn.workers.gthread import TConn
+
+from router.server import sockets, tls
+from router.server.gunicorn_request import Request
+from router.server.parse_errors import LateHeadError, late_head
+from router.server.request_framing import HELD_BYTES, Arrival, Stage
+from router.server.sockets import ClientSocket
+from router.settings import Settings
+
+FINISH_SECONDS: Final = 2.0
+"""How long a connection that is being closed is read, so that the client gets its answer and not a reset."""
+
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Linger at the end, but for no time."""
+
+
+class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
+    """A client's connection, with what has come of its next request."""
+
+    def __init__(self, cfg: Any, sock: ClientSocket, addresses: tuple[Any, Any], own: Settings, most_body: int) -> None:  # noqa: ANN401 - gunicorn's
+        super().__init__(cfg, sock, *addresses)
+        self.data_ready = True
+        self.arrival = Arrival(most_body)
+        self.stage = Stage.SILENCE
+        self.waits_in: Waiting | None = None
+        self.awaits_handshake = self._is_tls = bool(cfg.is_ssl)
+        self.is_long = False
+        self.is_cut = False
+        """Did an answer break off whose client is told so by a reset alone?"""
+        self.drained = 0
+        self.common: dict[str, Any] | None = None
+        """What the environs of its plain requests have in common, once there was one."""
+        self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
+        self._own = own
+        self._most_body = most_body
+
+    def shake_hands(self) -> bool:
+        """Go on with the TLS handshake; tell whether it is done. Raises OSError."""
+        with suppress(*tls.NOT_YET):
+            self.sock.do_handshake()
+            self.awaits_handshake = False
+        return not self.awaits_handshake
+
+    def receive(self) -> bytes:
+        """Return what has come, b"" at the end. Raises OSError, also where nothing has."""
+        piece = bytes(self.sock.recv(HELD_BYTES))
+        # No poller tells of what waits inside the TLS layer.
+        while piece and self.has_decrypted():
+            piece += self.sock.recv(HELD_BYTES)
+        return piece
+
+    def init(self) -> None:
+        """Let gunicorn begin to read, in a thread: what has come already first, and all of the head in time."""
+        if self.cfg.is_ssl and not self.initialized:
+            self._begin_under_tls()
+        else:
+            super().init()
+        self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
+        self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
+        if isinstance(self.parser, RequestParser):
+            self.parser.mesg_class = partial(_parse, self._own.head_seconds)
+            self.sock.held = bytes(self.arrival.data)
+        self.arrival.data.clear()
+
+    def _begin_under_tls(self) -> None:
+        """Do what gunicorn does behind the handshake."""
+        self.initialized = True
+        self.is_http2 = tls.is_http2(self.sock)
+        self.parser = get_parser(self.cfg, self.sock, self.client, http2_connection=self.is_http2)
+        if self.is_http2:
+            self.parser.initiate_connection()
+
+    def forget_request(self) -> None:
+        """Let go of the request that a thread has served: gunicorn's parser keeps it, and its chunks keep it too."""
+        if isinstance(self.parser, RequestParser) and self.parser.mesg is not None:
+            reader = getattr(self.parser.mesg.body, "reader", None)
+            if isinstance(reader, ChunkedReader):
+                reader.req = reader.parser = None
+            self.parser.mesg = None
+
+    def rest(self) -> None:
+        """Come back from a thread, with what it has received of the next request."""
+        left = b""
+        if isinstance(self.parser, RequestParser):
+            left = self.parser.unreader.take_buffered() + self.sock.held
+            self.sock.held = b""
+        self.expect(left)
+        self.stop_blocking()
+        if not self.is_http2 and self.has_decrypted():
+            self.arrival.data += self.receive()
+
+    def expect(self, left: bytes) -> None:
+        """Wait for another request, of which so much has come."""
+        self.arrival = Arrival(self._most_body, left)
+        self.stage = Stage.SILENCE
+        self.sock.deadline = None
+
+    def stop_blocking(self) -> None:
+        """Make the socket one that the main loop can read. Raises OSError when it is closed."""
+        self.sock.deadline = None
+        self.sock.setblocking(False)
+
+    def reset(self) -> None:
+        """Let the connection end in a reset when it is closed. Raises OSError when it is closed already."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    def has_decrypted(self) -> bool:
+        """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
+        return self._is_tls and bool(self.sock.pending())
+
+
+def _parse(head_seconds: float, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
+    try:
+        return Request(*arguments)
+    except TimeoutError:
+        raise LateHeadError(late_head(head_seconds)) from None
+
+
+class Waiting:
+    """Connections that wait for the same kind of thing, each as long, so that the first is the next to be late."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadlines: dict[Connection, float] = {}
+
+    def add(self, connection: Connection) -> float:
+        """Let a connection wait, from now on; return until when."""
+        deadline = self._deadlines[connection] = time.monotonic() + self._seconds
+        return deadline
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that waits here."""
+        del self._deadlines[connection]
+
+    def shorten(self, seconds: float) -> None:
+        """Let those that wait, and all to come, wait only so long from now on."""
+        self._seconds = min(seconds, self._seconds)
+        latest = time.monotonic() + self._seconds
+        self._deadlines = {connection: min(latest, deadline) for connection, deadline in self._deadlines.items()}
+
+    def late(self) -> list[Connection]:
+        """Return those whose time is over."""
+        now = time.monotonic()
+        found = []
+        for connection, deadline in self._deadlines.items():
+            if deadline > now:
+                break
+            found.append(connection)
+        return found
+
+    def first(self) -> Connection | None:
+        """Return the connection that has waited here longest."""
+        return next(iter(self._deadlines), None)
+
+    def since(self) -> float:
+        """Return when the first began to wait; infinity when none waits."""
+        return self.next_deadline() - self._seconds
+
+    def next_deadline(self) -> float:
+        """Return when the next is late; infinity when none waits."""
+        return next(iter(self._deadlines.values()), float("inf"))
+
+    def all(self) -> list[Connection]:
+        """Return all that wait."""
+        return list(self._deadlines)
+
+
+def missed_least(finishing: Waiting, *others: Waiting) -> Connection | None:
+    """Return the connection to be given up where there is no room: one that is closing, or has waited longest."""
+    return finishing.first() or min(others, key=Waiting.since).first()

@@ -1,0 +1,81 @@
+"""How much a worker process takes on: threads and connections."""
+
+import logging
+import resource
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from router.runtime.event_loop import is_turn
+
+if TYPE_CHECKING:
+    from router.server.connection import Connection
+
+RESERVED_DESCRIPTORS: Final = 64
+"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
+FEWEST_CONNECTIONS: Final = 16
+"""How many clients are connected to a worker at least, however few descriptors it has."""
+
+_LOG = logging.getLogger("router")
+
+
+def most_long(max_in_flight: int) -> int:
+    """Return how many threads may read requests that are too long to be held, beside those in flight."""
+    return max(1, max_in_flight // 2)
+
+
+def most_connections(max_in_flight: int, descriptors: int) -> int:
+    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
+    wanted = max(1000, 4 * max_in_flight)
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
+
+
+class ReadingPlaces:
+    """The places of requests that are too long to be held, each kept until the request is read.
+
+    `later` has a function run in the worker's loop, where alone places are counted.
+    """
+
+    def __init__(self, most: int, later: Callable[..., None]) -> None:
+        self._left = most
+        self._later = later
+
+    def take(self, connection: "Connection") -> bool:
+        """Take a place for the request of a connection; False when there is none."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        connection.is_long = True
+        connection.sock.when_read = partial(self._end, connection)
+        return True
+
+    def _end(self, connection: "Connection") -> None:
+        # The answer may take its time: meanwhile another one is read.
+        if is_turn():
+            self.give_back(connection)
+        else:
+            self._later(self.give_back, connection)
+
+    def give_back(self, connection: "Connection") -> None:
+        """Free the place of a connection, if it has one."""
+        self._left += connection.is_long
+        connection.is_long = False
+        connection.sock.when_read = None
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool of threads that goes on with those it has when the system gives no more."""
+
+    is_short = False
+
+    def _adjust_thread_count(self) -> None:
+        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError as error:
+            if not self.is_short:
+                self.is_short = True
+                _LOG.warning("requests wait for the threads that there are: %s", error)

@@ -1,0 +1,158 @@
+"""Requests so plain that they are read at a glance; all others are gunicorn's parser's to judge.
+
+Plain is a POST of HTTP/1.1 to a known route, its head short and of printable ASCII, each header there once, its body of
+a plain length and not too long. What is read of it is what gunicorn's parser reads; a test holds the two side by side.
+"""
+
+import io
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from gunicorn.http.wsgi import base_environ
+
+from router.server.connection import Connection
+from router.server.request_body import HELD
+from router.server.sockets import ClientSocket
+
+_NAME = re.compile(r"[!#$%&'*+\-.^`|~0-9A-Za-z]+", re.ASCII)
+_JUDGED: Final = frozenset({"EXPECT", "TRANSFER-ENCODING", "TRAILER", "TE", "UPGRADE", "HTTP2-SETTINGS"})
+"""Headers with a meaning for gunicorn beyond their value."""
+_VARIABLES: Final = {"CONTENT-TYPE": "CONTENT_TYPE", "CONTENT-LENGTH": "CONTENT_LENGTH"}
+LONGEST_BYTES: Final = 4 * 1024 * 1024
+"""The longest body that is served in a turn: judging a longer one would keep the others waiting."""
+
+PIECE_BYTES: Final = 64 * 1024
+"""How much of such a body is received at once."""
+
+_MOST_KNOWN: Final = 1000
+_KEEPS: Final = {"keep-alive": True, "close": False}
+
+
+class Plain(NamedTuple):
+    """A request as an app gets it, whether its connection may carry another one, and what has come of that.
+
+    `rest` is the body where not all of it is here.
+    """
+
+    environ: dict[str, Any]
+    keeps: bool
+    left: bytes
+    rest: "Rest | None" = None
+
+
+class Rest:
+    """A body of which only the beginning has come: received when it is asked for, in a turn."""
+
+    def __init__(self, sock: ClientSocket, begun: bytes, length: int) -> None:
+        self._sock = sock
+        self._begun = begun
+        self._left = length
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so much of the body, or all that is left; less where its client ends early. Raises TimeoutError."""
+        wanted = self._left if size < 0 else min(size, self._left)
+        pieces, self._begun = [self._begun[:wanted]], self._begun[wanted:]
+        left = wanted - len(pieces[0])
+        # No more memory than what has come: many clients may promise much and send nothing.
+        while left and (piece := self._sock.receive(min(left, PIECE_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+        self._left -= wanted - left
+        return b"".join(pieces)
+
+    def is_read(self) -> bool:
+        """Tell whether nothing is left of it."""
+        return self._left == 0
+
+
+class PlainReader:
+    """Reads plain requests to some routes, under the options of gunicorn."""
+
+    def __init__(self, cfg: Any, routes: Iterable[str]) -> None:  # noqa: ANN401 - gunicorn's Config
+        self._lines = {f"POST {route} HTTP/1.1": route for route in routes} if _is_plain(cfg) else {}
+        self._most_headers = cfg.limit_request_fields
+        self._most_bytes = min(cfg.limit_request_line, cfg.limit_request_field_size)
+        self._scheme_headers = frozenset(map(str.upper, cfg.secure_scheme_headers))
+        self._variables: dict[str, str | None] = {}
+        """The variable of the environ for each name of a header as it was sent; None for those that are not plain."""
+
+    def read(self, connection: Connection) -> Plain | None:
+        """Read the request that is here on a connection, or whose head is; None when it is not plain."""
+        # Over a Unix socket clients have no address, and gunicorn believes what they say of others.
+        parts = connection.arrival.parts() if self._lines and isinstance(connection.client, tuple) else None
+        if parts is None:
+            return None
+        head, body, length, left = parts
+        if length > LONGEST_BYTES:
+            return None
+        lines = head.decode("latin-1").split("\r\n")
+        route = self._lines.get(lines[0])
+        if route is None or len(head) > self._most_bytes or len(lines) - 3 > self._most_headers:
+            return None
+        environ = self._common(connection).copy()
+        keeps = self._read_headers(lines[1:-2], environ)
+        if keeps is None or int(environ.get("CONTENT_LENGTH", "0")) != length:
+            return None
+        environ["RAW_URI"] = environ["PATH_INFO"] = route
+        environ["gunicorn.socket"] = connection.sock
+        if len(body) < length:
+            environ["wsgi.input"] = rest = Rest(connection.sock, body, length)
+            return Plain(environ, keeps, left, rest)
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ[HELD] = body
+        return Plain(environ, keeps, left)
+
+    def _read_headers(self, lines: list[str], environ: dict[str, Any]) -> bool | None:
+        """Put headers into an environ; tell whether they keep the connection, None where they are not plain."""
+        variables = self._variables
+        for line in lines:
+            name, colon, value = line.partition(":")
+            variable = variables[name] if name in variables else self._learn(name)
+            if variable is None or variable in environ or not (colon and value.isprintable() and value.isascii()):
+                return None
+            environ[variable] = value.strip(" ")
+        return _KEEPS.get(environ.get("HTTP_CONNECTION", "keep-alive").lower())
+
+    def _common(self, connection: Connection) -> dict[str, Any]:
+        """Return what the environs of all plain requests of a connection have in common."""
+        if connection.common is None:
+            client, server = connection.client, connection.server
+            connection.common = {
+                **base_environ(connection.cfg),
+                "wsgi.multithread": True,
+                "wsgi.url_scheme": "http",
+                "REQUEST_METHOD": "POST",
+                "QUERY_STRING": "",
+                "SERVER_PROTOCOL": "HTTP/1.1",
+                "REMOTE_ADDR": client[0],
+                "REMOTE_PORT": str(client[1]),
+                "SERVER_NAME": server[0],
+                "SERVER_PORT": str(server[1]),
+                "SCRIPT_NAME": "",
+            }
+        return connection.common
+
+    def _learn(self, name: str) -> str | None:
+        upper = name.upper()
+        is_plain = _NAME.fullmatch(name) and upper not in _JUDGED and upper not in self._scheme_headers
+        variable = _VARIABLES.get(upper, "HTTP_" + upper.replace("-", "_")) if is_plain else None
+        if len(self._variables) < _MOST_KNOWN and len(name) <= _MOST_KNOWN:
+            self._variables[name] = variable
+        return variable
+
+
+def _is_plain(cfg: Any) -> bool:  # noqa: ANN401 - gunicorn's Config
+    """Tell whether gunicorn is told to do nothing with a request but to parse it."""
+    return (
+        not cfg.is_ssl
+        and cfg.http2_cleartext == "off"
+        and cfg.protocol == "http"
+        and cfg.proxy_protocol == "off"
+        and cfg.keepalive > 0
+        and not cfg.statsd_host
+        and cfg.pre_request is cfg.settings["pre_request"].default
+        and cfg.post_request is cfg.settings["post_request"].default
+        and not os.environ.get("SCRIPT_NAME")
+    )

@@ -1,0 +1,308 @@
+"""Every setting of the router, declared once: its environment variable, type, default and help text."""
+
+import importlib.util
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from router.auth import ApiKey, KeysFile, parse_keys, read_keys
+from router.balancing.policies import POLICIES
+from router.request.headers import parse_response_headers
+from router.request.routes import NARROWABLE, narrowed
+from router.settings.engines import is_address, parse_engines
+from router.settings.numbers import count, count_or_zero, is_port, port, seconds, seconds_or_zero
+from router.settings.problems import (
+    hidden,
+    nearest,
+    one_of,
+    problems_of_gunicorn,
+    shown,
+    shown_path,
+    shown_urls,
+    unusable,
+)
+
+PREFIX: Final = "ROUTER_"
+
+ACCESS_LOGS: Final = ("auto", "json", "text", "off")
+"""What the access log may be: lines of JSON, lines for people, none, or what suits where it goes."""
+
+OPENTELEMETRY: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
+"""What traces are made with; no part of a plain installation."""
+
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
+
+
+class DnsServer(NamedTuple):
+    """Where a name server listens."""
+
+    address: str
+    port: int = 53
+
+
+class SettingError(Exception):
+    """Settings cannot be used; each line of the message names one and says what was found and what is expected."""
+
+
+def _key(value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError("a key of printable ASCII characters")
+    return value
+
+
+def _path(value: str) -> Path:
+    return Path(value)
+
+
+def _authorities(value: str) -> Path:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+    except OSError:  # also SSLError: there is no certificate in it
+        raise ValueError("a readable PEM file of certificates") from None
+    return Path(value)
+
+
+def _keys_file(value: str) -> KeysFile:
+    return read_keys(Path(value))
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.strip() for item in value.split(",") if item.strip()))
+
+
+def _access_log(value: str) -> str:
+    return one_of(value, ACCESS_LOGS)
+
+
+def _policy(value: str) -> str:
+    return one_of(value, tuple(POLICIES))
+
+
+def _header(value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise ValueError("the name of a header, of letters, digits and hyphens")
+    return value
+
+
+def _switch(value: str) -> bool:
+    if value not in ("on", "off"):
+        raise ValueError("on or off")
+    return value == "on"
+
+
+def _traces(value: str) -> bool:
+    is_on = _switch(value)
+    if is_on and not _has_opentelemetry():
+        raise ValueError("off, or the packages of the extra otel: pip install 'profilec[otel]'")
+    return is_on
+
+
+def _has_opentelemetry() -> bool:
+    try:
+        return all(importlib.util.find_spec(name) for name in OPENTELEMETRY)
+    except ModuleNotFoundError:
+        return False
+
+
+def _routes(value: str) -> tuple[str, ...]:
+    chosen = _list(value)
+    if not chosen:
+        raise ValueError("at least one path")
+    return narrowed(chosen)
+
+
+def _dns_server(value: str) -> DnsServer:
+    if is_address(value):
+        return DnsServer(value)
+    address, _, port = value.rpartition(":")
+    if address.startswith("[") and address.endswith("]"):
+        address = address[1:-1]
+    elif ":" in address:
+        address = ""
+    if not (is_address(address) and is_port(port)):
+        raise ValueError("an address, or ADDRESS:PORT, such as 10.96.0.10:53 or [fd00::10]:53")
+    return DnsServer(address, int(port))
+
+
+def _setting(parse: Callable[[str], Any], default: Any, text: str, shown: Callable[[str], str] = shown) -> Any:  # noqa: ANN401 - like dataclasses.field
+    """Declare a setting; `shown` returns its value for a message about it, or what may be shown of it."""
+    return field(default=default, metadata={"parse": parse, "help": text, "shown": shown})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
+
+    engines: tuple[str, ...] = _setting(
+        parse_engines,
+        MISSING,
+        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name. "
+        "`models=ID|ID` behind a space counts in place of what an engine lists.",
+        shown_urls,
+    )
+    profile: Path | None = _setting(
+        _path,
+        None,
+        "The artifact to enforce; else `/etc/sgl-router/profile.json`, `./profile.json`, lastly `openai-compatible`.",
+    )
+    require_profile: bool = _setting(
+        _switch, False, "`on`: do not start where none of the first three is there; `off`: start."
+    )
+    model_id: tuple[str, ...] = _setting(
+        _list,
+        (),
+        "Model ids that are answered, comma-separated; aliases are routed as the first. Else what the engines list.",
+    )
+    routes: tuple[str, ...] = _setting(
+        _routes, NARROWABLE, "Paths that exist, comma-separated, out of the routes below."
+    )
+    policy: str = _setting(
+        _policy, "round_robin", f"How an engine is chosen: {', '.join(f'`{name}`' for name in POLICIES)}."
+    )
+    session_header: str = _setting(
+        _header, "X-Session-Id", "Request header whose value keeps requests together under `prefix_affinity`."
+    )
+    engine_api_key: str | None = _setting(
+        _key, None, "Key sent to the engines in place of the client's `Authorization`.", hidden
+    )
+    engine_ca: Path | None = _setting(
+        _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
+    )
+    response_headers: tuple[str, ...] = _setting(
+        parse_response_headers,
+        (),
+        "Response headers of engines that clients get beside the usual ones, comma-separated: names, or `x-name-*`.",
+    )
+    show_max_model_len: bool = _setting(
+        _switch, False, "`on`: model cards say `max_model_len` where an engine's does; `off`: they do not."
+    )
+    api_keys: tuple[ApiKey, ...] = _setting(
+        parse_keys,
+        (),
+        "Keys that clients have to show, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Else anybody is served.",
+        hidden,
+    )
+    api_keys_file: KeysFile | None = _setting(
+        _keys_file, None, "File of such keys, one a line, instead; it is read anew when it changes.", shown_path
+    )
+    connect_seconds: float = _setting(seconds, 5.0, "Longest wait for a connection to an engine.")
+    first_byte_seconds: float = _setting(
+        seconds,
+        600.0,
+        "Longest wait for the first byte of an answer of an engine; one not streamed comes when all is done.",
+    )
+    idle_seconds: float = _setting(
+        seconds, 120.0, "Longest silence of an engine within its answer, and while it takes the request."
+    )
+    total_seconds: float = _setting(seconds, 3600.0, "Longest time that an engine may take for one request in all.")
+    pool_idle_seconds: float = _setting(
+        seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."
+    )
+    comment_seconds: float = _setting(
+        seconds_or_zero, 0.0, "Silence in a stream after which the client gets an SSE comment; 0: it never does."
+    )
+    retries: int = _setting(
+        count_or_zero, 2, "How often a request is sent to another engine where nothing can have run; 0: never."
+    )
+    breaker_failures: int = _setting(count, 5, "Failures of an engine in a row after which it gets no requests.")
+    breaker_seconds: float = _setting(
+        seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
+    )
+    probe_seconds: float = _setting(seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
+    dns_seconds: float = _setting(seconds, 5.0, "Time between two resolutions of the names in `ROUTER_ENGINES`.")
+    dns_server: DnsServer | None = _setting(
+        _dns_server,
+        None,
+        "Name server to ask for them, `ADDRESS` or `ADDRESS:PORT`, as they stand. Else as `/etc/resolv.conf` says.",
+    )
+    head_seconds: float = _setting(seconds, 10.0, "Longest wait for the whole head of a request.")
+    body_seconds: float = _setting(seconds, 60.0, "Longest wait for the whole body of a request.")
+    send_seconds: float = _setting(seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")
+    drain_seconds: float = _setting(
+        seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
+    )
+    graceful_seconds: float = _setting(
+        seconds_or_zero, 300.0, "How long running requests may take to finish after that."
+    )
+    max_in_flight: int = _setting(
+        count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
+    )
+    access_log: str = _setting(
+        _access_log,
+        "auto",
+        "Access log on stdout: `json`, `text`, `off`, or `auto`: text where that is a terminal, else JSON.",
+    )
+    metrics: bool = _setting(_switch, False, "Metrics for Prometheus at `GET /metrics`: `on` or `off`.")
+    metrics_port: int | None = _setting(
+        port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
+    )
+    metrics_by_engine: bool = _setting(
+        _switch, False, "Also count requests, errors and what is in flight by engine; addresses are labels then."
+    )
+    traces: bool = _setting(
+        _traces,
+        False,
+        "Traces by OpenTelemetry, `on` or `off`; its own `OTEL_EXPORTER_OTLP_ENDPOINT` says where to.",
+    )
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Read the settings from an environment. Raises SettingError for all that cannot be used."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for item in fields(Settings):
+        try:
+            value = _read(item, environ)
+        except SettingError as error:
+            problems.append(str(error))
+            continue
+        if value is not None:
+            values[item.name] = value
+    problems += [*_contradictions(environ), *problems_of_gunicorn(environ)]
+    if problems:
+        # A name that is not known is often why another setting is missing.
+        raise SettingError("\n".join([*problems, *unknown_names(environ)]))
+    return Settings(**values)
+
+
+def _contradictions(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with settings that can be used, but not beside each other."""
+    given = {item.name for item in fields(Settings) if _text(item, environ)}
+    if {"api_keys", "api_keys_file"} <= given:
+        yield "ROUTER_API_KEYS cannot be used: found ROUTER_API_KEYS_FILE beside it, expected either of them"
+    has_metrics = environ.get("ROUTER_METRICS", "").strip() == "on"
+    if "metrics_port" in given and not has_metrics:
+        yield "ROUTER_METRICS_PORT cannot be used: found no ROUTER_METRICS=on beside it, expected that"
+    if environ.get("ROUTER_METRICS_BY_ENGINE", "").strip() == "on" and not has_metrics:
+        yield "ROUTER_METRICS_BY_ENGINE cannot be used: found no ROUTER_METRICS=on beside it, expected that"
+
+
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """Return a warning for each `ROUTER_*` name that is no setting, with the nearest that is."""
+    known = [name_of(item) for item in fields(Settings)]
+    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    return [f"{name} is not a setting and has no effect{nearest(name, known)}" for name in unknown]
+
+
+def name_of(item: Field[Any]) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + item.name.upper()
+
+
+def _read(item: Field[Any], environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - the settings have many types
+    text = _text(item, environ)
+    if not text:
+        if item.default is MISSING:
+            raise SettingError(f"{name_of(item)} is not set: {item.metadata['help']}")
+        return None
+    try:
+        return item.metadata["parse"](text)
+    except ValueError as error:
+        raise SettingError(unusable(name_of(item), item.metadata["shown"](text), error)) from None
+
+
+def _text(item: Field[Any], environ: Mapping[str, str]) -> str:
+    return environ.get(name_of(item), "").strip()

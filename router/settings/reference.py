@@ -1,0 +1,30 @@
+"""The table of all settings, as the README has it."""
+
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from router.request.routes import NARROWABLE
+from router.settings import Settings, name_of
+
+
+def reference() -> str:
+    """Return the settings as a Markdown table."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    rows += [f"| `{name_of(item)}` | {_default(item)} | {_cell(item.metadata['help'])} |" for item in fields(Settings)]
+    return "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _default(item: Field[Any]) -> str:
+    if item.default is MISSING:
+        return "required"
+    if item.default in (None, ()):
+        return "none"
+    if item.default == NARROWABLE:
+        return "all"
+    if isinstance(item.default, bool):
+        return "`on`" if item.default else "`off`"
+    return f"`{item.default}`" if isinstance(item.default, str) else f"`{item.default:g}`"

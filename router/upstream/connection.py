@@ -1,0 +1,278 @@
+"""One connection to an engine: opened, written to and read from with an eye on the client and on the time."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import select
+import socket
+import ssl
+import struct
+import termios
+import time
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from router.runtime import event_loop
+from router.upstream.errors import not_connected
+from router.upstream.poller import Watch
+
+PIECE_BYTES: Final = 64 * 1024
+"""The most that one read takes, and the longest body that travels in one write with its head."""
+
+_INTERIM: Final = b"HTTP/1.1 1"
+"""How the status line of an interim answer begins, up to the class of its status."""
+_BEGUN_INTERIM: Final = frozenset(_INTERIM[:length] for length in range(len(_INTERIM) + 1))
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_RESET_SECONDS: Final = 1.0
+"""How long to wait for the reset that must follow when an engine had closed before a request came to it."""
+_COUNT: Final = struct.Struct("=Q")
+_NONE_QUEUED: Final = bytes(struct.calcsize("i"))
+"""An int of C, as the system tells how much is not acknowledged (SIOCOUTQ, tcp(7))."""
+_REQUEST_TIMEOUT = re.compile(rb"HTTP/1\.[01] 408")
+"""What some servers say before they close an idle connection (RFC 9110, section 15.5.9)."""
+_BYTES_ACKED_AT: Final = 120
+"""Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
+
+
+class Endpoint(NamedTuple):
+    """Where an engine listens, and how it is called in a Host header."""
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+
+    @classmethod
+    def of(cls, url: str) -> "Endpoint":
+        """Return the endpoint of a base URL that the settings let pass."""
+        parts = urlsplit(url)
+        return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
+
+    def family(self) -> int | None:
+        """Return of which kind the address is that the host is; None for a name, which has to be looked up."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                socket.inet_pton(family, self.host)
+                return family
+        return None
+
+
+class Connection:
+    """A socket to an engine, used for one request at a time."""
+
+    __slots__ = (
+        "_acked",
+        "_early",
+        "_idle",
+        "_is_reset",
+        "_is_tls",
+        "_socket",
+        "endpoint",
+        "fd",
+        "idle_since",
+        "is_reused",
+    )
+
+    def __init__(self, endpoint: Endpoint, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self.endpoint = endpoint
+        self.fd = connected.fileno()
+        self.idle_since = 0.0
+        self.is_reused = False
+        self._acked = 0
+        self._idle: select.poll | None = None
+        self._is_reset = False
+        self._early = b""
+        self._socket = connected
+        self._is_tls = isinstance(connected, ssl.SSLSocket)
+
+    @classmethod
+    def open(cls, endpoint: Endpoint, seconds: float, context: ssl.SSLContext | None) -> "Connection":
+        """Connect, with TLS where a context is given, `seconds` for each. Raises EngineError: nothing was sent."""
+        try:
+            plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
+        except OSError as error:
+            raise not_connected(error) from error
+        event_loop.opened(plain.fileno())
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is None:
+                return cls(endpoint, plain)
+            return cls(endpoint, context.wrap_socket(plain, server_hostname=endpoint.host))
+        except OSError as error:
+            plain.close()
+            raise not_connected(error) from error
+
+    @classmethod
+    def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
+        """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
+        try:
+            connecting = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # no descriptor is left
+            raise not_connected(error) from error
+        event_loop.opened(connecting.fileno())
+        try:
+            connecting.setblocking(False)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _connect(connecting, endpoint, seconds)
+        except OSError as error:
+            event_loop.forget(connecting.fileno())
+            connecting.close()
+            raise not_connected(error) from error
+        return cls(endpoint, connecting)
+
+    def is_stale(self) -> bool:
+        """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
+        if self._idle is None:
+            self._idle = select.poll()
+            self._idle.register(self.fd, select.POLLIN)
+        return bool(self._idle.poll(0))
+
+    def holds_unsolicited(self) -> bool:
+        """Tell of an idle connection that is stale whether it brought more than its end; it is of no use then."""
+        try:
+            piece = self._socket.recv(PIECE_BYTES)
+        except OSError:  # a reset, or what TLS says for itself
+            return False
+        return bool(piece) and not _REQUEST_TIMEOUT.match(piece)
+
+    def has_unacknowledged(self) -> bool:
+        """Tell whether some of what was sent has not come to the engine's system yet; False where nobody can tell.
+
+        Whatever an engine sends after it has read a request carries TCP's acknowledgement of the whole request.
+        """
+        try:
+            return fcntl.ioctl(self.fd, termios.TIOCOUTQ, _NONE_QUEUED) != _NONE_QUEUED
+        except OSError:
+            return False
+
+    def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
+        """Send a request; False when the engine began to answer before it had read all.
+
+        Raises TimeoutError when the engine takes nothing for `seconds`, OSError when the connection breaks,
+        ClientGoneError.
+        """
+        if self.is_reused:
+            self._acked = _bytes_acked(self._socket)
+        if len(body) <= PIECE_BYTES:
+            return self._send_all(head + body, watch, seconds)
+        return self._send_all(head, watch, seconds) and self._send_all(body, watch, seconds)
+
+    def _send_all(self, data: bytes, watch: Watch, seconds: float) -> bool:
+        left = memoryview(data)
+        # Under TLS there is nearly always something to read that is no answer.
+        wanted = select.POLLOUT if self._is_tls else select.POLLOUT | select.POLLIN
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                left = left[self._socket.send(left) :]
+                if not left:
+                    return True
+                end = time.monotonic() + seconds
+                continue
+            except ConnectionResetError:
+                self._is_reset = True
+                raise
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                happened = self._wait_until(end, wanted, watch)
+            except ssl.SSLWantReadError:
+                happened = self._wait_until(end, select.POLLIN, watch)
+            if happened & select.POLLIN and not self._is_tls and self._is_answering():
+                return False
+
+    def _wait_until(self, end: float, wanted: int, watch: Watch) -> int:
+        seconds = end - time.monotonic()
+        if seconds <= 0:  # poll would not tell while there is something to be read
+            raise TimeoutError
+        return watch.wait(self.fd, wanted, seconds)
+
+    def _is_answering(self) -> bool:
+        """Receive what comes early; tell whether it is more than interim answers, behind which an engine reads on."""
+        try:
+            piece = self._socket.recv(PIECE_BYTES)
+        except ConnectionResetError:
+            self._is_reset = True  # the system tells it once
+            return True
+        except OSError:
+            return True
+        self._early += piece
+        is_too_much = len(self._early) > PIECE_BYTES
+        return not piece or is_too_much or _behind_interim_answers(self._early)[: len(_INTERIM)] not in _BEGUN_INTERIM
+
+    def receive(self, watch: Watch, seconds: float) -> bytes | None:
+        """Return what comes next, b"" at the end; None when the client should be written to first.
+
+        Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
+        """
+        if self._early:
+            early, self._early = self._early, b""
+            return early
+        must_wait = not self._has_decrypted()
+        deadline = time.monotonic() + seconds
+        while True:
+            if must_wait and not watch.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
+                return None
+            must_wait = True
+            try:
+                return self._socket.recv(PIECE_BYTES)
+            except ConnectionResetError:
+                self._is_reset = True
+                raise
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue
+
+    def _has_decrypted(self) -> bool:
+        """Tell whether bytes wait inside the TLS layer, where poll does not see them.
+
+        For all others is waited, even if they are there: an engine that is fast must not keep its turn.
+        """
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def was_unread(self) -> bool:
+        """Tell of a kept connection that ended whether the engine had closed it before this request came to it.
+
+        So it was when its end had come before a reset, and the engine's system never acknowledged a byte of the
+        request. An engine that took it and then died acknowledges it with its end, or resets at once (and a reset
+        acknowledges nothing); where the system does not tell, it may have taken it.
+        """
+        if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
+            return False
+        is_gone = bool(event_loop.wait_for({self.fd: 0}, _RESET_SECONDS))
+        return is_gone and _bytes_acked(self._socket) == self._acked
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        event_loop.forget(self.fd)
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+def _connect(connecting: socket.socket, endpoint: Endpoint, seconds: float) -> None:
+    """Connect a socket that does not block. Raises OSError."""
+    failure = connecting.connect_ex((endpoint.host, endpoint.port))
+    if failure == errno.EINPROGRESS:
+        if not event_loop.wait_for({connecting.fileno(): select.POLLOUT}, seconds):
+            raise TimeoutError("timed out")
+        failure = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failure:
+        raise OSError(failure, os.strerror(failure))
+
+
+def _behind_interim_answers(data: bytes) -> bytes:
+    while data.startswith(_INTERIM):
+        _, end, rest = data.partition(b"\r\n\r\n")
+        if not end:
+            return b""
+        data = rest
+    return data
+
+
+def _bytes_acked(connected: socket.socket) -> int:
+    """Return how many bytes the other side's system has taken over this connection; 0 where that is not known."""
+    try:
+        info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_AT + 8)
+    except (OSError, AttributeError):
+        return 0
+    return int(_COUNT.unpack_from(info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0

@@ -1,0 +1,58 @@
+"""Waiting for an engine with an eye on the client: one poll over both sockets."""
+
+import math
+import time
+
+from router.runtime.event_loop import wait_for
+from router.server.disconnect import Client
+
+
+class Watch:
+    """Waits for an engine's socket and the client's at the same time; without a client for the engine's alone.
+
+    No wait outlasts `deadline`, by which all has to be over.
+    """
+
+    __slots__ = ("_client", "_masks", "deadline")
+
+    def __init__(self, client: Client | None = None, deadline: float = math.inf) -> None:
+        self.deadline = deadline
+        self._client = client if client is not None and client.fd >= 0 else None
+        self._masks: dict[int, int] = {}
+
+    def wait(self, fd: int, events: int, seconds: float) -> int:
+        """Return what of `events` came about at an engine's socket; 0 when the client should be written to.
+
+        Raises TimeoutError after `seconds` or at the deadline, ClientGoneError as soon as the client has left.
+        """
+        return self._wait(fd, {fd: events}, seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long. Raises ClientGoneError as soon as the client has left."""
+        try:
+            self._wait(-1, {}, seconds)
+        except TimeoutError:
+            return
+
+    def _wait(self, fd: int, masks: dict[int, int], seconds: float) -> int:
+        client = self._client
+        now = time.monotonic()
+        end = min(now + seconds, self.deadline)
+        while True:
+            if now >= self.deadline:  # poll would not tell while one of the two is ready
+                raise TimeoutError
+            if client is not None:
+                masks[client.fd] = client.mask
+            ready = wait_for(masks, end - now)
+            if not ready:
+                raise TimeoutError
+            happened = 0
+            must_write = False
+            for ready_fd, ready_events in ready:
+                if ready_fd == fd:
+                    happened = ready_events
+                elif client is not None:
+                    must_write = client.notice(ready_events)
+            if happened or must_write:
+                return happened
+            now = time.monotonic()

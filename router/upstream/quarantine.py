@@ -1,0 +1,58 @@
+"""Engines that sent what no request asked for: for a while, none of their connections carries a second request."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from router.upstream.connection import Endpoint
+
+SECONDS: Final = 60.0
+"""How long no connection to such an engine is reused."""
+
+IDLE: Final = "over an idle connection"
+BEHIND: Final = "behind an answer"
+EARLY: Final = "before it had the request"
+FOREIGN: Final = "with the id of another request"
+_LOG = logging.getLogger("router")
+
+
+class Distrust:
+    """Which engines sent such bytes lately, and how often this process has seen it. Safe to use from many threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[Endpoint, float] = {}
+        self._counts: Counter[Endpoint] = Counter()
+        self._lock = threading.Lock()
+        self.total = 0
+        """How often it happened, at all engines together."""
+
+    def note(self, endpoint: Endpoint, how: str) -> None:
+        """Note and log that an engine sent such bytes; `how` is one of the constants above."""
+        with self._lock:
+            self._until[endpoint] = self._clock() + SECONDS
+            self._counts[endpoint] += 1
+            self.total += 1
+            count = self._counts[endpoint]
+        url = f"{endpoint.scheme}://{endpoint.authority}"
+        text = "engine %s sent what no request asked for, %s: for %.0f s no connection to it is reused (seen %d times)"
+        _LOG.error(text, url, how, SECONDS, count)
+
+    def holds(self, endpoint: Endpoint) -> bool:
+        """Tell whether no connection to an engine may be reused at the moment."""
+        until = self._until.get(endpoint) if self._until else None
+        if until is None:
+            return False
+        if until > self._clock():
+            return True
+        self._until.pop(endpoint, None)
+        return False
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Forget an engine that has left."""
+        with self._lock:
+            self._until.pop(endpoint, None)
+            self._counts.pop(endpoint, None)

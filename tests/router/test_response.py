@@ -1,0 +1,208 @@
+"""An answer brought to the client: what its bytes tell of the engine on the way."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import router.contract.responses.rewrite
+import router.response
+from router.contract.errors import ApiError
+from router.contract.protocols import CHAT
+from router.contract.responses.rewrite_plan import AnswerEdits
+from router.contract.responses.sse import WholeEvents
+from router.contract.schema.sections import Errors
+from router.request.context import Exchange
+from router.request.outcome import Outcome
+from router.response import AbortedAnswerError, Relay, relay
+from router.server.disconnect import Client
+from tests.router.upstream.fakes import answer_of
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("alias", [None, "latest"], ids=["relayed", "renamed"])
+@pytest.mark.parametrize(
+    ("pieces", "outcome"),
+    [
+        pytest.param([b'data: {"error": {"code": 500}}\n\n', DONE], Outcome.FAILED, id="first"),
+        pytest.param([b'data: {}\n\ndata: {"error":{}}\n\n', DONE], Outcome.FAILED, id="second"),
+        pytest.param([b'data: {}\r\rdata:{"error":{}}\r\r', DONE], Outcome.FAILED, id="old line ends"),
+        pytest.param([b'data: {}\n\ndata: {"er', b'ror": {}}\n\n', DONE], Outcome.FAILED, id="in two pieces"),
+        pytest.param([b"data", b": {", b'"error"', b":{}}\n\n", DONE], Outcome.FAILED, id="in many pieces"),
+        pytest.param([b"data: {}\n\n", b'data: {"error":{}}\n'], Outcome.FAILED, id="without its blank line"),
+        pytest.param([b'data: {"t":"data: {\\"error\\""}\n\n', DONE], Outcome.SUCCEEDED, id="in a text"),
+        pytest.param([b'data: {"x":{"error":1}}\n\n', DONE], Outcome.SUCCEEDED, id="further in"),
+        pytest.param([b"data: {}\n\n"], Outcome.SUCCEEDED, id="without DONE"),
+    ],
+)
+def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcome: Outcome, alias: str | None) -> None:
+    """A 200 may tell that its engine died, as of vLLM: the client gets every byte, and the engine counts as failed."""
+    chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
+    answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
+    answer.read_head()
+    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).body
+    assert b"".join(body) == b"".join(pieces)
+    assert told == [outcome]
+
+
+CONTENT = b'data: {"choices":[{"delta":{},"finish_reason":null}]}\n\n'
+END_FRAME = b'data: {"choices":[{"finish_reason":"stop"}]}\n\n'
+WITH_USAGE = b'data: {"choices":[{"finish_reason":"stop","usage":{"n":1}}]}\n\n'
+TAIL_FRAME = b'data: {"choices":[],"usage":{"n":1}}\n\n'
+DIED = b'data: {"error":{"message":"dead"}}\n\n'
+BROKEN = b'\n\ndata: {"error":'
+
+
+def _streamed(
+    edits: AnswerEdits, *pieces: bytes | Exception, ends: bool = True
+) -> tuple[list[bytes], Exchange, list[Outcome]]:
+    """Return what leaves of a stream whose pieces are chunks, what is noted of it, and what is told of the engine."""
+    chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
+    answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
+    answer.read_head()
+    exchange = Exchange(request_id="1")
+    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).body
+    return list(body), exchange, told
+
+
+@pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
+def test_the_usage_of_a_stream_is_brought_to_its_end_frame(usage: Any, tail: list[bytes]) -> None:
+    """Content leaves at once, the end frame with its usage, and the end is seen though the tail frame is dropped."""
+    edits = AnswerEdits(usage=usage)
+    assert edits.due()
+    left, exchange, told = _streamed(edits, CONTENT, END_FRAME, TAIL_FRAME, DONE)
+    assert [piece for piece in left if piece] == [CONTENT, b"".join([WITH_USAGE, *tail]), DONE]
+    assert (exchange.stream_end, exchange.code, told) == ("done", None, [Outcome.SUCCEEDED])
+
+
+def test_a_comment_overtakes_an_end_frame_that_is_held() -> None:
+    """In silence behind an end frame the client gets comments, its own and the engine's."""
+    silence = TimeoutError()
+    left, _, _ = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, silence, b": engine\n\n", TAIL_FRAME + DONE)
+    assert [piece for piece in left if piece] == [CONTENT, b":\n", b": engine\n\n", WITH_USAGE + DONE]
+
+
+@pytest.mark.parametrize("model", [None, "latest"])
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        pytest.param([CONTENT, END_FRAME], CONTENT + END_FRAME, id="behind the end frame"),
+        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-4]], CONTENT + END_FRAME, id="in the tail frame"),
+        pytest.param([CONTENT, END_FRAME, TAIL_FRAME[:-1]], CONTENT + WITH_USAGE, id="in the blank line behind it"),
+        pytest.param([END_FRAME, TAIL_FRAME], WITH_USAGE, id="behind the tail frame"),
+        pytest.param([END_FRAME, TAIL_FRAME, DONE[:-4]], WITH_USAGE, id="in DONE"),
+        pytest.param([CONTENT, END_FRAME[:-1]], CONTENT, id="in the end frame"),
+    ],
+)
+def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
+    pieces: list[bytes], whole: bytes, model: str | None
+) -> None:
+    """Of a stream that breaks off every whole event reaches the client, and then the error."""
+    left, exchange, told = _streamed(AnswerEdits(model, usage="move"), *pieces, ends=False)
+    assert b"".join(left).startswith(whole + BROKEN)
+    assert (exchange.stream_end, exchange.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
+
+
+@pytest.mark.parametrize(
+    "begun", [b'data: {"a":\n', b"data: {}\n", b"event: x\n", b'data: {"a":\r\ndata: 1', b"data: {}\r"]
+)
+@pytest.mark.parametrize("edits", [AnswerEdits(), AnswerEdits("latest"), AnswerEdits(usage="move")], ids=str)
+def test_half_an_event_is_not_made_a_whole_one(begun: bytes, edits: AnswerEdits) -> None:
+    """Lines of an event that was cut stay behind: what the router says next would end it."""
+    for pieces in ([CONTENT, begun], [CONTENT + begun], [CONTENT, b": engine\n\n", begun]):
+        left, _, _ = _streamed(edits, *pieces, ends=False)
+        comment = b": engine\n\n" if len(pieces) > 2 else b""
+        assert b"".join(left).startswith(CONTENT + comment + BROKEN)
+
+
+LONG = b'{"model":"served","text":"' + b'[{\\",' * 100 + b'","more":[{}, {"a":"}"}]}'
+
+
+@pytest.mark.parametrize("length", [len(LONG), len(LONG) - 1, len(LONG) - 3, len(LONG) - 20, 400, 401, 402, 403])
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of JSON that ends with its connection, too long to be held, only what can be all of it is presented as whole."""
+    monkeypatch.setattr(router.relay, "MAX_BUFFERED_BYTES", 100)
+    pieces = [LONG[start : min(length, start + 37)] for start in range(0, length, 37)]
+    answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
+    answer.read_head()
+    exchange = Exchange(request_id="1")
+    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), exchange)).body)
+    left: list[bytes] = []
+    if kind == "text/plain" or length == len(LONG):
+        left.extend(body)
+        assert (exchange.code, told) == (None, [Outcome.SUCCEEDED])
+    else:
+        with pytest.raises(AbortedAnswerError):
+            left.extend(body)
+        assert (exchange.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
+    assert b"".join(left) == LONG[:length]
+
+
+def test_a_stream_cut_behind_done_is_whole() -> None:
+    """Once DONE came, though not its blank line, all that was held leaves and no error."""
+    left, exchange, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
+    assert b"".join(left) == END_FRAME + DONE[:-1]
+    assert exchange.stream_end == "done"
+
+
+def test_an_error_event_behind_an_end_frame_is_noted() -> None:
+    """An engine that dies behind its end frame counts as failed, and the client gets every byte in order."""
+    left, exchange, told = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, DIED, DONE)
+    assert b"".join(left) == CONTENT + END_FRAME + DIED + DONE
+    assert (exchange.stream_end, told) == ("done", [Outcome.FAILED])
+
+
+def test_usage_changes_no_other_answer() -> None:
+    """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
+    assert AnswerEdits(usage="move").edit_of(200) is None
+    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(CHAT), WholeEvents)
+    assert not AnswerEdits().due()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_whole"),
+    [
+        (LONG, True),
+        (LONG[:-1], False),
+        (b'{"a":NaN}', True),
+        (b"[NaN", False),
+        # Deeper than any parser reads, and the brackets tell.
+        (b'{"a":' * 3000 + b'"]"' + b"}" * 3000, True),
+        (b'{"a":' * 3000 + b'"]"' + b"}" * 2999, False),
+    ],
+)
+def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
+    body: bytes, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON is skimmed, and only what is none of the strict kind is read: its values may be millions."""
+    if body == LONG:
+        monkeypatch.setattr(router.contract.answers.json, "loads", lambda _: pytest.fail("all of it was read"))
+    answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
+    answer.read_head()
+    going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))
+    if is_whole:
+        assert relay(going).body == body
+    else:
+        with pytest.raises(ApiError, match="cut off"):
+            relay(going)
+
+
+@pytest.mark.parametrize(
+    ("head", "pieces"),
+    [
+        pytest.param(HEAD, [b"0\r\n\r\n"], id="no event"),
+        pytest.param(HEAD, [b"9\r\ndata: {\n\n\r\n", b"5\r\ndata:\r\n", b"0\r\n\r\n"], id="half an event"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [], id="no content"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", [b"{", b""], id="half of JSON"),
+    ],
+)
+def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, pieces: list[bytes]) -> None:
+    """However properly its connection ended: an engine that says nothing does not work."""
+    answer, told, _ = answer_of(head, *pieces)
+    answer.read_head()
+    with suppress(ApiError):
+        list(relay(Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))).body)
+    assert told == [Outcome.BROKEN]

@@ -1,0 +1,401 @@
+"""Probes and trials: what they ask an engine, and what they make of its answers."""
+
+import errno
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import orjson
+import pytest
+
+from router.contract.errors import ApiError
+from router.mock_engine import Answer, Raw, StandIn
+from router.mock_engine.answer import Reply
+from router.mock_engine.request import Received
+from router.request.outcome import Outcome, Verdict
+from router.request.routes import CHAT, EMBEDDINGS
+from router.settings import Settings
+from router.upstream import circuit_breaker, health_checks
+from router.upstream.circuit_breaker import Breaker, State
+from router.upstream.client import Connections
+from router.upstream.health_checks import Prober
+from router.upstream.registry import Fleet, Report
+from router.upstream.scheduler import MOST_DOUBTFUL_LOOKS, MOST_LOOKS
+from tests.router.serving import free_port, wait_until
+
+
+def _prober(
+    *engines: str, key: str | None = None, probe_seconds: float = 600.0, ids: tuple[str, ...] = ()
+) -> tuple[Prober, Fleet]:
+    settings = Settings(engines=engines, engine_api_key=key, probe_seconds=probe_seconds)
+    fleet = Fleet(settings.engines, ids, has_aliases=False, breaker=Breaker(failures=2, seconds=0.01))
+    return Prober(settings, fleet, Connections(settings)), fleet
+
+
+def test_a_probe_asks_for_health_and_models(engine: StandIn) -> None:
+    """A healthy engine is asked for its health, then for its cards, with the engines' own key."""
+    prober, _ = _prober(engine.url, key="k")
+    report = prober.probe(engine.url)
+    assert (report.state, [card["id"] for card in report.cards or ()]) == (State.HEALTHY, ["served"])
+    probes = engine.wait_for_probes(2)
+    assert [probe.target for probe in probes] == ["/health", "/v1/models"]
+    assert [probe.values("Authorization") for probe in probes] == [["Bearer k"]] * 2
+
+
+def test_a_sick_engine_is_not_asked_further(engine: StandIn) -> None:
+    """An engine whose health is no 2xx is not healthy, and its models do not matter; 503 means that it drains."""
+    engine.healthy = False
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).state is State.DRAINING
+    assert [probe.target for probe in engine.wait_for_probes(1)] == ["/health"]
+
+
+@pytest.mark.parametrize("status", [302, 401, 429, 500, 502])
+def test_any_other_answer_is_not_health(engine: StandIn, status: int) -> None:
+    """A redirect is not followed, and no error but 503 says that an engine only drains."""
+    location = [("Location", f"{engine.url}/v1/models")]
+    engine.script(lambda received: Answer(status, location) if received.path == "/health" else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).state is State.UNHEALTHY
+    assert [probe.target for probe in engine.probes] == ["/health"]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(200, State.HEALTHY), (401, State.UNHEALTHY), (500, State.UNHEALTHY), (503, State.DRAINING)],
+)
+def test_without_a_health_route_the_models_decide(engine: StandIn, status: int, state: State) -> None:
+    """Where GET /health is a 404, a 2xx to GET /v1/models is health."""
+
+    def script(received: Received) -> Reply:
+        return Answer(404) if received.path == "/health" else Answer.json({"data": []}, status)
+
+    engine.script(script)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).state is state
+
+
+def test_a_healthy_engine_may_keep_its_models_to_itself(engine: StandIn) -> None:
+    """An engine whose model list wants a key is healthy, and lists nothing."""
+
+    def script(received: Received) -> Reply:
+        return Answer(200) if received.path == "/health" else Answer(401)
+
+    engine.script(script)
+    prober, _ = _prober(engine.url)
+    report = prober.probe(engine.url)
+    assert (report.state, report.cards) == (State.HEALTHY, None)
+
+
+def test_an_absent_engine_raises() -> None:
+    """A probe of an engine that is not there raises what a request would."""
+    url = f"http://127.0.0.1:{free_port()}"
+    prober, _ = _prober(url)
+    with pytest.raises(ApiError) as raised:
+        prober.probe(url)
+    assert raised.value.code == "upstream_unreachable"
+
+
+def test_the_first_look_is_waited_for(engine: StandIn) -> None:
+    """Once the start is over every engine was looked at, those that are not there included."""
+    absent = "http://127.0.0.1:1"  # will be probed until the tests end: no port that another test might get
+    prober, fleet = _prober(absent, engine.url)
+    prober.start_and_look()
+    assert fleet.healthy() == (engine.url,)
+    assert fleet.served_ids().ids == ("served",)
+
+
+def test_a_look_can_be_asked_for(engine: StandIn) -> None:
+    """An engine that is to be looked at now is, long before its next turn."""
+    prober, _ = _prober(engine.url)
+    prober.start_and_look()
+    seen = len(engine.probes)
+    prober.look_now(engine.url)
+    engine.wait_for_probes(seen + 2)
+
+
+def test_starting_twice_probes_once(engine: StandIn) -> None:
+    """A second start in the same process changes nothing."""
+    prober, _ = _prober(engine.url)
+    prober.start_and_look()
+    prober.start_and_look()
+    assert [probe.target for probe in engine.probes] == ["/health", "/v1/models"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ({"/health": 503}, "/health answers 503"),
+        ({"/v1/models": 401}, "/v1/models answers 401, is ROUTER_ENGINE_API_KEY right?"),
+        ({"/v1/models": 500}, "/v1/models answers 500"),
+    ],
+)
+def test_a_report_says_what_is_wrong(engine: StandIn, script: dict[str, int], said: str) -> None:
+    """What keeps an engine from being healthy, or its models from being known, stands in its report."""
+    engine.script(lambda received: Answer(status=script[received.path]) if received.path in script else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).problem == said
+
+
+def _note(fleet: Fleet, engine: StandIn, outcome: Outcome) -> None:
+    for _ in range(2):
+        fleet.note(engine.url, outcome)
+
+
+def _is_taken(fleet: Fleet, engine: StandIn) -> bool:
+    return not fleet.has_other("served", ()) and fleet.healthy() == (engine.url,)
+
+
+def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
+    """A trial asks the first model that the engine lists for one token, with the engines' own key."""
+    prober, fleet = _prober(engine.url, key="k", ids=("configured",))
+    fleet.learn(engine.url, prober.probe(engine.url))
+    assert prober.try_out(engine.url) == (Verdict.WORKS, "a trial request got 200")
+    [trial] = engine.received
+    assert (trial.method, trial.target) == ("POST", "/v1/chat/completions")
+    assert trial.json() == {
+        "model": "served",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 1,
+        "stream": False,
+    }
+    assert trial.values("Authorization") == ["Bearer k"]
+    assert trial.values("Content-Type") == ["application/json"]
+
+
+def test_a_trial_needs_a_model(engine: StandIn) -> None:
+    """Without any known model nothing is asked: the engine is taken at the word of its probe."""
+    prober, _ = _prober(engine.url)
+    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert engine.received == []
+
+
+def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -> None:
+    """An engine that keeps its models to itself is tried with the first configured id."""
+    prober, _ = _prober(engine.url, ids=("configured", "other"))
+    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert engine.received[0].json()["model"] == "configured"
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        (Answer(400), Verdict.WORKS),
+        (Answer(404), Verdict.WORKS),
+        (Answer(302, [("Location", "/v1/models")]), Verdict.WORKS),
+        (Answer(429), Verdict.UNCLEAR),
+        (Answer(503), Verdict.BROKEN),
+        (Raw(b"", "reset"), Verdict.BROKEN),
+        (Raw(b"SSH-2.0-OpenSSH\r\n"), Verdict.BROKEN),
+        (Answer(200, body=b"{}", cut_after=1), Verdict.BROKEN),
+    ],
+    ids=str,
+)
+def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, verdict: Verdict) -> None:
+    """Any whole answer below 500 shows an engine at work, but for 429; no redirect is followed."""
+    engine.answer_next(reply)
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is verdict
+    assert len(engine.received) == 1
+    assert engine.probes == []
+
+
+@pytest.mark.parametrize(
+    ("embeds", "verdict"), [(200, Verdict.WORKS), (404, Verdict.BROKEN), (500, Verdict.BROKEN), (400, Verdict.BROKEN)]
+)
+def test_an_engine_that_embeds_need_not_chat(engine: StandIn, embeds: int, verdict: Verdict) -> None:
+    """A 500 to a trial's chat shows a broken engine, unless it embeds."""
+    engine.script(lambda received: Answer(embeds if received.path == EMBEDDINGS else 500))
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is verdict
+    assert [received.path for received in engine.received] == [CHAT, EMBEDDINGS]
+
+
+@pytest.mark.parametrize("odd", [{"id": 1}, {}, None, "served", 7, [], {"id": "deep", "x": [[]]}], ids=str)
+def test_one_odd_card_costs_the_others_nothing(engine: StandIn, odd: Any) -> None:
+    """What describes no model, or is nested too deep to be passed on, is left out of the list."""
+    listing = orjson.dumps({"data": [odd, {"id": "served"}]}).replace(b"[[]]", b"[" * 600 + b"]" * 600)
+    engine.script(lambda received: Answer(body=listing) if received.path == "/v1/models" else None)
+    prober, _ = _prober(engine.url)
+    assert prober.probe(engine.url).cards == ({"id": "served"},)
+
+
+def test_a_machine_without_room_blames_no_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no connection can be opened for want of descriptors, nothing is learnt of an engine."""
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    assert fleet.healthy() == (engine.url,)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    prober._look(engine.url)
+    assert fleet.healthy() == (engine.url,)
+    assert prober.try_out(engine.url)[0] is Verdict.UNCLEAR
+
+
+def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that takes the trial and stays silent is broken."""
+    monkeypatch.setattr(health_checks, "TRIAL_TIMEOUT_SECONDS", 0.05)
+    silence = Event()
+    engine.answer_next(Answer(hold=silence))
+    prober, _ = _prober(engine.url, ids=("served",))
+    assert prober.try_out(engine.url)[0] is Verdict.BROKEN
+    silence.set()
+
+
+def test_a_silent_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that accepts a probe and says nothing is not waited for."""
+    monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.05)
+    silence = Event()
+    engine.script(lambda _: Answer(hold=silence))
+    prober, _ = _prober(engine.url)
+    with pytest.raises(ApiError) as raised:
+        prober.probe(engine.url)
+    assert raised.value.code == "upstream_timeout"
+    silence.set()
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "head"])
+def test_a_dripping_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
+    """An answer that never ends, however lively, is given up when its time is over."""
+    monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.3)
+    pause = Event()
+
+    def drip() -> Iterator[bytes]:
+        yield start
+        while not pause.wait(0.01):
+            yield b"x"
+
+    engine.script(lambda _: Raw(drip()))
+    prober, _ = _prober(engine.url)
+    with pytest.raises(ApiError) as raised:
+        prober.probe(engine.url)
+    assert raised.value.code == "upstream_timeout"
+    pause.set()
+
+
+def test_a_flooding_probe_is_cut(engine: StandIn) -> None:
+    """Of an answer without end only so much is read, and it is no list of models."""
+
+    def flood() -> Iterator[bytes]:
+        while True:
+            yield b" " * 65536
+
+    engine.script(lambda received: Answer(body=flood(), framing="close") if received.path == "/v1/models" else None)
+    prober, _ = _prober(engine.url)
+    report = prober.probe(engine.url)
+    assert (report.state, report.cards) == (State.HEALTHY, None)
+
+
+def test_an_open_circuit_closes_after_its_trial(engine: StandIn) -> None:
+    """An engine that failed too often is tried without any request of a client, and gets requests again."""
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.BROKEN)
+    wait_until(lambda: fleet.has_other("served", ()))
+    assert len(engine.received) == 1
+
+
+def test_an_engine_that_only_looks_healthy_stays_out(engine: StandIn) -> None:
+    """500s make for one trial; an engine that fails it too is taken out, and tried again until it works."""
+    engine.script(lambda received: Answer(500) if received.method == "POST" else None)
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.FAILED)
+    wait_until(lambda: _is_taken(fleet, engine))
+    engine.wait_for(3)
+    assert _is_taken(fleet, engine)
+    engine.script(None)
+    wait_until(lambda: fleet.has_other("served", ()))
+
+
+def test_500s_that_are_the_clients_cost_one_trial(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many 500s requests got, an engine that passes its trial stays in, and is not tried again at once."""
+    monkeypatch.setattr(circuit_breaker, "CALM_SECONDS", 600.0)
+    prober, fleet = _prober(engine.url)
+    prober.start_and_look()
+    for _ in range(500):
+        fleet.note(engine.url, Outcome.FAILED)
+        assert fleet.candidates("served") == (engine.url,)
+    engine.wait_for(1)
+    seen = len(engine.probes)
+    prober.look_now(engine.url)
+    engine.wait_for_probes(seen + 2)
+    assert len(engine.received) == 1
+
+
+def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw ends neither the probing nor the trials."""
+    prober, fleet = _prober(engine.url)
+    failed = Event()
+    try_out = prober.try_out
+
+    def fail_once(url: str) -> tuple[Verdict, str]:
+        if failed.is_set():
+            return try_out(url)
+        failed.set()
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(prober, "try_out", fail_once)
+    prober.start_and_look()
+    _note(fleet, engine, Outcome.BROKEN)
+    wait_until(lambda: failed.is_set() and fleet.has_other("served", ()))
+
+
+def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: StandIn) -> None:
+    """A probe follows the joining at once; after the leaving there is none, and no thread that would make one."""
+    with StandIn() as staying:
+        prober, fleet = _prober(staying.url, probe_seconds=0.01)
+        prober.start_and_look()
+        prober.follow(*fleet.set_engines((staying.url, engine.url)))
+        wait_until(lambda: engine.url in fleet.healthy())
+        prober.follow(*fleet.set_engines((staying.url,)))
+        prober.look_now(engine.url)
+        seen = len(staying.probes)
+        staying.wait_for_probes(seen + 20)
+        last = len(engine.probes)
+        staying.wait_for_probes(seen + 60)
+        assert len(engine.probes) == last
+        prober.follow(*fleet.set_engines(()))
+
+
+def _looks() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "engine-look"]
+
+
+def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand engines half fall silent: a bounded number of threads waits for them, the others are looked at."""
+    before = len(_looks())
+    speak = Event()
+    healthy = [f"http://10.0.{number // 250}.{number % 250}:1" for number in range(500)]
+    silent = [engine.replace("10.0", "10.1") for engine in healthy]
+    prober, fleet = _prober(*healthy)
+    looked_at: Counter[str] = Counter()
+    most = 0
+
+    def probe(engine: str) -> Report:
+        nonlocal most
+        most = max(most, len(_looks()) - before)
+        looked_at[engine] += 1
+        if engine in silent:
+            assert speak.wait(60)
+        return Report(State.HEALTHY)
+
+    monkeypatch.setattr(prober, "probe", probe)
+    prober.start_and_look()
+    wait_until(lambda: len(fleet.healthy()) == 500)
+    prober.follow(*fleet.set_engines((*silent, *healthy)))
+    wait_until(lambda: len(_looks()) - before == MOST_DOUBTFUL_LOOKS)
+    for engine in healthy:
+        prober.look_now(engine)
+    wait_until(lambda: sum(looked_at[engine] for engine in healthy) == 1000)
+    speak.set()
+    wait_until(lambda: len(fleet.healthy()) == 1000)
+    assert most <= MOST_LOOKS
+    prober.follow(*fleet.set_engines(()))
+    wait_until(lambda: len(_looks()) <= before)

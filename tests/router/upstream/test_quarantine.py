@@ -1,0 +1,37 @@
+"""Engines that sent what no request asked for."""
+
+import logging
+
+import pytest
+
+from router.upstream.connection import Endpoint
+from router.upstream.quarantine import IDLE, SECONDS, Distrust
+
+HERE = Endpoint.of("http://engine.example:1")
+THERE = Endpoint.of("http://engine.example:2")
+
+
+def test_distrust_lasts_for_a_minute_from_the_last_time(caplog: pytest.LogCaptureFixture) -> None:
+    """It is for one engine, begins anew each time, and each time is logged with its number."""
+    now = [0.0]
+    distrust = Distrust(lambda: now[0])
+    with caplog.at_level(logging.ERROR, "router"):
+        distrust.note(HERE, IDLE)
+        now[0] = SECONDS - 1
+        assert (distrust.holds(HERE), distrust.holds(THERE)) == (True, False)
+        distrust.note(HERE, IDLE)
+    now[0] = SECONDS + 1
+    assert distrust.holds(HERE)
+    now[0] = 2 * SECONDS
+    assert not distrust.holds(HERE)
+    assert distrust.total == 2
+    assert "http://engine.example:1" in caplog.messages[1]
+    assert caplog.messages[1].endswith("(seen 2 times)")
+
+
+def test_an_engine_that_left_is_forgotten() -> None:
+    """Another one may come to its address."""
+    distrust = Distrust(lambda: 0.0)
+    distrust.note(HERE, IDLE)
+    distrust.forget(HERE)
+    assert not distrust.holds(HERE)
