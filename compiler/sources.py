@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from compiler.diagnostics import CommandError, named_path
-from compiler.selection import STANDARD_INPUT, Selected
+from compiler.resolve.selection import STANDARD_INPUT, Selected
 from router.artifact.format import MAX_ARTIFACT_BYTES, Artifact, load, read
 
 _MOST_READ: Final = MAX_ARTIFACT_BYTES + 1

@@ -6,11 +6,11 @@ In the Markdown files only what stands between `<!-- NAME: generated … -->` an
 import re
 import sys
 
-from compiler import reference
-from compiler.compilation import compile_profile
-from compiler.json_schema import json_schema_bytes
-from compiler.presets import preset_names
-from compiler.selection import Selected
+from compiler.docs import reference
+from compiler.docs.json_schema import json_schema_bytes
+from compiler.pipeline import compile_profile
+from compiler.resolve.presets import preset_names
+from compiler.resolve.selection import Selected
 from router.artifact.json_schema import artifact_schema_bytes
 from router.settings import reference as settings_reference
 from router.telemetry import metrics

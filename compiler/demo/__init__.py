@@ -7,16 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compiler.commands import selected_by
-from compiler.compilation import compile_profile
+from compiler.artifact.to_profile import profile_of
+from compiler.cli.commands import selected_by
+from compiler.demo.harness import Stage
 from compiler.demo.report import Report
 from compiler.demo.rules import rule_scenes
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
-from compiler.demo.stage import Stage
-from compiler.printing import yaml_of
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
+from compiler.source.yaml_writer import yaml_of
 from compiler.sources import artifact_of
-from compiler.unfreezing import profile_of
 
 
 def show(arguments: Namespace) -> int:

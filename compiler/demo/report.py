@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from compiler.demo.harness import Engine, Router
 from compiler.demo.scenes import Overlay, Row
-from compiler.demo.stage import Engine, Router
 from router.artifact.format import Artifact
 
 WIDTH: Final = 120

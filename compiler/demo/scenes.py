@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import requests
 
-from compiler.compilation import compile_profile
-from compiler.demo.stage import Engine, Router
-from compiler.selection import Selected
+from compiler.demo.harness import Engine, Router
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
 from router.artifact.format import Artifact
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer

@@ -8,15 +8,15 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from compiler.commands import loaded_by
+from compiler.cli.commands import loaded_by
+from compiler.cli.output import write
 from compiler.diagnostics import CommandError
 from compiler.explain.explanation import explain
 from compiler.explain.origin import Origin
 from compiler.explain.progress import watched
 from compiler.explain.report import explanation_json, explanation_text, summary_json, summary_text
 from compiler.explain.traffic import numbered, summarise
-from compiler.output import write
-from compiler.selection import STANDARD_INPUT, UsageError
+from compiler.resolve.selection import STANDARD_INPUT, UsageError
 from router.artifact.format import Artifact
 from router.contract.decide import Refusal, ServedIds
 from router.contract.errors import ApiError

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from compiler.compilation import Compiled
-from compiler.tree import Mapping, key_location, node_at
+from compiler.pipeline import Compiled
+from compiler.source.tree import Mapping, key_location, node_at
 from router.artifact.format import Artifact
 from router.contract.decide import MODELS, READING
 

@@ -1,1 +1,1 @@
-"""The parts of the profile language that `compiler.schema` puts together."""
+"""The parts of the profile language that `compiler.language.schema` puts together."""

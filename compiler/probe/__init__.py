@@ -8,17 +8,17 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from compiler.cli.output import write
 from compiler.diagnostics import visible
-from compiler.output import write
 from compiler.probe.draft import Draft, Run, draft_of
-from compiler.probe.driving import Asker, drive
-from compiler.probe.learning import Aims, Learnt, learn
+from compiler.probe.learner import Aims, Learnt, learn
 from compiler.probe.progress import watched
+from compiler.probe.runner import Asker, drive
 from compiler.probe.sections import known_rules
-from compiler.selection import UsageError
+from compiler.resolve.selection import UsageError
+from compiler.verify.assertion import UNWELL
+from compiler.verify.cassette import open_record, read_record
 from compiler.verify.exchange import Exchange, Target, api_key, chat_url
-from compiler.verify.judgement import UNWELL
-from compiler.verify.recording import open_record, read_record
 
 
 def today() -> str:

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.asking import Base, Learning, Reply, asked
-from compiler.probe.sayings import things_said
+from compiler.probe.evidence import things_said
+from compiler.probe.experiment import Base, Learning, Reply, asked
 from compiler.verify.check import Fields
-from compiler.verify.derivation.conversations import ASSISTANT, calling, result, user
-from compiler.verify.derivation.points import FOREIGN
+from compiler.verify.generation.boundary_values import FOREIGN
+from compiler.verify.generation.conversations import ASSISTANT, calling, result, user
 from router.contract.rules.checks import CheckJudge
 from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.rule_list import CheckRule

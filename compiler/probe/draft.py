@@ -5,16 +5,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from compiler.compilation import Compiled, compile_profile
+from compiler.artifact.from_profile import contract_of
 from compiler.diagnostics import ProfileError
-from compiler.freezing import contract_of
-from compiler.printing import yaml_of
-from compiler.probe.asking import Reply, shown
-from compiler.probe.learning import Learnt
+from compiler.pipeline import Compiled, compile_profile
+from compiler.probe.error_templates import Mismatch, mismatches, samples_of, with_words, wording_of
+from compiler.probe.experiment import Reply, shown
+from compiler.probe.learner import Learnt
 from compiler.probe.sections import assembled
 from compiler.probe.soundness import sound
-from compiler.probe.wording import Mismatch, mismatches, samples_of, with_words, wording_of
-from compiler.selection import Selected
+from compiler.resolve.selection import Selected
+from compiler.source.yaml_writer import yaml_of
 from compiler.verify.check import Fields
 
 _WIDTH: Final = 116

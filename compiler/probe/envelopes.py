@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.phrasing import escaped
 from compiler.probe.sent import Sent, repeated
+from compiler.probe.template_induction import escaped
 from router.contract.errors import ApiError
 
 Place = tuple[str | int, ...]

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from compiler.freezing import field_of
-from compiler.probe.asking import Base, Learning, Reply, asked, is_read_otherwise, one, shown, texts_in
-from compiler.probe.catalogue import Entry
-from compiler.probe.numbers import Edge, Numbers, numbers
-from compiler.probe.sayings import numbers_said, values_said
+from compiler.artifact.from_profile import field_of
+from compiler.probe.boundary_search import Edge, Numbers, numbers
+from compiler.probe.evidence import numbers_said, values_said
+from compiler.probe.experiment import Base, Learning, Reply, asked, is_read_otherwise, one, shown, texts_in
+from compiler.probe.seed_corpus import Entry
 from compiler.probe.texts import Texts, learn_texts, rules_of_texts
 from compiler.verify.check import Fields
-from compiler.verify.derivation.points import FOREIGN, items_of
-from compiler.verify.meaning.values import at
+from compiler.verify.generation.boundary_values import FOREIGN, items_of
+from compiler.verify.oracle.values import at
 from router.contract.rules.field_rules import tests_of
 from router.contract.schema.rule_list import FieldRule
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.asking import Base, Learning, Question, Reply, asked, one
+from compiler.artifact.sizes import size_of
+from compiler.probe.boundary_search import numbers
 from compiler.probe.conversations import Checks, words_of
-from compiler.probe.numbers import numbers
-from compiler.probe.sayings import things_said
-from compiler.sizes import size_of
+from compiler.probe.evidence import things_said
+from compiler.probe.experiment import Base, Learning, Question, Reply, asked, one
 from compiler.verify.check import Fields, run_of_letters
-from compiler.verify.derivation.limits import PIXEL
+from compiler.verify.generation.limits import PIXEL
 from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
 Taken = Callable[[Reply], bool]

@@ -3,11 +3,11 @@
 import re
 from typing import Any, Final
 
-from compiler.probe.asking import Base, Learning, Reply, asked, texts_in
 from compiler.probe.conversations import Checks
-from compiler.probe.sayings import things_said
-from compiler.verify.derivation.conversations import content_with, holding_content
-from compiler.verify.derivation.points import FOREIGN
+from compiler.probe.evidence import things_said
+from compiler.probe.experiment import Base, Learning, Reply, asked, texts_in
+from compiler.verify.generation.boundary_values import FOREIGN
+from compiler.verify.generation.conversations import content_with, holding_content
 
 ABOUT: Final = "checks.content_parts"
 

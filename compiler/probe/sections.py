@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.asking import Base, Learning, Question, Reply, asked, together
-from compiler.probe.catalogue import BUDGET_ENTRIES, ENTRIES, Entry
+from compiler.artifact.to_profile import differing_from
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import Checks, learn_messages, words_of
+from compiler.probe.evidence import statuses
+from compiler.probe.experiment import Base, Learning, Question, Reply, asked, together
 from compiler.probe.fields import Found, learn_field
 from compiler.probe.parts import learn_content_parts
-from compiler.probe.sayings import statuses
+from compiler.probe.seed_corpus import BUDGET_ENTRIES, ENTRIES, Entry
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
-from compiler.unfreezing import differing_from
 from compiler.verify.check import Fields
-from compiler.verify.meaning.values import at
+from compiler.verify.oracle.values import at
 from router.contract.schema.named_checks import CHECKS as CHECK_NAMES
 
 OUTPUT: Final = "output.max_tokens"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from compiler.probe.asking import Question
-from compiler.verify.derivation.points import FOREIGN
+from compiler.probe.experiment import Question
+from compiler.verify.generation.boundary_values import FOREIGN
 
 Sent = frozenset[str | float]
 """Texts and numbers of a request."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from compiler.freezing import contract_of
-from compiler.probe.asking import Reply, is_read_otherwise, shown
-from compiler.probe.learning import Learnt
+from compiler.artifact.from_profile import contract_of
+from compiler.probe.experiment import Reply, is_read_otherwise, shown
+from compiler.probe.learner import Learnt
 from compiler.probe.sections import assembled
 from compiler.verify.check import Fields
 from router.contract.decide import Refusal, ServedIds, decide

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from compiler.probe.asking import Learning, Question, Reply, asked
-from compiler.probe.numbers import Numbers, numbers
+from compiler.probe.boundary_search import Numbers, numbers
+from compiler.probe.experiment import Learning, Question, Reply, asked
 from compiler.verify.check import Fields
 from router.contract.rules.patterns import MAX_REPEATS
 

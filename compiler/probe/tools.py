@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from compiler.probe.asking import Base, Learning, Reply, asked, shown
 from compiler.probe.conversations import Checks
-from compiler.probe.sayings import things_said, values_said
+from compiler.probe.evidence import things_said, values_said
+from compiler.probe.experiment import Base, Learning, Reply, asked, shown
 from compiler.probe.texts import Texts, learn_texts, pattern_of
 from compiler.verify.check import Fields
-from compiler.verify.derivation.conversations import holding, tools_named, user
-from compiler.verify.derivation.points import FOREIGN, function
+from compiler.verify.generation.boundary_values import FOREIGN, function
+from compiler.verify.generation.conversations import holding, tools_named, user
 
 _WORDS: Final = ("auto", "none", "required", "any")
 _CHOSEN: Final[Fields] = {"type": "function", "function": {"name": "look"}}

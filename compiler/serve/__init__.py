@@ -4,10 +4,10 @@ import os
 import sys
 from argparse import Namespace
 
-from compiler.commands import selected_by
+from compiler.cli.commands import selected_by
 from compiler.diagnostics import visible
-from compiler.reporting import text_of
-from compiler.selection import Selected
+from compiler.diagnostics.formats import text_of
+from compiler.resolve.selection import Selected
 from compiler.serve.contract import Loaded, ServedContract
 from compiler.serve.launch import (
     ARTIFACT_SETTING,
@@ -18,7 +18,7 @@ from compiler.serve.launch import (
     settings_of,
 )
 from compiler.serve.sidecar import Sidecar
-from compiler.verify.derivation.names import Deployment
+from compiler.verify.generation.names import Deployment
 
 
 def run(arguments: Namespace) -> int:

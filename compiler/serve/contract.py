@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple, Self
 
-from compiler.compilation import compile_profile
+from compiler.cli.output import write
 from compiler.diagnostics import Diagnostic
-from compiler.output import write
-from compiler.selection import Selected, UsageError
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected, UsageError
 from router.artifact.format import Artifact, read
 from router.runtime.temporary import temporary_folder
 

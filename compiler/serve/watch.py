@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from compiler.commands import ArtifactError, CommandError, ProfileError, rendered
+from compiler.cli.commands import ArtifactError, CommandError, ProfileError, rendered
 from compiler.diagnostics import visible
 from compiler.serve.contract import ServedContract, version_of
 

@@ -11,26 +11,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compiler.commands import loaded_by
+from compiler.cli.commands import loaded_by
+from compiler.cli.output import write
+from compiler.cli.version import release
 from compiler.diagnostics import visible
 from compiler.explain.origin import Origin
-from compiler.output import write
-from compiler.selection import UsageError
+from compiler.resolve.selection import UsageError
+from compiler.verify.assertion import UNWELL, Answer, judge
+from compiler.verify.cassette import About, Record, RecordError, about_record, open_record, replayed
 from compiler.verify.check import Acceptance, Check, Derived, Untried, written
-from compiler.verify.derivation import Options, derive, shuffled
-from compiler.verify.derivation.names import Deployment
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
-from compiler.verify.judgement import UNWELL, Answer, judge
+from compiler.verify.generation import Options, derive, shuffled
+from compiler.verify.generation.names import Deployment
+from compiler.verify.harness import staged
 from compiler.verify.progress import watched
-from compiler.verify.recording import About, Record, RecordError, about_record, open_record, replayed
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
-from compiler.verify.report.telling import caution_of, counted, shortened, verdict_of
+from compiler.verify.report.formatting import caution_of, counted, shortened, verdict_of
+from compiler.verify.rule_descriptions import Sayings
 from compiler.verify.run import Judged, Run
-from compiler.verify.saying import Sayings
-from compiler.verify.stage import staged
-from compiler.verify.unprovoked import unprovoked
-from compiler.version import release
+from compiler.verify.untestable import unprovoked
 from router.artifact.format import Artifact
 
 _NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")

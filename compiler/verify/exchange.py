@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import requests
 
 from compiler.diagnostics import CommandError
-from compiler.selection import UsageError
+from compiler.resolve.selection import UsageError
+from compiler.verify.assertion import UNWELL, Answer
 from compiler.verify.check import Ask
-from compiler.verify.judgement import UNWELL, Answer
 
 DEFAULT_KEY: Final = "PROFILEC_API_KEY"
 """The environment variable that holds the endpoint's API key where no other is named."""

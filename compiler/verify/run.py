@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from compiler.verify.assertion import Answer, Result, Verdict
 from compiler.verify.check import Check, Untried
-from compiler.verify.judgement import Answer, Result, Verdict
 
 
 class Judged(NamedTuple):

@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
 from router.artifact.format import serialise
 from router.mock_engine import StandIn
 from tests.router.process import children_of, resident_bytes

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
 from router.artifact.format import serialise
 from router.mock_engine import EVENT_STREAM, Answer, StandIn
 from router.mock_engine.answer import Reply

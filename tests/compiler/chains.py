@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from compiler.diagnostics import Document, Location
-from compiler.inheritance import Link
-from compiler.reading import read_yaml
-from compiler.schema import SCHEMA
-from compiler.tree import Mapping
+from compiler.language.schema import SCHEMA
+from compiler.resolve.extends import Link
+from compiler.source.tree import Mapping
+from compiler.source.yaml_reader import read_yaml
 from router.contract.schema.fields import SAMPLING_FIELDS
 from tests.compiler.profiles import profiles
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from compiler import commands
-from compiler.selection import ENVIRONMENT_NAME
+from compiler.cli import commands
+from compiler.resolve.selection import ENVIRONMENT_NAME
 
 # The same examples on every run: a red test is red for everybody.
 settings.register_profile("deterministic", derandomize=True, deadline=None)

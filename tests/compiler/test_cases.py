@@ -2,8 +2,8 @@ from typing import get_args
 
 import pytest
 
-from compiler import cli, reporting
-from compiler.diagnostics import Code, render
+from compiler.cli import main
+from compiler.diagnostics import Code, formats, render
 from tests.compiler.cases import all_cases, name_of
 
 SHOWN_ELSEWHERE = {
@@ -23,7 +23,7 @@ def run(case, folder, capsysbinary):
         file.write_bytes(text.encode())
     told = ""
     for arguments in case.commands:
-        code = cli.main(arguments)
+        code = main.main(arguments)
         out, err = capsysbinary.readouterr()
         told += (out + err).decode() + (f"exit {code}\n" if code else "")
     return told
@@ -42,7 +42,7 @@ def test_case_comes_out_as_its_golden_file_says(case, tmp_path, capsysbinary, py
 def test_every_kind_of_error_stands_rendered_in_a_golden_file(tmp_path, capsysbinary, monkeypatch):
     """No kind of error can be told to people that nobody has looked at, rendered."""
     seen = set(SHOWN_ELSEWHERE)
-    monkeypatch.setattr(reporting, "render", lambda diagnostic, _: seen.add(diagnostic.code) or render(diagnostic))
+    monkeypatch.setattr(formats, "render", lambda diagnostic, _: seen.add(diagnostic.code) or render(diagnostic))
 
     for number, case in enumerate(all_cases()):
         folder = tmp_path / str(number)

@@ -22,7 +22,7 @@ middle where they are long; `engine_got` is null where nothing came to an engine
 import json
 from typing import Any, Final
 
-from compiler.verify.report.telling import MAX_SHOWN, caution_of, engine_got, sent_whole, shortened, wanted
+from compiler.verify.report.formatting import MAX_SHOWN, caution_of, engine_got, sent_whole, shortened, wanted
 from compiler.verify.run import Judged, Run
 
 FORMAT_VERSION: Final = 1

@@ -3,7 +3,7 @@
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from compiler.verify.report.telling import came_back, caution_of, facts_of, sent_in_words, wanted
+from compiler.verify.report.formatting import came_back, caution_of, facts_of, sent_in_words, wanted
 from compiler.verify.run import Judged, OfRule, Run
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

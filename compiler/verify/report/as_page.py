@@ -7,8 +7,7 @@ from html import escape
 from typing import Final
 
 from compiler.verify.check import Untried
-from compiler.verify.report.page_style import STYLE
-from compiler.verify.report.telling import (
+from compiler.verify.report.formatting import (
     came_back,
     caution_of,
     counted,
@@ -21,6 +20,7 @@ from compiler.verify.report.telling import (
     verdict_of,
     wanted,
 )
+from compiler.verify.report.page_style import STYLE
 from compiler.verify.run import VERDICTS, Judged, OfRule, Run
 
 SHOWN_OPEN: Final = 3

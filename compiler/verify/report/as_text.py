@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
-from compiler.verify.report.telling import (
+from compiler.verify.report.formatting import (
     came_back,
     caution_of,
     engine_got,

@@ -23,8 +23,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
 from router.artifact.format import serialise
 from tests.bench.soak.chaos import Chaos, EngineProcess
 from tests.bench.soak.judging import Judgement, judge, told_in

@@ -9,14 +9,14 @@ import sys
 import pytest
 from hypothesis import given
 
-from compiler import cli
+from compiler.cli import main
 from compiler.explain.explanation import explain
 from router.artifact.format import Source, freeze, serialise
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from tests.checkout import CHECKOUT
-from tests.compiler.comparison import grown
+from tests.compiler.diff import grown
 
 CONTRACT = Contract(
     limits=Limits(max_body_bytes=2000, max_images=1),
@@ -36,14 +36,14 @@ def _stdin(monkeypatch, data: bytes):
 def test_a_request_may_come_on_standard_input(monkeypatch, capsys):
     """With - for its name the request is read from standard input."""
     _stdin(monkeypatch, b'{"model":"m","top_p":0.5}')
-    assert cli.main(["explain", "-", "moonshot-kimi"]) == 0
+    assert main.main(["explain", "-", "moonshot-kimi"]) == 0
     assert "top_p is 0.5: expected 0.95" in capsys.readouterr().out
 
 
 def test_many_requests_may_come_on_standard_input(monkeypatch, capsys):
     """JSON Lines on standard input are summed up."""
     _stdin(monkeypatch, b'{"model":"m","top_p":0.5}\n{"model":"m"}\n')
-    assert cli.main(["explain", "-", "moonshot-kimi", "--format", "json"]) == 0
+    assert main.main(["explain", "-", "moonshot-kimi", "--format", "json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["requests"], summary["refused"], summary["forwarded"]) == (2, 1, 1)
 
@@ -54,7 +54,7 @@ def test_an_artifact_explains_as_its_profile_does(tmp_path, capsys):
     artifact.write_bytes(serialise(freeze("mine", CONTRACT, (Source("file", "mine.yaml", "0" * 64),))))
     request = tmp_path / "request.json"
     request.write_text('{"model":"served","top_p":0.5}')
-    assert cli.main(["explain", str(request), str(artifact), "--format", "json"]) == 0
+    assert main.main(["explain", str(request), str(artifact), "--format", "json"]) == 0
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert {step["declared"] for step in steps} == {"artifact mine", "always"}
     assert [step["rule"] for step in steps if step["verdict"] == "refused"] == ["sampling.params.top_p"]
@@ -124,5 +124,5 @@ def test_a_request_without_end_is_read_no_further_than_the_contract_goes(tmp_pat
     """From an endless file no more is read than it takes to refuse it for its size."""
     profile = tmp_path / "profile.yaml"
     profile.write_text("limits: {max_body_bytes: 1KiB}\n")
-    assert cli.main(["explain", "/dev/zero", str(profile)]) == 0
+    assert main.main(["explain", "/dev/zero", str(profile)]) == 0
     assert "HTTP/1.1 413" in capsys.readouterr().out

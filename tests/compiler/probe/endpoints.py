@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from compiler.compilation import compile_profile
-from compiler.freezing import contract_of
+from compiler.artifact.from_profile import contract_of
+from compiler.pipeline import compile_profile
 from compiler.probe.draft import Draft, Run, draft_of
-from compiler.probe.driving import drive
-from compiler.probe.learning import Aims, Learnt, learn
-from compiler.selection import Selected
-from compiler.verify.judgement import Answer
+from compiler.probe.learner import Aims, Learnt, learn
+from compiler.probe.runner import drive
+from compiler.resolve.selection import Selected
+from compiler.verify.assertion import Answer
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 

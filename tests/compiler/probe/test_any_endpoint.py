@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from compiler.probe.beginning import BaseError
+from compiler.probe.baseline import BaseError
 from compiler.probe.draft import Run, draft_of
-from compiler.probe.driving import drive
-from compiler.probe.learning import Aims, learn
-from compiler.verify.judgement import Answer
+from compiler.probe.learner import Aims, learn
+from compiler.probe.runner import drive
+from compiler.verify.assertion import Answer
 from tests.compiler.probe.endpoints import DAY, SMALL
 
 SHAPES = (

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from compiler.compilation import compile_profile
-from compiler.freezing import contract_of
+from compiler.artifact.from_profile import contract_of
+from compiler.pipeline import compile_profile
 from compiler.probe.draft import Draft, Run, draft_of
-from compiler.probe.driving import Asker, drive
-from compiler.probe.learning import Aims, learn
-from compiler.selection import Selected
+from compiler.probe.learner import Aims, learn
+from compiler.probe.runner import Asker, drive
+from compiler.resolve.selection import Selected
+from compiler.verify.assertion import Answer
 from compiler.verify.check import Ask
-from compiler.verify.derivation.points import FOREIGN
 from compiler.verify.exchange import Exchange, Target, chat_url
-from compiler.verify.judgement import Answer
+from compiler.verify.generation.boundary_values import FOREIGN
 from router.contract.decide import Forward, ServedIds, decide
 from tests.compiler.probe import vllm
 from tests.compiler.probe.endpoints import DAY, SMALL

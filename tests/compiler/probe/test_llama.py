@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler import cli
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
+from compiler.cli import main
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
 from tests.compiler.probe.endpoints import SMALL
 from tests.llama.server import MODEL, running_llama
 
@@ -15,7 +15,7 @@ def test_a_real_engine_gives_a_draft_that_compiles(tmp_path: Path, capsys: pytes
     """What llama.cpp is seen to hold requests to is learnt, and what makes it fail is told and is no rule."""
     output = tmp_path / "draft.yaml"
     with running_llama(tmp_path) as llama:
-        assert cli.main(["probe", llama.url, "--model", MODEL, "--max-body", str(SMALL), "-o", str(output)]) == 0
+        assert main.main(["probe", llama.url, "--model", MODEL, "--max-body", str(SMALL), "-o", str(output)]) == 0
     values = compile_profile(Selected("file", str(output), "SOURCE")).values()
     # It runs four requests at a time, and so takes no more answers to one.
     assert {"min": 1, "max": 4}.items() <= values["fields"]["n"].items()

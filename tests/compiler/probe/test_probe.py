@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from compiler import cli, probe
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
-from compiler.verify.stage import staged
+from compiler import probe
+from compiler.cli import main
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
+from compiler.verify.harness import staged
 from router.mock_engine import Answer, Received, StandIn
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
-from tests.compiler.probe.test_learning import without_evidence
+from tests.compiler.probe.test_learner import without_evidence
 from tests.compiler.probe.test_round_trip import failing
 
 
@@ -28,20 +29,20 @@ from tests.compiler.probe.test_round_trip import failing
 )
 def test_misuse_is_told(more: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A command line that makes no sense is told in a line, with exit code 2."""
-    assert cli.main(["probe", "http://127.0.0.1:1", *more]) == 2
+    assert main.main(["probe", "http://127.0.0.1:1", *more]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """What is no URL is a mistake in the command line."""
-    assert cli.main(["probe", "no-url", "--model", "m"]) == 2
+    assert main.main(["probe", "no-url", "--model", "m"]) == 2
     assert "no http or https URL" in capsys.readouterr().err
 
 
 def test_an_endpoint_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody answers the probe ends at once with exit code 1, and nothing is written."""
     output = tmp_path / "draft.yaml"
-    assert cli.main(["probe", "http://127.0.0.1:9", "--model", "m", "--timeout", "1", "-o", str(output)]) == 1
+    assert main.main(["probe", "http://127.0.0.1:9", "--model", "m", "--timeout", "1", "-o", str(output)]) == 1
     assert "the connection was refused" in capsys.readouterr().err
     assert not output.exists()
 
@@ -57,7 +58,7 @@ def test_an_endpoint_that_answers_nothing_is_told(
     output = tmp_path / "draft.yaml"
     with StandIn(models=("m",)) as engine:
         engine.script(lambda _: Answer.json({"error": {"message": "No."}}, status))
-        assert cli.main(["probe", engine.url, "--model", "m", "-o", str(output)]) == 1
+        assert main.main(["probe", engine.url, "--model", "m", "-o", str(output)]) == 1
     assert said in capsys.readouterr().err
     assert not output.exists()
 
@@ -79,7 +80,7 @@ def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
     """A bare engine refuses no more than what is no conversation; what it may cost is said before."""
     output = tmp_path / "draft.yaml"
     with StandIn(models=("m",)) as engine:
-        assert cli.main(["probe", engine.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
+        assert main.main(["probe", engine.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
     values, _ = draft_written(output)
     assert set(without_evidence(values)) == {"fields", "errors"}
     assert set(values["fields"]) == {"messages"}
@@ -110,7 +111,7 @@ def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
     with StandIn(models=("m",)) as engine:
         engine.script(refusing_like_pydantic)
         command = ["probe", engine.url, "--model", "m", "--only", "fields.temperature", "errors", "-o", str(output)]
-        assert cli.main(command) == 0
+        assert main.main(command) == 0
     values, _ = draft_written(output)
     assert values["fields"]["temperature"]["max"] == 2
 
@@ -121,7 +122,7 @@ def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
     output = tmp_path / "draft.yaml"
     artifact = compile_profile(Selected("preset", preset, "SOURCE")).artifact
     with staged(artifact, ("m",)) as stage:
-        assert cli.main(["probe", stage.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
+        assert main.main(["probe", stage.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
     _, contract = draft_written(output)
     assert not failing(preset_contract(preset), contract, "m", SMALL)
     assert not failing(contract, preset_contract(preset), "m", SMALL)
@@ -130,7 +131,7 @@ def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
 def test_the_draft_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a file to write the draft, and nothing else, is standard output."""
     with StandIn(models=("m",)) as engine:
-        assert cli.main(["probe", engine.url, "--model", "m", "--only", "fields.temperature"]) == 0
+        assert main.main(["probe", engine.url, "--model", "m", "--only", "fields.temperature"]) == 0
     assert capsys.readouterr().out.startswith(
         "# yaml-language-server: $schema=./profile.schema.json\n# A draft of what m"
     )
@@ -143,6 +144,6 @@ def test_a_draft_that_would_not_compile_is_a_bug(
     monkeypatch.setattr("compiler.probe.draft.yaml_of", lambda _: b"fields: 1\n")
     output = tmp_path / "draft.yaml"
     with StandIn(models=("m",)) as engine:
-        assert cli.main(["probe", engine.url, "--model", "m", "--only", "models", "-o", str(output)]) == 3
+        assert main.main(["probe", engine.url, "--model", "m", "--only", "models", "-o", str(output)]) == 3
     assert "does not compile" in capsys.readouterr().err
     assert not output.exists()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from compiler.comparison.observation import observe
-from compiler.comparison.observed import changes_seen
-from compiler.presets import preset_names
-from compiler.verify.derivation import Options, derive
-from compiler.verify.derivation.names import Deployment
-from compiler.verify.judgement import judge
+from compiler.diff.observe import observe
+from compiler.diff.observed_changes import changes_seen
+from compiler.resolve.presets import preset_names
+from compiler.verify.assertion import judge
+from compiler.verify.generation import Options, derive
+from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
 from tests.compiler.probe.endpoints import SMALL, preset_contract, probed
 from tests.compiler.verify.endpoint import Endpoint

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from compiler.probe.asking import Base, Reply
-from compiler.probe.learning import Learnt
+from compiler.probe.experiment import Base, Reply
+from compiler.probe.learner import Learnt
 from compiler.probe.soundness import sound
-from compiler.verify.judgement import Answer
+from compiler.verify.assertion import Answer
 
 BASE = Base({"model": "m", "messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 1}, "Say OK.")
 TOOLS = [{"type": "function", "function": {"name": "a.b"}}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.probe.numbers import Edge, Numbers
+from compiler.probe.boundary_search import Edge, Numbers
 from compiler.probe.texts import Texts, pattern_of
 from router.contract.rules.patterns import full_match_of
 

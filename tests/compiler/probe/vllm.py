@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from annotated_types import MaxLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from compiler.verify.assertion import Answer
 from compiler.verify.check import Ask
-from compiler.verify.judgement import Answer
 
 CONTEXT = 2048
 _TEMPLATE_TOKENS = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import cli
+from compiler.cli import main
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
 from router.mock_engine import StandIn
@@ -98,7 +98,7 @@ def test_without_an_engine_the_stand_in_serves_and_ends_with_the_router(tmp_path
 
 def test_an_artifact_is_served_as_by_bare_gunicorn(tmp_path: Path) -> None:
     """Serving a built artifact is gunicorn with our conf and nothing beside it: the same process, log and state."""
-    assert cli.main(["init", str(tmp_path / "own"), "--preset", "moonshot-kimi"]) == 0
+    assert main.main(["init", str(tmp_path / "own"), "--preset", "moonshot-kimi"]) == 0
     folder = tmp_path / "own"
     with StandIn() as engine:
         settings = {"ROUTER_ENGINES": engine.url}
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     """A profile, an artifact, a setting or an option that is wrong ends with the usual exit code, and a reason."""
     Path("wrong.yaml").write_text("nam: x\n")
     Path("broken.json").write_text("{}")
-    assert cli.main(["serve", *arguments.split()]) == code
+    assert main.main(["serve", *arguments.split()]) == code
     assert said in capsys.readouterr().err
 
 
@@ -165,5 +165,5 @@ def test_a_folder_with_another_router_is_rejected(
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-    assert cli.main(["serve", "moonshot-kimi"]) == 1
+    assert main.main(["serve", "moonshot-kimi"]) == 1
     assert f'"{name}" in this folder hides' in capsys.readouterr().err

@@ -3,9 +3,9 @@
 import json
 from functools import partial
 
+from compiler.verify.assertion import EVENT_STREAM, Answer
 from compiler.verify.check import Ask
-from compiler.verify.derivation.requests import ENGINE_ANSWERS
-from compiler.verify.judgement import EVENT_STREAM, Answer
+from compiler.verify.generation.requests import ENGINE_ANSWERS
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.responses.rewrite import rename_model, retype_bad_request

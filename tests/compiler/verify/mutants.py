@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from compiler.compilation import compile_profile
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Selected
+from compiler.verify.assertion import judge
 from compiler.verify.check import Check
-from compiler.verify.judgement import judge
 from router.contract.rules.compiled import machine_of
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint

@@ -4,14 +4,14 @@ from functools import cache
 
 import pytest
 
-from compiler.compilation import compile_profile
-from compiler.presets import preset_names
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.presets import preset_names
+from compiler.resolve.selection import Selected
+from compiler.verify.assertion import judge
 from compiler.verify.check import Check, Derived, Refusal
-from compiler.verify.derivation import Options, derive
-from compiler.verify.derivation.names import Deployment
-from compiler.verify.derivation.requests import UNTOLD
-from compiler.verify.judgement import judge
+from compiler.verify.generation import Options, derive
+from compiler.verify.generation.names import Deployment
+from compiler.verify.generation.requests import UNTOLD
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from compiler.selection import UsageError
+from compiler.resolve.selection import UsageError
+from compiler.verify.cassette import About, RecordError, about_record, open_record, read_record
 from compiler.verify.check import Ask
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
-from compiler.verify.recording import About, RecordError, about_record, open_record, read_record
 from router.mock_engine import Answer, Raw, Received, StandIn
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from compiler.presets import preset_names
-from compiler.verify.derivation import Options, derive
-from compiler.verify.derivation.names import Deployment
+from compiler.resolve.presets import preset_names
+from compiler.verify.generation import Options, derive
+from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import PART_LIMITS, UnknownFieldsRule
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of

@@ -6,8 +6,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from compiler.verify.assertion import Answer, Verdict
 from compiler.verify.check import Acceptance, Ask, Check, Refusal, Untried
-from compiler.verify.judgement import Answer, Verdict
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
 from compiler.verify.report.page_style import STYLE

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from compiler import cli
-from compiler.freezing import contract_of
-from compiler.presets import preset_names
-from compiler.verify.derivation import Options, derive
-from compiler.verify.derivation.names import Deployment
+from compiler.artifact.from_profile import contract_of
+from compiler.cli import main
+from compiler.resolve.presets import preset_names
+from compiler.verify.generation import Options, derive
+from compiler.verify.generation.names import Deployment
 from router.mock_engine import Answer, Received, StandIn
 
 PROFILE = """\
@@ -46,13 +46,13 @@ def _profile(tmp_path: Path) -> str:
 )
 def test_misuse_is_told(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A command line that makes no sense is told in a line, with exit code 2."""
-    assert cli.main(["verify", *arguments]) == 2
+    assert main.main(["verify", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_an_endpoint_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody answers the run ends at once, with exit code 1."""
-    assert cli.main(["verify", "http://127.0.0.1:9", "openai", "--model", "m", "--timeout", "1"]) == 1
+    assert main.main(["verify", "http://127.0.0.1:9", "openai", "--model", "m", "--timeout", "1"]) == 1
     assert "the connection was refused" in capsys.readouterr().err
 
 
@@ -63,18 +63,18 @@ def test_an_engine_that_enforces_nothing_is_found_out(
     record, report = str(tmp_path / "record.jsonl"), tmp_path / "report.json"
     with StandIn(models=("m",)) as engine:
         arguments = ["verify", engine.url, profile, "--model", "m", "--record", record]
-        assert cli.main([*arguments, "--format", "json", "-o", str(report)]) == 1
+        assert main.main([*arguments, "--format", "json", "-o", str(report)]) == 1
         asked = len(engine.received)
-        assert cli.main([*arguments, "--format", "json", "-o", str(report)]) == 1
+        assert main.main([*arguments, "--format", "json", "-o", str(report)]) == 1
         assert len(engine.received) == asked
     value = json.loads(report.read_text())
     broken = {check["rule"] for check in value["checks"] if check["result"] == "fail"}
     assert {"fields.temperature", "fields.reasoning_effort", "output.max_tokens", "limits.max_images"} <= broken
     assert all(check["declared"] != "" for check in value["checks"])
     assert (value["requests"], value["remembered"], value["record"]) == (0, len(value["checks"]), record)
-    assert cli.main(["verify", "http://127.0.0.1:9", profile, "--model", "m", "--replay", record]) == 1
+    assert main.main(["verify", "http://127.0.0.1:9", profile, "--model", "m", "--replay", record]) == 1
     with_url = capsys.readouterr().out
-    assert cli.main(["verify", profile, "--model", "m", "--replay", record]) == 1
+    assert main.main(["verify", profile, "--model", "m", "--replay", record]) == 1
     replayed = capsys.readouterr().out
     assert replayed == with_url
     assert f"{value['failed']} of" in replayed
@@ -89,7 +89,7 @@ def test_an_endpoint_that_only_tells_of_its_own_state_is_given_up(
     monkeypatch.setattr("compiler.verify.exchange.ATTEMPTS", 1)
     with StandIn(models=("m",)) as engine:
         engine.script(lambda _request: Answer.json({"error": "Loading model"}, 503))
-        assert cli.main(["verify", engine.url, profile, "--model", "m"]) == 1
+        assert main.main(["verify", engine.url, profile, "--model", "m"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert "answered 503 to each of the first 5 requests: it is not ready" in said.err
@@ -103,7 +103,7 @@ def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
     )
     with StandIn(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
-        cli.main([*arguments, "-o", str(report)])
+        main.main([*arguments, "-o", str(report)])
     untried = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
     assert list(untried) == ["the words of overloaded (429)", "the words of invalid_api_key (401)"]
     assert "too much load" in untried["the words of overloaded (429)"]
@@ -116,7 +116,7 @@ def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
     for seed in ("1", "1", "2"):
         with StandIn(models=("m",)) as engine:
             arguments = ["verify", engine.url, profile, "--model", "m", "--max-requests", "5", "--seed", seed]
-            cli.main([*arguments, "--format", "json", "-o", str(report)])
+            main.main([*arguments, "--format", "json", "-o", str(report)])
             assert len(engine.received) == 5
         value = json.loads(report.read_text())
         ids.append([check["id"] for check in value["checks"]])
@@ -129,7 +129,7 @@ def test_only_some_rules_are_tried(profile: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     with StandIn(models=("m",)) as engine:
         arguments = ["verify", engine.url, profile, "--model", "m", "--only", "fields.temperature", "--format", "json"]
-        cli.main([*arguments, "-o", str(report)])
+        main.main([*arguments, "-o", str(report)])
     assert {check["rule"] for check in json.loads(report.read_text())["checks"]} == {"fields.temperature"}
 
 
@@ -138,7 +138,7 @@ def test_the_router_keeps_every_preset(preset: str, tmp_path: Path) -> None:
     """Through the real router every check of a preset passes, and none is unobservable."""
     report = tmp_path / "report.json"
     arguments = ["verify", "--through-engine", preset, "--max-body", "1048576", "--format", "json", "-o", str(report)]
-    code = cli.main(arguments)
+    code = main.main(arguments)
     value = json.loads(report.read_text())
     assert [check["id"] for check in value["checks"] if check["result"] != "pass"] == []
     assert (code, value["not_observable"]) == (0, 0)
@@ -147,7 +147,7 @@ def test_the_router_keeps_every_preset(preset: str, tmp_path: Path) -> None:
 
 def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
     """The largest body and one a byte larger are tried, through the real router."""
-    assert cli.main(["verify", "--through-engine", profile, "-o", "/dev/null"]) == 0
+    assert main.main(["verify", "--through-engine", profile, "-o", "/dev/null"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_record_that_tells_nothing_is_an_error(
     """A file that is no record, or has no answer to any check, is exit code 1 and one line that says so, no report."""
     record = tmp_path / "record.jsonl"
     record.write_text("".join(f"{line}\n" for line in lines))
-    assert cli.main(["verify", profile, "--model", "m", "--replay", str(record)]) == 1
+    assert main.main(["verify", profile, "--model", "m", "--replay", str(record)]) == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert said in told.err
@@ -183,8 +183,8 @@ def test_a_record_of_another_model_is_an_error(
     """Requests that are alike for all models, as those without one, do not make a record one of this model."""
     record = str(tmp_path / "record.jsonl")
     with StandIn(models=("m",)) as engine:
-        assert cli.main(["verify", engine.url, profile, "--model", "m", "--record", record, "-o", "/dev/null"]) == 1
-    assert cli.main(["verify", profile, "--model", "other", "--replay", record]) == 1
+        assert main.main(["verify", engine.url, profile, "--model", "m", "--record", record, "-o", "/dev/null"]) == 1
+    assert main.main(["verify", profile, "--model", "other", "--replay", record]) == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert "none to a check of this contract" in told.err
@@ -195,7 +195,7 @@ def test_nothing_tried_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "words.yaml"
     path.write_text("errors: {answers: {overloaded: {status: 429}}}")
     with StandIn(models=("m",)) as engine:
-        assert cli.main(["verify", engine.url, str(path), "--model", "m", "--only", "errors"]) == 1
+        assert main.main(["verify", engine.url, str(path), "--model", "m", "--only", "errors"]) == 1
         assert engine.received == []
     lines = capsys.readouterr().out.splitlines()
     assert next(number for number, line in enumerate(lines) if "Nothing was verified" in line) < 4
@@ -213,7 +213,7 @@ def test_a_wrong_model_is_the_reason_and_not_a_screen_of_failures(
 
     with StandIn(models=("m",)) as engine:
         engine.script(hear)
-        assert cli.main(["verify", engine.url, profile, "--model", "typo"]) == 1
+        assert main.main(["verify", engine.url, profile, "--model", "typo"]) == 1
         assert len(engine.received) < 60
     told = capsys.readouterr()
     assert told.out == ""
@@ -228,7 +228,7 @@ def test_the_json_report_has_every_request_whole(tmp_path: Path) -> None:
     path.write_text('limits: {max_body_bytes: 64KiB}\nfields: {user: {pattern: "[\\\\s\\\\S]{0,64}"}}\n')
     with StandIn(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--format", "json", "-o", str(report)]
-        cli.main(arguments)
+        main.main(arguments)
         sent = {request.body for request in engine.received if request.method == "POST"}
     checks = json.loads(report.read_text())["checks"]
     assert {check["sent"].encode() for check in checks} == sent

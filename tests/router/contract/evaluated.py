@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from compiler.freezing import contract_of
+from compiler.artifact.from_profile import contract_of
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compiler.freezing import contract_of
+from compiler.artifact.from_profile import contract_of
 from router.artifact.format import load, shipped_folder
 from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import answer

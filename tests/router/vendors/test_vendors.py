@@ -37,9 +37,9 @@ from typing import Any
 
 import pytest
 
-from compiler.compilation import compile_profile
-from compiler.presets import preset_names
-from compiler.selection import Selected
+from compiler.pipeline import compile_profile
+from compiler.resolve.presets import preset_names
+from compiler.resolve.selection import Selected
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.schema.model import Contract

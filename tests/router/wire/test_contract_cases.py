@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compiler.compilation import compile_profile
-from compiler.selection import Named, select
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import Named, select
 from router.contract.schema.model import Contract
 from router.mock_engine import Answer, StandIn
 from router.mock_engine.answer import JSON

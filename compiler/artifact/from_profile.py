@@ -1,0 +1,253 @@
+"""Validated tree → the contract, normalised and with every default spelled out, → the artifact."""
+
+from typing import Any
+
+import msgspec
+
+from compiler.artifact.sizes import bytes_of
+from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
+from router.contract.schema.model import Case, Contract, Sections, When
+from router.contract.schema.named_checks import CHECK_TYPES, CHECKS, Check
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import (
+    Alias,
+    Errors,
+    Field,
+    Interval,
+    Limits,
+    MaxTokens,
+    Mode,
+    Models,
+    Output,
+    Reading,
+    Sampling,
+    Stream,
+    UnknownFields,
+    plain_aliases,
+)
+from router.contract.schema.types import Condition, Governed, Scalar, Words
+
+Values = dict[str, Any]
+
+_WORDS = frozenset(Words.__struct_fields__)
+
+
+def contract_of(profile: Values) -> Contract:
+    """Return the contract that a merged and validated profile means, given as its bare values."""
+    return Contract(
+        **_sections(profile),
+        cases=tuple(_case(profile, name, case) for name, case in profile.get("cases", {}).items()),
+        mode=_mode(profile.get("mode", {})),
+        models=_models(profile.get("models", {})),
+    )
+
+
+def laid_over(base: Values, values: Values) -> Values:
+    """Lay bare values over others, as profiles are laid over their parents: maps merge, a null deletes."""
+    result = dict(base)
+    for key, value in values.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            inner = result.get(key)
+            result[key] = laid_over(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _case(profile: Values, name: str, case: Values) -> Case:
+    own = {section: values for section, values in case.items() if section != "when"}
+    return Case(name, when_of(laid_over({}, case["when"])), Sections(**_sections(laid_over(profile, own))))
+
+
+def when_of(section: Values) -> When:
+    """Return which requests a case is for, given as its bare values."""
+    return When(
+        model=_texts(section.get("model", ())),
+        mode=_texts(section.get("mode", ())),
+        fields=_condition(section.get("fields", {})),
+    )
+
+
+def _sections(profile: Values) -> dict[str, Any]:
+    checks = profile.get("checks", {})
+    return {
+        "checks": {name: _check(name, checks[name]) for name in CHECKS if name in checks},
+        "errors": _errors(profile.get("errors", {})),
+        "fields": {path: field_of(field) for path, field in profile.get("fields", {}).items()},
+        "limits": _limits(profile.get("limits", {})),
+        "order": tuple(profile.get("order", ())),
+        "output": _output(profile.get("output", {})),
+        "sampling": _sampling(profile.get("sampling", {})),
+        "stream": Stream(**profile.get("stream", {})),
+        "unknown_fields": _unknown_fields(profile.get("unknown_fields", {})),
+    }
+
+
+def _mode(section: Values) -> Mode:
+    read = (
+        Reading(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
+        for reading in section.get("read", ())
+    )
+    return Mode(**{**section, "read": tuple(read)})
+
+
+def _models(section: Values) -> Models:
+    aliases = section.get("aliases", ())
+    named = plain_aliases(*aliases) if isinstance(aliases, list | tuple) else {}
+    if isinstance(aliases, dict):
+        named = {name: Alias(**alias) for name, alias in aliases.items()}
+    return Models(**{**section, "aliases": named})
+
+
+def _limits(section: Values) -> Limits:
+    limits = dict(section)
+    if "max_body_bytes" in limits:
+        limits["max_body_bytes"] = _size(limits["max_body_bytes"])
+    for limit in PART_LIMITS.values():
+        if limit in limits:
+            limits[limit] = int(limits[limit])
+    return Limits(**limits)
+
+
+def _output(section: Values) -> Output:
+    budget = section.get("max_tokens")
+    if budget is None:
+        return Output()
+    cap = int(budget["cap"])
+    default = budget.get("default", cap)
+    return Output(MaxTokens(**{**budget, "cap": cap, "default": None if default == "none" else int(default)}))
+
+
+def _sampling(section: Values) -> Sampling:
+    written = section.get("params", {})
+    params = {name: _expected(name, written[name]) for name in SAMPLING_FIELDS if name in written}
+    return Sampling(**{**section, "params": params})
+
+
+def _expected(name: str, value: Any) -> int | float | Interval:  # noqa: ANN401 - a number, or a dict of two
+    if isinstance(value, dict):
+        return Interval(_number(name, value["min"]), _number(name, value["max"]))
+    return _number(name, value)
+
+
+def _number(name: str, value: float) -> int | float:
+    return int(value) if name in WHOLE_NUMBER_FIELDS else value
+
+
+def field_of(section: Values) -> Field:
+    """Return the rule of a field that the values of its section mean."""
+    field: Values = {**_governed(section)}
+    if "type" in field:
+        field["type"] = _texts(field["type"])
+    if "allowed" in field:
+        field["allowed"] = _scalars(field["allowed"])
+    if "fixed" in field:
+        fixed = field.pop("fixed")
+        field |= {"allowed": (fixed,), "default": fixed}
+    for count in ("min_items", "max_items"):
+        if count in field:
+            field[count] = int(field[count])
+    if "max_bytes" in field:
+        field["max_bytes"] = _size(field["max_bytes"])
+    for condition in ("requires", "excludes"):
+        if condition in field:
+            field[condition] = _condition(field[condition])
+    if "from" in field:
+        field["sources"] = _texts(field.pop("from"))
+    return Field(**field)
+
+
+def _check(name: str, section: Values) -> Check:
+    values = _governed(section)
+    for key, value in values.items():
+        if key in {"max", "max_data_urls"}:
+            values[key] = int(value)
+        elif key in {"max_bytes", "max_url_bytes"}:
+            values[key] = _size(value)
+        elif key in _LISTS:
+            values[key] = _texts(value)
+        elif key == "when":
+            values[key] = _condition(value)
+        elif key == "by_role":
+            values[key] = {role: _texts(value[role]) for role in sorted(value)}
+    return CHECK_TYPES[name](**values)  # type: ignore[return-value]
+
+
+_LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "requires_tools", "sources"})
+"""Members of checks that are several texts."""
+
+
+def _unknown_fields(section: Values) -> UnknownFields:
+    return UnknownFields(**_stated(UnknownFields, {**_governed(section), "known": tuple(section.get("known", ()))}))
+
+
+def _stated(kind: type[Governed], values: Values) -> Values:
+    """Return values without those that are the defaults: msgspec leaves these out of JSON only by their identity."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key, ...))}
+
+
+def _errors(section: Values) -> Errors:
+    errors = dict(section)
+    if "answers" in errors:
+        errors["answers"] = {code: _words(words) for code, words in errors["answers"].items()}
+    if "engine_400" in errors:
+        errors["engine_400"] = _words(errors["engine_400"])
+    if "body" in errors:
+        errors["body"] = _in_order(errors["body"])
+    return Errors(**errors)
+
+
+def _in_order(template: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return the template of a body with its keys in the order in which an artifact has them, and answers then too."""
+    if isinstance(template, dict):
+        return {key: _in_order(template[key]) for key in sorted(template)}
+    return [_in_order(item) for item in template] if isinstance(template, list) else template
+
+
+def _governed(section: Values) -> Values:
+    """Return a section with the words of its refusals, and those of their parts."""
+    if "error" not in section:
+        return dict(section)
+    told = section["error"]
+    if isinstance(told, str):
+        return {**section, "error": _words(told)}
+    whole = {key: value for key, value in told.items() if key in _WORDS}
+    parts = {key: _words(value) for key, value in told.items() if key not in _WORDS}
+    return {**section, "error": _words(whole) if whole else None, "parts": parts}
+
+
+def _words(told: str | Values) -> Words:
+    if isinstance(told, str):
+        return Words(message=told)
+    words = dict(told)
+    for key in ("status", "code"):
+        if _is_number(words.get(key)):
+            words[key] = int(words[key])
+    if "body" in words:
+        words["body"] = _in_order(words["body"])
+    return Words(**words)
+
+
+def _condition(written: Any) -> Condition:  # noqa: ANN401 - a path, paths, or paths with values
+    if isinstance(written, dict):
+        return {path: _scalars(values) for path, values in written.items()}
+    return dict.fromkeys(_texts(written), ())
+
+
+def _texts(written: Any) -> tuple[str, ...]:  # noqa: ANN401 - one or many
+    return (written,) if isinstance(written, str) else tuple(written)
+
+
+def _scalars(written: Any) -> tuple[Scalar, ...]:  # noqa: ANN401 - one or many
+    return tuple(written) if isinstance(written, list | tuple) else (written,)
+
+
+def _size(size: Any) -> int | None:  # noqa: ANN401 - a number, or a text with a unit
+    return bytes_of(size) if isinstance(size, str) else int(size)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

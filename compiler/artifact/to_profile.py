@@ -1,0 +1,213 @@
+"""A contract → the bare values of a profile that compiles to it: the way back from `compiler.artifact.from_profile`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from compiler.artifact.sizes import size_of
+from router.artifact.format import Artifact
+from router.contract.schema.model import Sections, When
+from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
+from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode, Models, Output, Reading, Sampling
+from router.contract.schema.types import Condition, Governed, Scalar, Words
+
+NO_DEFAULT: Final = "none"
+"""How a profile says that no output budget is injected."""
+
+_SIZES_OF_IMAGES: Final = ("max_bytes", "max_url_bytes")
+
+
+def profile_of(artifact: Artifact) -> dict[str, Any]:
+    """Return the bare values of a profile that compiles to the contract and the name of an artifact.
+
+    A case holds what differs from the base; a null in it is for what the base has and the case has not.
+    """
+    contract = artifact.contract
+    base = _sections(contract)
+    cases = {
+        case.name: {"when": when_of(case.when), **differing_from(base, _sections(case.sections))}
+        for case in contract.cases
+    }
+    values = {"models": _models(contract.models), "mode": mode_of(contract.mode), **base, "cases": cases}
+    return {"name": artifact.name, **{section: value for section, value in values.items() if value}}
+
+
+def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
+    """Return the bare values of a profile, and beside them every default that the artifact made of it spells out.
+
+    Only what holds for a section that is not written is a default: a field, a check or a case is all that is written.
+    """
+    defaults = profile_of(artifact)
+    for section in ("mode", "fields", "checks", "order", "cases"):
+        defaults.pop(section, None)
+    return _filled(profile, defaults)
+
+
+def differing_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be merged over a base to give these values: maps key by key, a null for what goes."""
+    changed: dict[str, Any] = {}
+    for key, value in values.items():
+        below = base.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            if inner := differing_from(below, value):
+                changed[key] = inner
+        elif key not in base or repr(value) != repr(below):
+            changed[key] = value
+    return {**changed, **{key: None for key in base if key not in values}}
+
+
+def field_of(field: Field) -> dict[str, Any]:
+    """Return the rule of a field as a profile writes it."""
+    values = _stated(field)
+    conditions = {"requires": _condition(field.requires), "excludes": _condition(field.excludes)}
+    values |= _given(type=_one_or_list(field.type), **conditions)
+    if field.default is not None and field.allowed is not None and repr(field.allowed) == repr((field.default,)):
+        del values["allowed"], values["default"]
+        values = {"fixed": field.default, **values}
+    return values
+
+
+def check_of(check: Check) -> dict[str, Any]:
+    """Return the rule of a check as a profile writes it."""
+    values = _stated(check)
+    del values["check"]
+    if isinstance(check, Images):
+        values |= {key: size_of(values[key]) for key in _SIZES_OF_IMAGES if key in values}
+    if isinstance(check, PromptContains):
+        values |= _given(when=_values(check.when))
+    if isinstance(check, ContentParts):
+        values |= _given(by_role=_values(check.by_role))
+    return values
+
+
+def words_of(words: Words) -> dict[str, Any] | str:
+    """Return the words of an error as a profile writes them: a text where they are but a message."""
+    values: dict[str, Any] = msgspec.to_builtins(words)
+    return values["message"] if values.keys() == {"message"} else values
+
+
+def error_of(rule: Governed) -> dict[str, Any] | str | None:
+    """Return the words of a rule's refusals, with those of their parts, as a profile writes them; None: none."""
+    told = None if rule.error is None else words_of(rule.error)
+    parts = {part: words_of(rule.parts[part]) for part in sorted(rule.parts)}
+    if not parts:
+        return told
+    return ({"message": told} if isinstance(told, str) else told or {}) | parts
+
+
+def alias_of(alias: Alias) -> dict[str, Any]:
+    """Return what is said of one alias as a profile writes it."""
+    values: dict[str, Any] = msgspec.to_builtins(alias)
+    return values
+
+
+def mode_of(mode: Mode) -> dict[str, Any]:
+    """Return how modes are read as a profile writes it; empty where there are none."""
+    if mode.default is None:
+        return {}
+    return _given(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
+
+
+def when_of(when: When) -> dict[str, Any]:
+    """Return which requests a case is for as a profile writes it."""
+    return _given(model=_one_or_list(when.model), mode=_one_or_list(when.mode), fields=_values(when.fields))
+
+
+def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    filled = {**defaults, **values}
+    for key, value in values.items():
+        below = defaults.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            filled[key] = _filled(value, below)
+    return filled
+
+
+def _sections(sections: Sections) -> dict[str, Any]:
+    limits = sections.limits
+    unknown = sections.unknown_fields
+    return {
+        "limits": _given(
+            max_body_bytes=size_of(limits.max_body_bytes),
+            **{name: getattr(limits, name) for name in PART_LIMITS.values()},
+            source=limits.source,
+        ),
+        "output": _output(sections.output),
+        "sampling": _sampling(sections.sampling),
+        "fields": {path: field_of(sections.fields[path]) for path in sorted(sections.fields)},
+        "checks": {name: check_of(sections.checks[name]) for name in CHECKS if name in sections.checks},
+        "unknown_fields": {"policy": unknown.policy, **_stated(unknown)},
+        "stream": _given(usage=sections.stream.usage, source=sections.stream.source),
+        "errors": _errors(sections.errors),
+        "order": list(sections.order),
+    }
+
+
+def _models(models: Models) -> dict[str, Any]:
+    plain = all(alias == Alias() for alias in models.aliases.values())
+    aliases = {name: alias_of(alias) for name, alias in models.aliases.items()}
+    return {"aliases": list(aliases) if plain else aliases, "answer_as": models.answer_as}
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return _given(mode=reading.mode, model=_one_or_list(reading.model), when=_values(reading.when))
+
+
+def _output(output: Output) -> dict[str, Any]:
+    budget = output.max_tokens
+    if budget is None:
+        return {}
+    default = NO_DEFAULT if budget.default is None else budget.default
+    return {
+        "max_tokens": _given(cap=budget.cap, on_exceed=budget.on_exceed, default=default, source=budget.source),
+    }
+
+
+def _sampling(sampling: Sampling) -> dict[str, Any]:
+    params = {
+        name: {"min": value.min, "max": value.max} if isinstance(value, Interval) else value
+        for name, value in sampling.params.items()
+    }
+    return _given(conflict=sampling.conflict, params=params, source=sampling.source)
+
+
+def _errors(errors: Errors) -> dict[str, Any]:
+    return _given(
+        bad_request_type=errors.bad_request_type,
+        body=errors.body,
+        omit_null=errors.omit_null,
+        answers={code: words_of(errors.answers[code]) for code in sorted(errors.answers)} or None,
+        engine_400=None if errors.engine_400 is None else words_of(errors.engine_400),
+        source=errors.source,
+    )
+
+
+def _stated(rule: Governed) -> dict[str, Any]:
+    """Return what a rule states, the words of its refusals and of their parts in one `error`."""
+    values: dict[str, Any] = msgspec.to_builtins(rule)
+    values.pop("parts", None)
+    if (error := error_of(rule)) is not None:
+        values["error"] = error
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _condition(condition: Condition) -> dict[str, Any] | list[str] | None:
+    """Return a condition as a profile writes it: a list of paths where each may have any value."""
+    if condition and not any(condition.values()):
+        return list(condition)
+    return _values(condition)
+
+
+def _values(condition: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar | list[Scalar]] | None:
+    """Return the values of a condition: the one, or a list; an empty list stands for any."""
+    return {path: _one_or_list(values) if values else [] for path, values in condition.items()} or None
+
+
+def _one_or_list(values: tuple[Any, ...]) -> Any:  # noqa: ANN401 - what the tuple holds
+    """Return the one value of a tuple, or all as a list; None where there is none."""
+    return (values[0] if len(values) == 1 else list(values)) if values else None
+
+
+def _given(**values: object) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,126 @@
+"""`profilec check`: everything that is wrong with profiles, and whether an artifact is what its sources give today."""
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+
+from compiler.check.freshness import staleness
+from compiler.cli.commands import override_of, selected_from
+from compiler.cli.output import write
+from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path, visible
+from compiler.diagnostics.formats import counted, github_of, json_of, text_of
+from compiler.pipeline import Compiled, compile_profile
+from compiler.resolve.overrides import Override
+from compiler.resolve.selection import NOBODY, Named, Selected, UsageError
+from compiler.sources import artifact_of, with_content
+from router.artifact.format import Artifact, ArtifactError
+
+
+def check(arguments: Namespace) -> int:
+    """Tell everything there is to say of the profiles that are named, and return 1 if some of it is an error."""
+    override = override_of(arguments)
+    selected = _selected(arguments, say_default=arguments.artifact is None or override is not None)
+    if arguments.artifact is not None and override is None and selected[0].chosen_by == NOBODY:
+        found, summary = _artifact_alone(arguments.artifact)
+    elif arguments.artifact is not None:
+        found, summary = _against_artifact(arguments, selected[0], override)
+    else:
+        found = once_each(diagnostic for each in selected for diagnostic in findings(each, override)[1])
+        summary = f"{len(selected)} profile{'' if len(selected) == 1 else 's'} checked: {counted(found)}"
+    fails = bool(found) if arguments.strict else _any_error(found)
+    if fails and not _any_error(found):
+        summary += ", and --strict lets none pass"
+    _tell(found, arguments.format, summary)
+    return 1 if fails else 0
+
+
+def findings(selected: Selected, override: Override | None) -> tuple[Compiled | None, tuple[Diagnostic, ...]]:
+    """Compile a profile, or read an artifact; return the profile where it compiles, and all there is to say of it."""
+    if selected.kind == "artifact":
+        return None, _unusable(selected, override)[1]
+    try:
+        compiled = compile_profile(selected, override)
+        compiled.data()
+    except ProfileError as error:
+        return None, error.diagnostics
+    return compiled, compiled.warnings
+
+
+def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of several profiles: errors first, and what is wrong with a shared parent only once."""
+    told: dict[tuple[str, str, str], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        told.setdefault((diagnostic.code, diagnostic.message, str(diagnostic.at)), diagnostic)
+    return tuple(sorted(told.values(), key=lambda diagnostic: diagnostic.severity != "error"))
+
+
+def _selected(arguments: Namespace, *, say_default: bool) -> list[Selected]:
+    sources = arguments.sources or [None]
+    named = [Named(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
+    if arguments.artifact is not None and len(named) > 1:
+        raise UsageError("--artifact is held against one profile: name one SOURCE")
+    return [selected_from(each, say_default=say_default) for each in named]
+
+
+def _artifact_alone(path: str) -> tuple[tuple[Diagnostic, ...], str]:
+    """Return what is wrong with an artifact where there is nothing to hold it against, and its summary."""
+    artifact, unusable = _read(path, None)
+    if artifact is None:
+        return unusable, counted(unusable)
+    good = f"{named_path(path)} is a good artifact: {visible(artifact.name)} ({artifact.digest})"
+    return (), f"{good}; no source is named to compare it with"
+
+
+def _against_artifact(
+    arguments: Namespace, selected: Selected, override: Override | None
+) -> tuple[tuple[Diagnostic, ...], str]:
+    """Return all there is to say of a profile and an artifact that should hold its contract, and its summary."""
+    if selected.kind == "artifact":
+        raise UsageError("--artifact is held against a profile: SOURCE is an artifact itself")
+    compiled, problems = findings(selected, override)
+    artifact, unusable = _read(arguments.artifact, None)
+    found = [*problems, *unusable]
+    if compiled is None or artifact is None:
+        return in_order(found), counted(found)
+    rebuild = _rebuild_command(arguments, renamed=artifact.name != compiled.artifact.name)
+    found += staleness(artifact, compiled, arguments.artifact, rebuild)
+    if _any_error(found):
+        return in_order(found), counted(found)
+    verdict = f"{named_path(arguments.artifact)} is what {visible(selected.name)} gives today ({artifact.digest})"
+    return in_order(found), f"{verdict}; {counted(found)}" if found else verdict
+
+
+def _read(path: str, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
+    return _unusable(with_content(Selected("artifact", path, "--artifact")), override)
+
+
+def _unusable(selected: Selected, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
+    if override is not None:
+        raise UsageError("--override-sampling-params needs a profile: an artifact is frozen")
+    try:
+        return artifact_of(selected), ()
+    except ArtifactError as error:
+        return None, (Diagnostic("unusable-artifact", str(error)),)
+
+
+def _rebuild_command(arguments: Namespace, *, renamed: bool) -> str:
+    """Return the `profilec build` that makes the artifact anew from what this command line names."""
+    flags = ("api_profile_file", "api_profile", "override_sampling_params", "sampling_param_conflict")
+    given = {flag: getattr(arguments, flag) for flag in flags}
+    words = [word for flag, value in given.items() if value for word in (f"--{flag.replace('_', '-')}", value)]
+    words += ["--force"] if renamed else []
+    return shlex.join(["profilec", "build", *arguments.sources, *words, "-o", arguments.artifact])
+
+
+def _any_error(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(diagnostic.severity == "error" for diagnostic in diagnostics)
+
+
+def _tell(found: tuple[Diagnostic, ...], form: str, summary: str) -> None:
+    """Write what machines read to standard output, and words to standard error."""
+    if form != "text":
+        write(json_of(found) if form == "json" else github_of(found), "-")
+    if sys.stderr is not None:
+        sys.stderr.write(text_of(found, summary) if form == "text" else f"{summary}\n")
+        sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""The command line: arguments, commands, output, completion and exit codes."""

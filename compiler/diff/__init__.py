@@ -1,0 +1,77 @@
+"""`profilec diff`: two contracts compared, in the contract's terms: what changes for a client, setting by setting."""
+
+from argparse import Namespace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from compiler.cli.output import refuse_overwriting, write
+from compiler.diagnostics import CommandError
+from compiler.diff.cases import compare
+from compiler.diff.change import Change
+from compiler.diff.narrow import of_models
+from compiler.diff.report import RENDERERS, Comparison, Side, Tried
+from compiler.pipeline import compile_profile
+from compiler.resolve.selection import STANDARD_INPUT, Named, UsageError, select
+from compiler.sources import artifact_of, with_content
+from router.artifact.format import Artifact, digest_of
+
+DIFFERS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A profile or artifact that was named, and the files that its contract came from."""
+
+    source: str
+    artifact: Artifact
+    files: tuple[Path, ...]
+
+    def side(self) -> Side:
+        return Side(self.source, self.artifact.name, self.artifact.digest)
+
+
+def show(arguments: Namespace) -> int:
+    """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
+    if arguments.a == arguments.b == STANDARD_INPUT:
+        raise UsageError("A and B cannot both be standard input")
+    before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
+    refuse_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
+    comparison = _compared(arguments, before, after)
+    write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
+    return DIFFERS if any(fails(change, arguments.fail_on) for change in comparison.changes) else 0
+
+
+def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparison:
+    """Compare what is written; or, with --observable, what comes of requests.
+
+    Raises UsageError for flags that are at odds, CommandError where there is no request to compare by.
+    """
+    models = tuple(dict.fromkeys(arguments.model or ()))
+    old, new = before.artifact.contract, after.artifact.contract
+    if not arguments.observable:
+        if arguments.ignore_messages:
+            raise UsageError("--ignore-messages needs --observable")
+        sides = (of_models(old, models), of_models(new, models)) if models else (old, new)
+        return Comparison(before.side(), after.side(), compare(*sides), models)
+    from compiler.diff.observe import observe  # noqa: PLC0415 - no other comparison waits for it
+    from compiler.diff.observed_changes import changes_seen  # noqa: PLC0415
+
+    seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
+    if not seen.requests and digest_of(old) != digest_of(new):
+        raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
+    tried = Tried(seen.requests, len(seen.differences))
+    return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
+
+
+def fails(change: Change, fail_on: str) -> bool:
+    """Tell whether a change is of the kind asked about, or may be; one of both directions is of both."""
+    return {"any": True, "tighter": change.tightens is not False, "looser": change.loosens is not False}[fail_on]
+
+
+def _load(source: str, named_by: str) -> _Loaded:
+    selected = with_content(replace(select(Named(source), {}), chosen_by=named_by))
+    if selected.kind == "artifact":
+        return _Loaded(source, artifact_of(selected), (Path(source),))
+    compiled = compile_profile(selected)
+    return _Loaded(source, compiled.artifact, tuple(link.path for link in compiled.chain))

@@ -1,0 +1,151 @@
+"""Two contracts compared whole: what holds for every request, then case by case.
+
+What a case has of the base changes with it: such a change is told once, of the base, with the cases that share it.
+Where requests come under another case, they meet the rules of that case; both are compared to tell which way it goes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from compiler.artifact.to_profile import when_of
+from compiler.diagnostics import CommandError
+from compiler.diff.change import UNSEEN, Change, any_of
+from compiler.diff.changes import compare_sections
+from compiler.diff.fields import listed_words
+from compiler.diff.models import Moves, compare_mode, compare_models
+from compiler.diff.values import listed, same, text_of
+from router.artifact.format import digest_of
+from router.contract.schema.model import Case, Contract, Sections, When
+
+_JUDGED_BEFORE_CASES: Final = ("limits", "max_body_bytes")
+_MOST_NAMED: Final = 5
+"""Settings that a sentence names; more are counted."""
+
+
+class UnknownChangeError(CommandError):
+    """Two contracts differ in something that no comparison of settings finds."""
+
+
+def compare(before: Contract, after: Contract) -> tuple[Change, ...]:
+    """Return every change between two contracts, in the order of the profile language; none if they are equal.
+
+    The digests decide whether they are. Raises UnknownChangeError where they differ and no setting does.
+    """
+    digests = digest_of(before), digest_of(after)
+    if digests[0] == digests[1]:
+        return ()
+    changes = _changes(before, after)
+    if not changes:
+        raise UnknownChangeError(
+            f"the contracts differ ({digests[0]} and {digests[1]}), but profilec finds no setting that does: do not "
+            "take them for equal; please report this with both files, it is a bug of profilec"
+        )
+    return changes
+
+
+def _changes(before: Contract, after: Contract) -> tuple[Change, ...]:
+    read = before.read_by_conditions, after.read_by_conditions
+    anywhere = _doubtful(_all_moves(before, after))
+    of_modes = any(case.when.mode for contract in (before, after) for case in contract.cases)
+    shared = [(new.name, compare_sections(old.sections, new.sections, read)) for old, new in _in_both(before, after)]
+    base = compare_sections(before, after, read)
+    return (
+        *compare_models(before.models, after.models, anywhere),
+        *compare_mode(before.mode, after.mode, anywhere if of_modes else None),
+        *(_with_cases(change, shared) for change in base),
+        *_cases(before, after, {name: [*_own(changes, base)] for name, changes in shared}),
+    )
+
+
+def _in_both(before: Contract, after: Contract) -> Iterator[tuple[Case, Case]]:
+    former = {case.name: case for case in before.cases}
+    return ((former[case.name], case) for case in after.cases if case.name in former)
+
+
+def _with_cases(change: Change, shared: list[tuple[str, tuple[Change, ...]]]) -> Change:
+    """Return a change of the base with the cases that it is a change of too."""
+    names = [text_of(name) for name, changes in shared if change in changes]
+    if not names or change.at == _JUDGED_BEFORE_CASES:
+        return change
+    where = "every case" if len(names) == len(shared) > 1 else f"case {listed_words(names)}"
+    return replace(change, consequence=f"{change.consequence}; the same in {where}")
+
+
+def _own(changes: Iterable[Change], base: tuple[Change, ...]) -> Iterator[Change]:
+    """Yield the changes of a case that are not those of the base."""
+    return (change for change in changes if change not in base)
+
+
+def _cases(before: Contract, after: Contract, own: dict[str, list[Change]]) -> Iterator[Change]:
+    """Yield what changes in the cases, those of the second contract first, in their order."""
+    former = {case.name: case for case in before.cases}
+    for place, case in enumerate(after.cases):
+        at = ("cases", case.name)
+        if case.name not in former:
+            elsewhere = _others(before, [later.name for later in after.cases[place + 1 :]])
+            moves = _moves((sections, case.sections) for sections in elsewhere)
+            yield Change(at, None, when_of(case.when), _added(case, after, "will be"), *moves)
+            continue
+        if not same(former[case.name].when, case.when):
+            words = f"it is for requests {_which(case.when)} now: those that come under it or leave it meet other rules"
+            moves = _doubtful(_all_moves(before, after))
+            yield Change((*at, "when"), when_of(former[case.name].when), when_of(case.when), words, *moves)
+        yield from (replace(change, at=(*at, *change.at)) for change in own[case.name])
+    names = [case.name for case in after.cases]
+    for place, case in enumerate(before.cases):
+        if case.name not in names:
+            elsewhere = _others(after, [later.name for later in before.cases[place + 1 :]])
+            moves = _moves((case.sections, sections) for sections in elsewhere)
+            yield Change(
+                ("cases", case.name), when_of(case.when), None, _added(case, before, "will no longer be"), *moves
+            )
+    yield from _order(before, after)
+
+
+def _order(before: Contract, after: Contract) -> Iterator[Change]:
+    kept = {old.name for old, _ in _in_both(before, after)}
+    old, new = (tuple(case.name for case in contract.cases if case.name in kept) for contract in (before, after))
+    if old != new:
+        words = "requests that several cases are for come under another one of them"
+        yield Change(("cases",), old, new, words, *_doubtful(_all_moves(before, after)))
+
+
+def _others(contract: Contract, later: list[str]) -> list[Sections]:
+    """Return what holds in a contract for requests that come under a later case or under none."""
+    return [contract, *(case.sections for case in contract.cases if case.name in later)]
+
+
+def _all_moves(before: Contract, after: Contract) -> Moves:
+    """Tell which way it can go for a request that comes under any other case than before."""
+    old, new = ([contract, *(case.sections for case in contract.cases)] for contract in (before, after))
+    if len(old) == len(new) == 1:
+        return False, False
+    return _moves((these, those) for these in old for those in new if these is not those)
+
+
+def _moves(pairs: Iterable[tuple[Sections, Sections]]) -> Moves:
+    changes = [change for before, after in pairs for change in compare_sections(before, after)]
+    return any_of(change.tightens for change in changes), any_of(change.loosens for change in changes)
+
+
+def _doubtful(moves: Moves) -> Moves:
+    """Return directions where nobody can tell whether such requests exist."""
+    tightens, loosens = (None if direction else direction for direction in moves)
+    return tightens, loosens
+
+
+def _which(when: When) -> str:
+    """Say which requests a case is for."""
+    parts = [f"for model {listed(when.model)}"] if when.model else []
+    parts += [f"in mode {listed(when.mode)}"] if when.mode else []
+    parts += [f"with {path}{f' {listed(values)}' if values else ''}" for path, values in when.fields.items()]
+    return listed_words(parts or ["of every kind"])
+
+
+def _added(case: Case, contract: Contract, will: str) -> str:
+    """Say which requests will, or will no longer, be held to a case, and where it differs from the base."""
+    differs = [change.path for change in compare_sections(contract, case.sections)]
+    named = differs if len(differs) <= _MOST_NAMED else [*differs[: _MOST_NAMED - 1], f"{len(differs) - 4} more"]
+    where = f", which differs from the base in {listed_words(named)}" if named else f": {UNSEEN}, it is as the base"
+    return f"requests {_which(case.when)} {will} held to this case{where}"

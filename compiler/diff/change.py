@@ -1,0 +1,79 @@
+"""One change between two contracts, and how several of them come together."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from compiler.diff.values import Value
+
+UNSEEN: Final = "no request sees a difference"
+EVIDENCE: Final = "nothing that clients see: where the rule comes from is stated differently"
+
+Told = bool | None
+"""Whether a change has a direction; None where that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that differs, by its keys in a profile, and in one sentence what a client sees of it.
+
+    A change whose direction cannot be told has None for it: it may refuse requests that passed, or pass others.
+    """
+
+    at: tuple[str, ...]
+    before: Value
+    after: Value
+    consequence: str
+    tightens: Told = False
+    loosens: Told = False
+
+    @property
+    def path(self) -> str:
+        """The setting as people write it."""
+        return ".".join(self.at)
+
+    @property
+    def effect(self) -> Literal["tighter", "looser", "other"]:
+        """The direction of the change; other where it has both or none, or none that can be told."""
+        if self.tightens is True and self.loosens is False:
+            return "tighter"
+        return "looser" if self.loosens is True and self.tightens is False else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a change of one constraint means: the words, and whether it tightens and loosens."""
+
+    words: str
+    tightens: Told = False
+    loosens: Told = False
+
+
+def refusing(which: str, *, tightens: bool) -> Verdict:
+    """Return the verdict of a change after which such requests are refused, or no longer are."""
+    return Verdict(f"{which} will {'' if tightens else 'no longer '}be refused", tightens, not tightens)
+
+
+def either(newly: str, no_longer: str) -> Verdict:
+    """Return the verdict of a change that refuses some requests newly and others no longer; empty words say none."""
+    verdicts = [refusing(newly, tightens=True)] if newly else []
+    verdicts += [refusing(no_longer, tightens=False)] if no_longer else []
+    return together(verdicts) if verdicts else Verdict(f"{UNSEEN}: the same, written differently")
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict of changes that come as one."""
+    verdicts = list(verdicts)
+    words = "; ".join(verdict.words for verdict in verdicts)
+    return Verdict(words, any_of(each.tightens for each in verdicts), any_of(each.loosens for each in verdicts))
+
+
+def any_of(directions: Iterable[Told]) -> Told:
+    """Tell whether one of several changes has a direction: None where none surely has and one may."""
+    directions = set(directions)
+    return True if True in directions else None if None in directions else False
+
+
+def change(at: tuple[str, ...], before: Value, after: Value, verdict: Verdict) -> Change:
+    """Return the change of a setting with its verdict."""
+    return Change(at, before, after, verdict.words, verdict.tightens, verdict.loosens)

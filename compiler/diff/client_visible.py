@@ -1,0 +1,152 @@
+"""What a client can tell of a rule: what it accepts and refuses, and nothing of what an engine gets."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from compiler.artifact.to_profile import check_of, error_of, field_of
+from compiler.diff.change import Change
+from compiler.diff.changes import compare_sections
+from compiler.diff.client_view import Seen
+from compiler.diff.fields import compare_fields
+from compiler.diff.values import Value
+from router.contract.schema.model import Sections
+from router.contract.schema.rule_list import UnknownFieldsRule
+from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, Stream, UnknownFields
+from router.contract.schema.types import Governed
+
+Setting = tuple[str, ...]
+"""Where a profile says something, by its keys."""
+
+_AT_THE_ENGINE: Final[dict[str, Any]] = {
+    "sources": (),
+    "map": {},
+    "floor": None,
+    "ceiling": None,
+    "force": None,
+    "drop": False,
+    "default": None,
+    "source": None,
+}
+"""Members of a field's rule that say what an engine gets, or where the rule comes from."""
+
+
+def setting_of(rule: str) -> Setting:
+    """Return where a profile states a rule."""
+    if rule.startswith("fields."):
+        return "fields", rule.removeprefix("fields.")
+    return tuple(rule.split("."))
+
+
+def subject_of(rule: str) -> Setting:
+    """Return what a rule is about: a sampling parameter is the field of that name, wherever its rule stands."""
+    setting = setting_of(rule)
+    return ("fields", setting[-1]) if setting[0] == "sampling" else setting
+
+
+def changes_of(old: Sections, new: Sections, setting: Setting) -> Iterator[Change]:
+    """Yield what differs in a rule, of what clients can tell, as if all else were equal."""
+    if setting[0] in {"fields", "sampling"}:
+        rules = ({} if (field := _field(each, setting)) is None else {setting[-1]: field} for each in (old, new))
+        for change in compare_fields(*rules):
+            yield replace(change, at=(*setting, *change.at[2:]))
+        return
+    for change in compare_sections(_visible(old), _visible(new)):
+        if change.at == setting == ("output", "max_tokens"):
+            yield _without_default(change)
+        elif change.at[: len(setting)] == setting:
+            yield change
+
+
+def _without_default(change: Change) -> Change:
+    """Return the change of a budget rule that comes or goes without what requests get that name no budget."""
+    before, after = (_budget(each) if isinstance(each, MaxTokens) else None for each in (change.before, change.after))
+    return replace(change, before=before, after=after, consequence=change.consequence.partition(_UNNAMED)[0])
+
+
+_UNNAMED: Final = "; those naming no budget"
+
+
+def _budget(budget: MaxTokens) -> Value:
+    return {"cap": budget.cap, "on_exceed": budget.on_exceed}
+
+
+def stated(seen: Seen, setting: Setting) -> Value:
+    """Return what holds for a request by a setting, as a profile writes it; None: nothing that clients can tell."""
+    sections, name = seen.sections, setting[-1]
+    match setting[0]:
+        case "fields" | "sampling":
+            field = _field(sections, setting)
+            return None if field is None else field_of(field)
+        case "checks":
+            check = sections.checks.get(name)
+            return None if check is None else check_of(_plain(check))
+        case "output":
+            budget = sections.output.max_tokens
+            return None if budget is None else _budget(budget)
+        case "limits":
+            value: Value = getattr(sections.limits, name)
+            return value
+        case "unknown_fields":
+            rule = next((rule for rule in seen.rules if isinstance(rule, UnknownFieldsRule)), None)
+            refuses = rule is not None and rule.unknown_fields.policy == "refuse"
+            return {"policy": "refuse", "known": list(rule.known)} if rule is not None and refuses else None
+        case "order":
+            return sections.order
+    return None
+
+
+def own_words(seen: Seen, setting: Setting) -> Value:
+    """Return how a rule has its refusals told, None where it leaves that to others."""
+    holders: dict[str, Any] = {"fields": seen.sections.fields, "checks": seen.sections.checks}
+    holder = holders.get(setting[0], {})
+    rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else seen.sections.unknown_fields
+    return error_of(rule) if isinstance(rule, Governed) else None
+
+
+def words_for_all(sections: Sections) -> Errors:
+    """Return how all refusals of the router's own are told."""
+    return msgspec.structs.replace(sections.errors, source=None, engine_400=None)
+
+
+def _field(sections: Sections, setting: Setting) -> Field | None:
+    """Return what a value of a field must be by its rule, or else by its sampling parameter; None: anything."""
+    by_rule, by_parameter = _by_rule(sections, setting[-1]), _by_parameter(sections, setting[-1])
+    return (by_parameter or by_rule) if setting[0] == "sampling" else (by_rule or by_parameter)
+
+
+def _by_rule(sections: Sections, path: str) -> Field | None:
+    field = sections.fields.get(path)
+    if field is None:
+        return None
+    plain = msgspec.structs.replace(field, **_AT_THE_ENGINE, error=None, parts={})
+    return None if plain == Field() else plain
+
+
+def _by_parameter(sections: Sections, name: str) -> Field | None:
+    expected = sections.sampling.params.get(name)
+    if isinstance(expected, Interval):
+        return Field(min=expected.min, max=expected.max)
+    return None if expected is None or sections.sampling.conflict == "allow" else Field(allowed=(expected,))
+
+
+def _visible(sections: Sections) -> Sections:
+    """Return sections without what only engines see, and without the words of refusals, which are compared as told."""
+    budget = sections.output.max_tokens
+    unknown = sections.unknown_fields
+    return Sections(
+        checks={name: _plain(check) for name, check in sections.checks.items()},
+        limits=msgspec.structs.replace(sections.limits, source=None),
+        order=sections.order,
+        output=Output(None if budget is None else msgspec.structs.replace(budget, default=None, source=None)),
+        sampling=Sampling(),
+        stream=Stream(),
+        unknown_fields=UnknownFields() if unknown.policy != "refuse" else _plain(unknown),
+    )
+
+
+def _plain(rule: Any) -> Any:  # noqa: ANN401 - a check or the rule of unknown fields, and the same comes back
+    plain = msgspec.structs.replace(rule, source=None, error=None, parts={})
+    return msgspec.structs.replace(plain, drop_without_tools=False) if hasattr(plain, "drop_without_tools") else plain

@@ -1,0 +1,108 @@
+"""Single constraints compared: which values only one of two lets pass, in words, and the direction of the change."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from compiler.diff.change import UNSEEN, Verdict, either, refusing
+from compiler.diff.values import listed, span
+from router.contract.schema.types import Condition, Scalar
+
+Values = Sequence[Scalar] | None
+"""Values that are accepted; None: any."""
+
+CANNOT_TELL: Final = "which of them that refuses, newly or no longer, cannot be told"
+
+
+def flag(old: bool, new: bool, which: str) -> Verdict:
+    """Compare a switch that, on, refuses such requests."""
+    return refusing(which, tightens=new) if old != new else Verdict(UNSEEN)
+
+
+def accepted(
+    old: Values, new: Values, which: Callable[[str], str], words: Callable[[Iterable[Scalar]], str] = listed
+) -> Verdict:
+    """Compare sets of accepted values; `which` says which requests have certain values, `words` names the values."""
+    if old is None or new is None:
+        limit = new if old is None else old
+        others = f"anything but {words(limit)}" if limit else "anything"
+        return Verdict(UNSEEN) if limit is None else refusing(which(others), tightens=old is None)
+    gone, gained = _only_in(old, new), _only_in(new, old)
+    return either(which(words(gone)) if gone else "", which(words(gained)) if gained else "")
+
+
+def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str], str]) -> Verdict:
+    """Compare sets of values that are refused, or to which a demand applies."""
+    newly, no_longer = _only_in(new, old), _only_in(old, new)
+    return either(which(listed(newly)) if newly else "", which(listed(no_longer)) if no_longer else "")
+
+
+def at_most(old: int | None, new: int | None, which: Callable[[str], str]) -> Verdict:
+    """Compare upper limits of a count; `which` says which requests have certain counts."""
+    limits = sorted(limit for limit in (old, new) if limit is not None)
+    if old == new or not limits:
+        return Verdict(UNSEEN)
+    tightens = old is None or (new is not None and new < old)
+    counts = f"more than {limits[0]}" if len(limits) == 1 else span(limits[0] + 1, limits[1])
+    return refusing(which(counts), tightens=tightens)
+
+
+def at_least(old: int | None, new: int | None, which: Callable[[str], str]) -> Verdict:
+    """Compare lower limits of a count."""
+    low, high = sorted((old or 0, new or 0))
+    if low == high:
+        return Verdict(f"{UNSEEN}: nothing has fewer than none")
+    return refusing(which(span(low, high - 1)), tightens=(new or 0) > (old or 0))
+
+
+def pattern(old: str | None, new: str | None, which: str) -> Verdict:
+    """Compare patterns that something must match; of two, nobody can say which texts only one matches."""
+    if old == new:
+        return Verdict(UNSEEN)
+    if old is None or new is None:
+        return refusing(f"{which} that does not match {new if old is None else old}", tightens=old is None)
+    return Verdict(f"{which} will be held to another pattern: {CANNOT_TELL}", None, None)
+
+
+def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:
+    """Compare conditions that a request must meet; `which` says which requests do not meet one."""
+    newly = [_demand(path, new[path]) for path in new if not _implied(old.get(path), new[path])]
+    no_longer = [_demand(path, old[path]) for path in old if not _implied(new.get(path), old[path])]
+    return either(which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else "")
+
+
+def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:
+    """Compare conditions that a request must not meet; `which` says which requests meet one."""
+    newly = [_exclusion(path, new[path], old.get(path)) for path in new if not _excluded(old.get(path), new[path])]
+    no_longer = [_exclusion(path, old[path], new.get(path)) for path in old if not _excluded(new.get(path), old[path])]
+    return either(which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else "")
+
+
+def _implied(demand: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:
+    """Tell whether what meets a demand meets the other; None demands nothing, an empty one any value."""
+    return demand is not None and (not other or (bool(demand) and not _only_in(demand, other)))
+
+
+def _excluded(exclusion: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:
+    """Tell whether all that one exclusion refuses another does; None refuses nothing, an empty one any value."""
+    return exclusion is not None and (not exclusion or (bool(other) and not _only_in(other, exclusion)))
+
+
+def _demand(path: str, values: tuple[Scalar, ...]) -> str:
+    return f"{path} being {listed(values)}" if values else path
+
+
+def _exclusion(path: str, values: tuple[Scalar, ...], elsewhere: tuple[Scalar, ...] | None) -> str:
+    if not values:
+        return f"{path} being anything but {listed(elsewhere)}" if elsewhere else path
+    return f"{path} being {listed(_only_in(values, elsewhere or ()))}"
+
+
+def _only_in(these: Iterable[Scalar], those: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    known = {*map(_identity, those)}
+    return tuple(value for value in these if _identity(value) not in known)
+
+
+def _identity(value: Scalar) -> tuple[str, Scalar]:
+    """Return what makes a value another one than others: `true` is no 1, and 1.0 is one."""
+    kind = "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+    return kind, value

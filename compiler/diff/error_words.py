@@ -1,0 +1,131 @@
+"""What is compared of how answers and refusals are told, and of fields that nobody knows."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from compiler.artifact.to_profile import error_of, words_of
+from compiler.diff.change import EVIDENCE, UNSEEN, Change, Verdict, change, either
+from compiler.diff.fields import OTHER_WORDS, listed_words
+from compiler.diff.values import Value, listed, same, text_of
+from router.contract.protocols import INVALID_REQUEST
+from router.contract.schema.rule_list import Rule, UnknownFieldsRule
+from router.contract.schema.sections import Errors, Stream, UnknownFields
+from router.contract.schema.types import Words
+
+_POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "refuse": "be refused"}
+_USAGE: Final = {
+    "as_asked": "report their usage as the engine does, when a client asks",
+    "end_frame": "carry their usage in the frame that ends the answer, unless a client asks for none",
+    "tail_frame": "carry their usage in a frame of its own, unless a client asks for none",
+}
+_SHORT: Final = ("status", "type", "code", "param")
+
+
+def compare_unknown_fields(
+    before: UnknownFields, after: UnknownFields, rules: tuple[tuple[Rule, ...], tuple[Rule, ...]]
+) -> Iterator[Change]:
+    """Yield what changes for fields that nobody knows; `rules` are all of both, since a governed field is known."""
+    at = ("unknown_fields",)
+    if before.policy != after.policy:
+        words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
+        told = Verdict(words, tightens=after.policy == "refuse", loosens=before.policy == "refuse")
+        yield change((*at, "policy"), before.policy, after.policy, told)
+    old, new = (_known(side) for side in rules)
+    gone, gained = sorted(old - new), sorted(new - old)
+    same_policy = before.policy == after.policy
+    told = _known_told(after.policy, gone, gained) if same_policy else Verdict(f"{UNSEEN} by it alone")
+    if before.known != after.known:
+        yield change((*at, "known"), before.known, after.known, told)
+    elif same_policy and (gone or gained):
+        yield change(at, tuple(gone) or None, tuple(gained) or None, told)
+    if not same(error_of(before), error_of(after)):
+        yield Change((*at, "error"), error_of(before), error_of(after), OTHER_WORDS)
+    if before.source != after.source:
+        yield Change((*at, "source"), before.source, after.source, EVIDENCE)
+
+
+def _was(section: UnknownFields) -> str:
+    return {"pass": "passed on", "drop": "dropped", "refuse": "refused"}[section.policy]
+
+
+def _known(rules: tuple[Rule, ...]) -> set[str]:
+    return {name for rule in rules if isinstance(rule, UnknownFieldsRule) for name in rule.known}
+
+
+def _known_told(policy: str, gone: list[str], gained: list[str]) -> Verdict:
+    if policy == "refuse":
+        sending = "requests sending {}"
+        return either(sending.format(listed(gone)) if gone else "", sending.format(listed(gained)) if gained else "")
+    if policy == "pass" or not (gone or gained):
+        return Verdict(f"{UNSEEN}: fields that are not known {'pass too' if policy == 'pass' else 'are the same'}")
+    parts = [f"{listed(gone, 'and')} will not reach the engine"] if gone else []
+    parts += [f"{listed(gained, 'and')} will reach the engine"] if gained else []
+    return Verdict("; ".join(parts))
+
+
+def compare_stream(before: Stream, after: Stream) -> Iterator[Change]:
+    """Yield what changes in streamed answers."""
+    if before.usage != after.usage:
+        yield Change(("stream", "usage"), before.usage, after.usage, f"streamed answers will {_USAGE[after.usage]}")
+    if before.source != after.source:
+        yield Change(("stream", "source"), before.source, after.source, EVIDENCE)
+
+
+def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
+    """Yield what changes in how refusals are told."""
+    old, new = before.bad_request_type, after.bad_request_type
+    if old != new:
+        yield Change(("errors", "bad_request_type"), old, new, _retyped(old, new))
+    if not same(before.body, after.body):
+        which = "the router's own" if after.body is None else "another"
+        yield Change(
+            ("errors", "body"), before.body, after.body, f"every error of the router will have {which} envelope"
+        )
+    if before.omit_null != after.omit_null:
+        words = f"members of an error that are null will {'be left out' if after.omit_null else 'stand there'}"
+        yield Change(("errors", "omit_null"), before.omit_null, after.omit_null, words)
+    for code in sorted(before.answers.keys() | after.answers.keys()):
+        yield from _answer(code, before.answers.get(code), after.answers.get(code))
+    if not same(before.engine_400, after.engine_400):
+        words = "be told in other words and in the envelope" if after.engine_400 else "pass as the engine tells it"
+        shown = _shown(before.engine_400), _shown(after.engine_400)
+        yield Change(("errors", "engine_400"), *shown, f"an engine's 400 will {words}")
+    if before.source != after.source:
+        yield Change(("errors", "source"), before.source, after.source, EVIDENCE)
+
+
+def compare_order(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Change]:
+    """Yield what changes in the order in which rules are judged."""
+    if before != after:
+        words = "a request that several rules refuse may be told of another one of them"
+        yield Change(("order",), before, after, words)
+
+
+def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]:
+    if same(old, new):
+        return
+    was, now = old or Words(), new or Words()
+    short = [
+        f"{name} {'of their own' if getattr(now, name) is None else text_of(getattr(now, name))}"
+        for name in _SHORT
+        if not same(getattr(was, name), getattr(now, name))
+    ]
+    long = [f"another {name}" for name in ("message", "body") if not same(getattr(was, name), getattr(now, name))]
+    who = "400s that have no words of their own" if code == "bad_request" else f"answers of code {code}"
+    words = f"{who} will have {listed_words([*short, *long])}" if short or long else UNSEEN
+    yield Change(("errors", "answers", code), _shown(old), _shown(new), words)
+
+
+def _shown(told: Words | None) -> Value:
+    return None if told is None else words_of(told)
+
+
+def _retyped(before: str | None, after: str | None) -> str:
+    """Say whose 400s change; the router's own are of type invalid_request_error by themselves."""
+    own_too = (before or INVALID_REQUEST) != (after or INVALID_REQUEST)
+    whose = (
+        "400s on the chat route, the router's and the engine's," if own_too else "an engine's 400s on the chat route"
+    )
+    kind = f"type {text_of(after)}" if after is not None else "their own type"
+    was = "their own" if before is None else text_of(before)
+    return f"{whose} will carry {kind} instead of {was}"

@@ -1,0 +1,76 @@
+"""Two rules for one sampling parameter: which values only one of them lets pass, and what a request without it gets."""
+
+from dataclasses import dataclass
+
+from compiler.diff.values import same, span
+from router.contract.jsonbytes.numbers import show
+from router.contract.rules.sampling import expectation
+from router.contract.schema.fields import WHOLE_NUMBER_FIELDS
+from router.contract.schema.rule_list import Band, Pin
+from router.contract.schema.sections import Interval
+
+Rule = Pin | Band | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring numbers between two ends; an open end is not one of them."""
+
+    low: float
+    high: float
+    low_open: bool = False
+    high_open: bool = False
+
+    def words(self, field: str) -> str:
+        """Say in words which values of a field these are."""
+        if field in WHOLE_NUMBER_FIELDS:
+            return span(int(self.low) + self.low_open, int(self.high) - self.high_open)
+        if self.low == self.high:
+            return show(self.low)
+        below, above = ("<" if is_open else "≤" for is_open in (self.low_open, self.high_open))
+        return f"{show(self.low)} {below} {field} {above} {show(self.high)}"
+
+
+def accepted(rule: Rule) -> Interval | None:
+    """Return the values that pass a rule, None where any does."""
+    if isinstance(rule, Band):
+        return Interval(rule.min, rule.max)
+    if rule is None or rule.conflict == "allow":
+        return None
+    return Interval(rule.value, rule.value)
+
+
+def only_in(these: Interval, those: Interval) -> tuple[Stretch, ...]:
+    """Return the numbers of one interval that are not in the other."""
+    if these.max < those.min or those.max < these.min:
+        return (Stretch(these.min, these.max),)
+    below = (Stretch(these.min, those.min, high_open=True),) if these.min < those.min else ()
+    above = (Stretch(those.max, these.max, low_open=True),) if those.max < these.max else ()
+    return below + above
+
+
+def passing_only(field: str, rule: Rule, other: Rule) -> str:
+    """Say in words which values of a field pass a rule and not the other one; an empty string where there are none."""
+    these, those = accepted(rule), accepted(other)
+    if other is None or those is None:
+        return ""
+    if these is None:
+        return f"anything but {expectation(other)}"
+    return " or ".join(stretch.words(field) for stretch in only_in(these, those))
+
+
+def injected(rule: Rule) -> float | None:
+    """Return the value that a request without the parameter gets, None where it gets none."""
+    return rule.value if isinstance(rule, Pin) else None
+
+
+def injection(before: Rule, after: Rule) -> str:
+    """Say in words how the value that is injected changes; an empty string where it does not."""
+    old, new = injected(before), injected(after)
+    if same(old, new):
+        return ""
+    if old is None:
+        return f"requests without it will get {new!r}"
+    instead = "the engine's default" if new is None else repr(new)
+    note = ", the same number" if old == new else ""
+    return f"requests without it will get {instead} instead of {old!r}{note}"

@@ -1,0 +1,58 @@
+"""Requests that fare otherwise, in words: what is refused now, what no longer, and what is told otherwise."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from compiler.diff.client_visible import subject_of
+from compiler.diff.fields import listed_words
+from compiler.diff.observe import Difference
+from compiler.diff.values import Value, same, text_of
+
+_MOST_SHOWN: Final = 3
+"""Requests that a sentence names; more are counted. Of members that come or go, more are another shape."""
+
+
+def sentence_of(found: list[Difference]) -> str:
+    """Say which of the requests that were tried fare how."""
+    refused = [each.shows for each in found if each.old.rule is None and each.new.rule is not None]
+    passed = [each.shows for each in found if each.old.rule is not None and each.new.rule is None]
+    named = [each for each in found if each.old.rule is None and each.new.rule is None]
+    told = [each for each in found if each.old.rule is not None and each.new.rule is not None]
+    parts = [f"requests will be refused: {_listed(refused)}"] if refused else []
+    parts += [f"requests will no longer be refused: {_listed(passed)}"] if passed else []
+    parts += [f"answers will carry the name {named[0].new.told} instead of {named[0].old.told}"] if named else []
+    if told and not refused and not passed:
+        shows = _listed([each.shows for each in told])
+        parts.append(f"refusals will have {listed_words([*told_otherwise(told[0])])}: {shows}")
+    return "; ".join(parts)
+
+
+def _listed(shows: list[str]) -> str:
+    more = [f"{len(shows) - _MOST_SHOWN} more"] if len(shows) > _MOST_SHOWN else []
+    return "; ".join([*shows[:_MOST_SHOWN], *more])
+
+
+def members_told(difference: Difference) -> tuple[Value, Value]:
+    """Return the members of a refusal that are told otherwise, before and after."""
+    was, now = difference.old.members(), difference.new.members()
+    paths = [path for path in dict.fromkeys((*was, *now)) if not same(was.get(path), now.get(path))]
+    old, new = ({path: told[path] for path in paths if path in told} for told in (was, now))
+    return old or None, new or None
+
+
+def told_otherwise(difference: Difference) -> Iterator[str]:
+    """Yield what differs in how a refusal is told, member by member."""
+    old, new = difference.old, difference.new
+    if old.rule is not None and new.rule is not None and subject_of(old.rule) != subject_of(new.rule):
+        yield f"the reason of {new.rule} instead of that of {old.rule}"
+        return
+    was, now = old.members(), new.members()
+    if len(was.keys() ^ now.keys()) > _MOST_SHOWN:
+        yield "a body of another shape"
+        return
+    for path in dict.fromkeys((*was, *now)):
+        if path not in was or path not in now:
+            yield f"{path} {'left out' if path not in now else 'beside the rest'}"
+        elif not same(was[path], now[path]):
+            is_long = isinstance(now[path], str) and isinstance(was[path], str) and " " in now[path] + was[path]
+            yield f"another {path}" if is_long else f"{path} {text_of(now[path])} instead of {text_of(was[path])}"

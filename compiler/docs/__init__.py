@@ -1,0 +1,1 @@
+"""Generated documentation: the reference, the tables of presets and the JSON Schemas."""

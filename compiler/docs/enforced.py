@@ -1,0 +1,134 @@
+"""What the rules of a contract do, each in a few words: the tables of presets on the reference page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from compiler.artifact.to_profile import check_of, field_of, when_of
+from compiler.language.schema import BYTE_UNITS
+from compiler.source.yaml_writer import in_one_line
+from router.contract.rules.field_rules import expectation
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import (
+    Band,
+    BodyLimit,
+    Budget,
+    CheckRule,
+    FieldRule,
+    PartLimit,
+    Pin,
+    Rule,
+    UnknownFieldsRule,
+)
+from router.contract.schema.sections import Alias, Errors, Field
+
+Row = tuple[str, str]
+
+_TELLING = ("error", "source")
+"""What of a rule the table leaves out: how it is told, and where it comes from."""
+
+
+def rows_of(contract: Contract) -> Iterator[Row]:
+    """Yield the keys of a contract that are in force, each with what it does, then those of its cases."""
+    yield from _of_names(contract)
+    if contract.mode.default is not None:
+        modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.read)))
+        yield "`mode`", f"a request is in the mode {_or(modes)}, by default {contract.mode.default}"
+    base = [*_of_rules(contract, contract.rules)]
+    yield from base
+    for case in contract.cases:
+        yield f"`cases.{case.name}`", f"for requests of `{in_one_line(when_of(case.when))}`"
+        own = [row for row in _of_rules(case.sections, contract.case_rules[case.name]) if row not in base]
+        yield from ((f"`cases.{case.name}.{key[1:]}", words) for key, words in own)
+        gone = {key for key, _ in base} - {key for key, _ in _of_rules(case.sections, contract.case_rules[case.name])}
+        yield from ((f"`cases.{case.name}.{key[1:]}", "not in force") for key, _ in base if key in gone)
+
+
+def _of_names(contract: Contract) -> Iterator[Row]:
+    aliases = contract.models.aliases
+    plain = [name for name, alias in aliases.items() if alias.model is None and not alias.implies]
+    if plain:
+        names = ", ".join(f"`{name}`" for name in plain)
+        yield "`models.aliases`", f"{names} are answered, under the {contract.models.answer_as} name"
+    yield from ((f"`models.aliases.{name}`", _alias(alias)) for name, alias in aliases.items() if name not in plain)
+
+
+def _alias(alias: Alias) -> str:
+    routed = "answered" if alias.model is None else f"routed as `{alias.model}`"
+    return f"{routed}, and implies `{in_one_line(alias.implies)}`" if alias.implies else routed
+
+
+def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[Row]:
+    yield from ((f"`{rule.rule}`", words_of(rule)) for rule in rules)
+    if sections.stream.usage != "as_asked":
+        where = "the frame that ends the answer" if sections.stream.usage == "end_frame" else "a frame of its own"
+        yield "`stream.usage`", f"a streamed answer reports its usage in {where}"
+    yield from _of_errors(sections.errors)
+
+
+def _of_errors(errors: Errors) -> Iterator[Row]:
+    if errors.bad_request_type is not None:
+        yield "`errors.bad_request_type`", f"every 400 carries the type `{errors.bad_request_type}`"
+    if errors.body is not None:
+        yield "`errors.body`", f"errors have the envelope `{in_one_line(errors.body)}`"
+    if errors.answers:
+        yield "`errors.answers`", f"the vendor's words for {_and(sorted(errors.answers))}"
+    if errors.engine_400 is not None:
+        yield "`errors.engine_400`", "an engine's 400 is told in the vendor's words"
+
+
+def words_of(rule: Rule) -> str:
+    """Say what a rule does."""
+    match rule:
+        case BodyLimit():
+            return f"a body over {_size(rule.max_bytes)} is refused"
+        case Pin():
+            other = "refused" if rule.conflict == "reject" else "passed on"
+            return f"`{rule.value}` is injected, any other value is {other}"
+        case Band():
+            return f"a value outside `{rule.min}` to `{rule.max}` is refused, nothing is injected"
+        case PartLimit():
+            return f"more than {rule.max} {rule.modality}s are refused"
+        case Budget():
+            above = "refused" if rule.on_exceed == "reject" else "lowered to it"
+            injected = "nothing" if rule.default is None else f"`{rule.default}`"
+            return f"a budget above {rule.cap} is {above}, {injected} is injected"
+        case FieldRule():
+            return _field(rule.field)
+        case CheckRule():
+            settings = {key: value for key, value in check_of(rule.check).items() if key not in _TELLING}
+            return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
+        case UnknownFieldsRule():
+            becomes = "refused" if rule.unknown_fields.policy == "refuse" else "kept from the engine"
+            return f"fields beyond {len(rule.known)} known ones are {becomes}"
+
+
+def _field(field: Field) -> str:
+    settings: dict[str, Any] = {key: value for key, value in field_of(field).items() if key not in _TELLING}
+    if settings.keys() == {"refuse"}:
+        return "sending it is refused"
+    if settings.keys() == {"fixed"}:
+        return f"{_code(settings['fixed'])} is injected, any other value is refused"
+    known = {"allowed", "type", "min", "max", "above", "below"}
+    words = [f"{expectation(field)}, any other value is refused"] if known & settings.keys() else []
+    others = {key: value for key, value in settings.items() if key not in known}
+    words += [f"`{in_one_line(others)}`"] if others else []
+    return "; ".join(words) or "a known field"
+
+
+def _code(value: object) -> str:
+    return f"`{in_one_line(value)}`"
+
+
+def _or(names: Any) -> str:  # noqa: ANN401 - any iterable of names
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else str(last)
+
+
+def _and(names: list[str]) -> str:
+    *others, last = (f"`{name}`" for name in names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _size(count: int) -> str:
+    unit = next(unit for unit, size in reversed(BYTE_UNITS.items()) if count % size == 0)
+    return f"{count // BYTE_UNITS[unit]} {unit}"

@@ -1,0 +1,126 @@
+"""The tables of the reference page in `profiles/README.md`, from the schema and the presets themselves."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from compiler.docs.enforced import rows_of
+from compiler.docs.json_schema import BEYOND, default_of
+from compiler.docs.matrix import matrix
+from compiler.language.checks import CHECKS
+from compiler.language.fields import FIELD, PARTS
+from compiler.language.schema import SAMPLING_PARAMS, SCHEMA, Rules
+from compiler.language.values import members_of_words
+from compiler.pipeline import compile_profile
+from compiler.resolve.presets import describe, preset_names
+from compiler.resolve.selection import Selected
+
+_NAME: Final = "<name>"
+_TABLES_OF_THEIR_OWN: Final = frozenset({"fields", "checks"})
+_HEAD: Final = ("key", "value", "default", "meaning", "example")
+
+
+def keys() -> str:
+    """Return the table of every key but those that have a table of their own."""
+    return _table(_HEAD, [_row(path, rules) for path, rules in _values(SCHEMA)])
+
+
+def sampling() -> str:
+    """Return the table of the sampling parameters."""
+    rows = []
+    for name, rules in SAMPLING_PARAMS.items():
+        meta, band = rules["meta"], rules["anyof"][1]["schema"]
+        rows.append((f"`{name}`", meta["pin"], band["min"]["meta"]["expected"], f"`{meta['example']}`"))
+    return _table(("parameter", "a pin", "`min` and `max` of a band", "example"), rows)
+
+
+def fields() -> str:
+    """Return the table of what the rule of a field may say."""
+    return _table(_HEAD, [_row(key, rules) for key, rules in FIELD.items()])
+
+
+def checks() -> str:
+    """Return the table of the named checks and what each may say."""
+    rows: list[tuple[str, ...]] = []
+    for name, check in CHECKS.items():
+        rows.append((f"`{name}`", "a mapping", "not made", check["meta"]["meaning"], ""))
+        settings = {key: rules for key, rules in check["schema"].items() if key not in {"error", "source"}}
+        rows += [_row(f"{name}.{key}", rules) for key, rules in settings.items()]
+    return _table(_HEAD, rows)
+
+
+def words() -> str:
+    """Return the table of what is said of an error, and the parts of rules that may have words of their own."""
+    rows = [_row(key, rules) for key, rules in members_of_words().items()]
+    parts = [("a field", ", ".join(f"`{part}`" for part in PARTS))]
+    parts += [(f"`{name}`", told) for name, check in CHECKS.items() if (told := _parts(check))]
+    return f"{_table(_HEAD, rows)}\n{_table(('rule', 'parts'), parts)}"
+
+
+def presets() -> str:
+    """Return what each preset is and what it enforces."""
+    return "\n".join(f"### {name}\n\n{describe(name)}\n\n{_enforced(name)}" for name in preset_names())
+
+
+def kinds() -> str:
+    """Return the table of what each preset enforces by kind of rule, and what is not known of its vendor."""
+    return _table(*matrix())
+
+
+def beyond() -> str:
+    """Return the list of what editors cannot tell."""
+    return "".join(f"- {words}\n" for words in BEYOND.values())
+
+
+def _values(schema: Rules, above: str = "") -> Iterator[tuple[str, Rules]]:
+    """Yield the keys that take a value, with their paths; a key of the profile's choice is told as `<name>`."""
+    for key, rules in schema.items():
+        path = f"{above}.{key}" if above else key
+        if path in _TABLES_OF_THEIR_OWN or rules.get("schema") is SAMPLING_PARAMS:
+            continue
+        if path == "errors.answers":
+            told = next(iter(rules["schema"].values()))
+            yield f"{path}.<code>", {**told, "meta": {**told["meta"], "meaning": rules["meta"]["meaning"]}}
+        elif rules.get("type") == "dict" and "schema" in rules:
+            yield from _values(rules["schema"], path)
+        else:
+            yield path, rules
+            yield from _inside(rules, path)
+
+
+def _inside(rules: Rules, path: str) -> Iterator[tuple[str, Rules]]:
+    """Yield the keys within mappings whose keys a profile chooses, and within lists of mappings."""
+    for branch in (rules, *rules.get("anyof", ())):
+        values, items = branch.get("valuesrules", {}), branch.get("schema", {})
+        if values.get("type") == "dict" and "schema" in values:
+            inner = {"when": values["schema"]["when"]} if path == "cases" else values["schema"]
+            yield from _values(inner, f"{path}.{_NAME}")
+        elif branch.get("type") == "list" and items.get("type") == "dict":
+            yield from _values(items["schema"], f"{path}[]")
+
+
+def _row(key: str, rules: Rules) -> tuple[str, ...]:
+    meta = rules["meta"]
+    default = default_of(rules)
+    shown = f"`{default}`" if "default" in meta and not rules.get("required") else default
+    example = f"`{meta['example']}`" if "example" in meta else ""
+    return f"`{key}`", meta["expected"], shown, meta["meaning"], example
+
+
+def _parts(check: Rules) -> str:
+    told = check["schema"]["error"]["anyof"][1]["schema"]
+    return ", ".join(f"`{part}`" for part in told if part not in members_of_words())
+
+
+def _enforced(preset: str) -> str:
+    contract = compile_profile(Selected("preset", preset, "the reference")).artifact.contract
+    return _table(("key", "in force"), [*rows_of(contract)])
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *(tuple(map(_escaped, row)) for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _escaped(cell: str) -> str:
+    """Return the text of a cell; a bar would end it, even within a code span."""
+    return " ".join(cell.replace("|", "\\|").split("\n"))

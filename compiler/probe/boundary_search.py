@@ -1,0 +1,177 @@
+"""Where a field stops taking numbers: a coarse ladder, then each edge by bisection to the shortest decimal there."""
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from compiler.probe.experiment import Learning, Question, Reply, asked
+
+Ask = Callable[[float], Question]
+
+FRACTIONS: Final = (
+    *(-1000000, -100, -3, -2, -1, -0.5, 0, 0.01, 0.1, 0.3, 0.37, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1),
+    *(1.5, 1.73, 2, 3, 5, 10, 20, 100, 1000, 1000000),
+)
+"""What is tried of a field that takes fractions; 0.37 and 1.73 are values that nobody would list."""
+
+WHOLE: Final = (
+    *(-1000000, -2, -1, 0, 1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 256, 1000, 1024, 4096, 10000),
+    *(65536, 1000000, 2147483647, 2147483648, 4294967296),
+)
+"""What is tried of a field that takes whole numbers."""
+
+BUDGETS: Final = (
+    *(-1, 0, 1, 2, 16, 1024, 2048, 4096, 8192, 12288, 16384, 32768, 65536, 98304, 131072, 196608, 262144, 393216),
+    *(524288, 1048576, 2097152, 10000000, 2147483647),
+)
+"""What is tried of an output budget."""
+
+_ODD: Final = frozenset({0.37, 1.73})
+_FINEST: Final = Decimal("0.0001")
+_SHARE: Final = 0.37
+
+
+class Edge(NamedTuple):
+    """Where accepted numbers end: the number, whether it is accepted itself, and whether that is exact."""
+
+    at: float
+    is_inside: bool
+    is_exact: bool = True
+
+
+class Numbers(NamedTuple):
+    """Which numbers a field takes.
+
+    kind: all, none, a band with its edges (None: no end was found on that side), a set where only single numbers are
+    accepted, or unclear where too much was not told. replies: everything that was asked. gaps: within a band, what was
+    refused.
+    """
+
+    kind: str
+    low: Edge | None = None
+    high: Edge | None = None
+    accepted: tuple[float, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    gaps: tuple[float, ...] = ()
+
+
+class _Asker:
+    """Asks about numbers, each of them once, and keeps the replies."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.replies: dict[float, Reply] = {}
+
+    def about(self, *numbers: float) -> Learning[None]:
+        new = [number for number in dict.fromkeys(numbers) if number not in self.replies]
+        replies = yield from asked(*map(self._ask, new))
+        self.replies |= dict(zip(new, replies, strict=True))
+
+    def takes(self, number: float) -> bool:
+        return self.replies[number].is_accepted
+
+    def told(self) -> list[float]:
+        return sorted(number for number, reply in self.replies.items() if reply.is_told)
+
+
+def numbers(ask: Ask, ladder: Sequence[float], *, is_whole: bool) -> Learning[Numbers]:
+    """Learn which numbers a field takes."""
+    asker = _Asker(ask)
+    yield from asker.about(*ladder)
+    told = asker.told()
+    accepted = [number for number in told if asker.takes(number)]
+    if len(accepted) == len(told) or not accepted:
+        kind = "unclear" if not told else "all" if accepted else "none"
+        return Numbers(kind, accepted=tuple(accepted), replies=tuple(asker.replies.values()))
+    if not (yield from _is_range(asker, told, is_whole=is_whole)):
+        kept = [number for number in asker.told() if asker.takes(number)]
+        return Numbers("set", accepted=tuple(kept), replies=tuple(asker.replies.values()))
+    first, last = told.index(accepted[0]), told.index(accepted[-1])
+    gaps = [number for number in told[first:last] if not asker.takes(number)]
+    low = high = None
+    if first > 0:
+        low = yield from _edge(asker, told[first], told[first - 1], is_whole=is_whole)
+    if last + 1 < len(told):
+        high = yield from _edge(asker, told[last], told[last + 1], is_whole=is_whole)
+    return Numbers("band", low, high, tuple(accepted), tuple(asker.replies.values()), tuple(gaps))
+
+
+def _is_range(asker: _Asker, told: list[float], *, is_whole: bool) -> Learning[bool]:
+    """Tell whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
+    accepted = [number for number in told if asker.takes(number)]
+    if not _ODD.isdisjoint(accepted):
+        return True
+    pairs = [pair for pair in pairwise(told) if all(map(asker.takes, pair))]
+    between = [number for pair in pairs if (number := _between(*pair, is_whole=is_whole)) is not None]
+    if pairs and not between:
+        # Whole numbers one after the other: no other lies between them.
+        return len(pairs) == len(accepted) - 1
+    tried = between or _beside(accepted, is_whole=is_whole)
+    yield from asker.about(*tried)
+    return any(map(asker.takes, tried))
+
+
+def _between(one: float, other: float, *, is_whole: bool) -> float | None:
+    """Return a number between two that nobody would list; None where there is none."""
+    if not is_whole:
+        return round(one + (other - one) * _SHARE, 4)
+    return None if other - one <= 1 else one + max(1, int((other - one) * _SHARE))
+
+
+def _beside(accepted: list[float], *, is_whole: bool) -> list[float]:
+    """Return the neighbours of numbers of which each stands alone."""
+    if is_whole:
+        return [number + step for number in accepted for step in (-1, 1)]
+    return [math.nextafter(number, side) for number in accepted for side in (-math.inf, math.inf)]
+
+
+def _edge(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Learning[Edge]:
+    """Learn where between two numbers, of which one is accepted, the edge is."""
+    step = Decimal(10) ** math.floor(math.log10(abs(outside - inside)))
+    finest = Decimal(1) if is_whole else _FINEST
+    while True:
+        found = yield from _exact(asker, inside, outside, is_whole=is_whole)
+        if found is not None:
+            return found
+        if step < finest:
+            return Edge(inside, is_inside=True, is_exact=False)
+        inside, outside = yield from _narrowed(asker, inside, outside, step)
+        step /= 10
+
+
+def _exact(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Learning[Edge | None]:
+    if is_whole:
+        beyond = inside + (1 if outside > inside else -1)
+        yield from asker.about(beyond)
+        return None if asker.takes(beyond) else Edge(inside, is_inside=True)
+    beyond, before = math.nextafter(inside, outside), math.nextafter(outside, inside)
+    yield from asker.about(beyond, before)
+    if not asker.takes(beyond):
+        return Edge(inside, is_inside=True)
+    return Edge(outside, is_inside=False) if asker.takes(before) else None
+
+
+def _narrowed(asker: _Asker, inside: float, outside: float, step: Decimal) -> Learning[tuple[float, float]]:
+    """Return two neighbours among the multiples of a step, and the two numbers, between which the edge is."""
+    low, high = sorted((Decimal(repr(inside)), Decimal(repr(outside))))
+    first = math.floor(low / step) + 1
+    points = [number_of(step * place) for place in range(first, math.ceil(high / step))]
+    while points:
+        if outside < inside:
+            points.reverse()
+        middle = points[len(points) // 2]
+        yield from asker.about(middle)
+        if asker.takes(middle):
+            inside = middle
+        else:
+            outside = middle
+        points = sorted(point for point in points if min(inside, outside) < point < max(inside, outside))
+    return inside, outside
+
+
+def number_of(value: Decimal | float) -> float:
+    """Return a number as a profile writes it: a whole one without a point."""
+    number = float(value)
+    return int(number) if number.is_integer() else number

@@ -1,0 +1,352 @@
+"""How refusals are told: what all of them share goes to `errors`, what a rule says of its own stays with the rule."""
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from compiler.artifact.from_profile import contract_of
+from compiler.probe.envelopes import ID_MARK, OWN, Envelope, Sample, envelope_of, shape_of, value_at_place, without_ids
+from compiler.probe.experiment import Reply
+from compiler.probe.sent import sent_by
+from compiler.probe.template_induction import Example, template_of
+from compiler.verify.check import Fields
+from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.errors import STATUS_OF
+from router.contract.schema.model import Contract
+from router.contract.schema.rule_list import CheckRule, FieldRule, Rule
+
+_BAD_REQUEST: Final = "bad_request"
+_SERVER_ERROR: Final = 500
+_LARGE: Final = 1024 * 1024
+_MESSAGE: Final = "{message}"
+_OF_RULES: Final = ("fields.", "checks.")
+
+
+class _Group(NamedTuple):
+    """Refusals by one part of one rule in one case, and how they are told: words as a profile writes them."""
+
+    place: str | None
+    rule: str
+    part: str
+    code: str
+    shape: tuple[Any, ...]
+    words: Fields
+    examples: tuple[Example, ...]
+
+
+def samples_of(values: Fields, replies: Iterable[Reply], model: str) -> list[Sample]:
+    """Return the refusals that a draft explains, each as the draft would know it and as it came."""
+    contract, served = contract_of(values), ServedIds((model,))
+    found: list[Sample] = []
+    for reply in replies:
+        body = _object_in(reply)
+        if not reply.is_refused or body is None:
+            continue
+        decision = decide(reply.question.ask.body(), contract, served)
+        if isinstance(decision, Refusal):
+            place = decision.found.case.name if decision.found.case is not None else None
+            place = None if _is_as_usual(contract, place, decision.rule) else place
+            request_id = reply.question.ask.request_id()
+            decision.error.details.setdefault("model", model)
+            told = (decision.error, reply.answer.status, body, request_id, sent_by(reply.question))
+            found.append(Sample(place, decision.rule, *told))
+    return found
+
+
+def _is_as_usual(contract: Contract, place: str | None, rule: str) -> bool:
+    """Tell whether a rule is in a case what it is outside of all."""
+    if place is None:
+        return True
+    usual = next((each for each in contract.rules if each.rule == rule), None)
+    own = next((each for each in contract.case_rules[place] if each.rule == rule), None)
+    return _plain(usual) == _plain(own)
+
+
+def _plain(rule: Rule | None) -> Rule | None:
+    """Return a rule without its evidence."""
+    if isinstance(rule, FieldRule):
+        return replace(rule, field=replace(rule.field, source=None))
+    return replace(rule, check=replace(rule.check, source=None)) if isinstance(rule, CheckRule) else rule
+
+
+def _object_in(reply: Reply) -> dict[str, Any] | None:
+    try:
+        value = json.loads(reply.answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and value else None
+
+
+class Wording(NamedTuple):
+    """The section `errors`, and the words of rules: by case and rule, by part."""
+
+    errors: Fields
+    of_rules: dict[tuple[str | None, str], Fields]
+
+
+def wording_of(samples: Sequence[Sample]) -> Wording:
+    """Return the words that tell refusals as they came."""
+    by_shape: dict[Hashable, list[Sample]] = {}
+    for sample in samples:
+        by_shape.setdefault(shape_of(sample.body), []).append(sample)
+    if not by_shape:
+        return Wording({}, {})
+    envelopes = {shape: envelope_of(alike) for shape, alike in by_shape.items()}
+    groups = list(_groups(samples, envelopes))
+    commonest = max(by_shape, key=lambda shape: _weight(groups, shape))
+    errors: Fields = {}
+    if envelopes[commonest].template != OWN:
+        errors["body"] = envelopes[commonest].template
+    groups = _in_words_of_base(_in_shared_words(groups))
+    answers = _answers(groups, commonest, envelopes)
+    if answers:
+        errors["answers"] = answers
+    return Wording(errors, _of_rules(groups, answers, commonest, envelopes))
+
+
+def _weight(groups: list[_Group], shape: Hashable) -> int:
+    """Return how much speaks for a shape as that of all errors: what no rule can set right weighs more."""
+    own = [group for group in groups if group.shape == shape]
+    return sum(1 if group.rule.startswith(_OF_RULES) else _NOT_OF_RULES for group in own)
+
+
+def _groups(samples: Sequence[Sample], envelopes: dict[Any, Envelope]) -> Iterable[_Group]:
+    by_part: dict[tuple[str | None, str, str, str], list[Sample]] = {}
+    for sample in samples:
+        key = (sample.place, sample.rule, sample.error.part or "", sample.error.code)
+        by_part.setdefault(key, []).append(sample)
+    for (place, rule, part, code), own in by_part.items():
+        shape: Any = _commonest(shape_of(sample.body) for sample in own)
+        alike = [sample for sample in own if shape_of(sample.body) == shape]
+        envelope = envelopes[shape]
+        examples = tuple(Example(_text(sample, envelope), sample.details, sample.sent) for sample in alike)
+        words = {**_words(alike, envelope), "message": _sayable(template_of(examples)[0])}
+        yield _Group(place, rule, part, code, shape, words, examples)
+
+
+def _sayable(template: str) -> str:
+    """Return a message if a profile can say it: no long text, and none of several lines."""
+    return template if template.isprintable() and 0 < len(template) <= _LONGEST_MESSAGE else _MESSAGE
+
+
+_LONGEST_MESSAGE: Final = 2000
+
+
+def _in_shared_words(groups: list[_Group]) -> list[_Group]:
+    """Return groups with the same message where one template gives what several of a code say."""
+    shared: list[_Group] = []
+    for code in dict.fromkeys(group.code for group in groups):
+        own = [group for group in groups if group.code == code]
+        template = _shared_template(own)
+        for group in own:
+            fits = template is not None and all(each.is_given_by(template) for each in group.examples)
+            shared.append(group._replace(words={**group.words, "message": template}) if fits else group)
+    return shared
+
+
+def _in_words_of_base(groups: list[_Group]) -> list[_Group]:
+    """Return groups of cases with the words that the same part has outside of all cases, where these fit."""
+    usual = {(group.rule, group.part): group for group in groups if group.place is None}
+    result = []
+    for group in groups:
+        base = usual.get((group.rule, group.part))
+        fits = base is not None and all(each.is_given_by(base.words["message"]) for each in group.examples)
+        if base is not None and fits:
+            result.append(group._replace(words={**group.words, "message": base.words["message"]}))
+        else:
+            result.append(group)
+    return result
+
+
+def _shared_template(groups: list[_Group]) -> str | None:
+    firsts = [group.examples[0] for group in groups]
+    if len(groups) == 1:
+        return None
+    found = [template_of([first, *firsts]) for first in firsts[:_MOST_TRIED]]
+    template, count = max(found, key=lambda each: each[1])
+    return template if (count - 1) * 2 > len(groups) and _sayable(template) == template else None
+
+
+_MOST_TRIED: Final = 8
+
+
+def _words(samples: Sequence[Sample], envelope: Envelope) -> Fields:
+    """Return what a group of refusals is told with, but its message."""
+    words: Fields = {"status": _commonest(sample.status for sample in samples)}
+    for slot, place in envelope.slots.items():
+        told = [value_at_place(without_ids(sample), place) for sample in samples]
+        if slot == "param" and all(value == sample.error.param for value, sample in zip(told, samples, strict=True)):
+            continue
+        words[slot] = _commonest(told)
+    return words
+
+
+def _text(sample: Sample, envelope: Envelope) -> str:
+    text = value_at_place(without_ids(sample), envelope.text_at)
+    return str(text).replace(ID_MARK, sample.request_id)
+
+
+def _commonest(values: Iterable[Any]) -> Any:  # noqa: ANN401 - any value
+    """Return the value that occurs most; of those that occur alike, the first."""
+    listed = list(values)
+    counts = Counter(map(repr, listed))
+    return max(listed, key=lambda value: counts[repr(value)])
+
+
+def _usual(group: _Group) -> Fields:
+    """Return the words that are in force for a code where a profile says nothing."""
+    status = STATUS_OF[group.code]
+    kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
+    return {"status": status, "type": kind, "code": group.code, "message": _MESSAGE}
+
+
+def _answers(groups: list[_Group], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
+    bad = [group for group in groups if STATUS_OF[group.code] == STATUS_OF[_BAD_REQUEST]]
+    answers: Fields = {}
+    if bad:
+        answers[_BAD_REQUEST] = _shared(bad, [_usual(group) for group in bad], commonest, envelopes)
+    for code in dict.fromkeys(group.code for group in groups):
+        own = [group for group in groups if group.code == code and code != _BAD_REQUEST]
+        if not own:
+            continue
+        layer = answers.get(_BAD_REQUEST, {}) if STATUS_OF[code] == STATUS_OF[_BAD_REQUEST] else {}
+        shared = _shared(own, [{**_usual(group), **layer} for group in own], commonest, envelopes)
+        if shared:
+            answers[code] = shared
+    return {code: words for code, words in answers.items() if words}
+
+
+def _shared(groups: list[_Group], usual: list[Fields], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
+    """Return the words that most of some groups have and that are not in force anyway."""
+    shared: Fields = {}
+    for name in ("status", "type", "code"):
+        told = [group.words[name] for group in groups if name in group.words]
+        if not told:
+            continue
+        gain, place = max((_gain(name, value, groups, usual), -place) for place, value in enumerate(told))
+        if gain > 0 and told[-place] is not None:
+            shared[name] = told[-place]
+    message = _commonest(group.words["message"] for group in groups)
+    gain = _gain("message", message, groups, usual)
+    is_rule = all(group.rule.startswith(_OF_RULES) for group in groups)
+    is_general = _MESSAGE in message or "{param}" in message
+    if gain > 0 and (is_general or not (is_rule or _is_mixed(groups))):
+        shared["message"] = message
+    shape = max((group.shape for group in groups), key=lambda each: _weight(groups, each))
+    in_force = usual[0].get("body", envelopes[commonest].template)
+    if envelopes[shape].template != in_force:
+        shared["body"] = envelopes[shape].template
+    return shared
+
+
+def _gain(name: str, value: object, groups: list[_Group], usual: list[Fields]) -> int:
+    """Return how many groups more are told right where a word is what is in force for all of them.
+
+    What no rule can set right weighs more.
+    """
+    gain = 0
+    for group, words in zip(groups, usual, strict=True):
+        if name not in group.words:
+            continue
+        weight = 1 if group.rule.startswith(_OF_RULES) else _NOT_OF_RULES
+        gain += weight * ((group.words[name] == value) - (group.words[name] == words.get(name)))
+    return gain
+
+
+_NOT_OF_RULES: Final = 100
+
+
+def _is_mixed(groups: list[_Group]) -> bool:
+    """Tell whether groups are those of every 400: their text is no one's own."""
+    return len({group.code for group in groups}) > 1 or groups[0].code == _BAD_REQUEST
+
+
+def _of_rules(
+    groups: list[_Group],
+    answers: Fields,
+    commonest: Any,  # noqa: ANN401
+    envelopes: dict[Any, Envelope],
+) -> dict[tuple[str | None, str], Fields]:
+    """Return what words rules have of their own, by part, beyond those that `errors` gives them."""
+    told: dict[tuple[str | None, str], Fields] = {}
+    for group in groups:
+        if not group.rule.startswith(_OF_RULES):
+            continue
+        layer = {**answers.get(_BAD_REQUEST, {}), **answers.get(group.code, {})}
+        in_force = {**_usual(group), **layer}
+        own = {name: value for name, value in group.words.items() if in_force.get(name) != value and value is not None}
+        if "param" in group.words and group.words["param"] is None:
+            own["param"] = "{null}"
+        body = envelopes[group.shape].template
+        if body != layer.get("body", envelopes[commonest].template):
+            own["body"] = body
+        told.setdefault((group.place, group.rule), {})[group.part] = own
+    for (place, rule), parts in told.items():
+        if place is not None:
+            told[place, rule] = {**told.get((None, rule), {}), **parts}
+    return {key: _error(parts) for key, parts in told.items()}
+
+
+def _error(parts: Fields) -> Any:  # noqa: ANN401 - a text or a mapping
+    """Return the `error` of a rule, the parts that are told alike together."""
+    alike = [words for part, words in parts.items() if part]
+    if not any(parts.values()):
+        return {}
+    if "" in parts:
+        return _short(parts[""])
+    if all(words == alike[0] for words in alike):
+        return _short(alike[0])
+    return {part: _short(words) for part, words in parts.items() if words}
+
+
+def _short(words: Fields) -> Any:  # noqa: ANN401
+    return words["message"] if words.keys() == {"message"} else words
+
+
+def with_words(values: Fields, wording: Wording, place: str | None) -> Fields:
+    """Return sections with the words of their rules in them."""
+    result = dict(values)
+    for section in ("fields", "checks"):
+        for name, rule in result.get(section, {}).items():
+            path = f"{section}.{name}"
+            # What is refused nowhere in a case is told there as it is elsewhere.
+            error = wording.of_rules.get((place, path), wording.of_rules.get((None, path)))
+            if error:
+                result[section] = {**result[section], name: {**rule, "error": error}}
+    return result
+
+
+class Mismatch(NamedTuple):
+    """A reply that a draft would not give: what was asked, and how the two differ."""
+
+    reply: Reply
+    is_verdict: bool
+
+
+def mismatches(contract: Contract, replies: Iterable[Reply], model: str) -> list[Mismatch]:
+    """Return the replies that a contract would not give, by verdict or by words."""
+    from router.contract.errors import answer  # noqa: PLC0415
+
+    found, served = [], ServedIds((model,))
+    for reply in {reply.question.ask.key(): reply for reply in replies}.values():
+        if not reply.is_told or (reply.is_accepted and reply.question.ask.size() > _LARGE):
+            continue
+        decision = decide(reply.question.ask.body(), contract, served)
+        if isinstance(decision, Refusal) != reply.is_refused:
+            found.append(Mismatch(reply, is_verdict=True))
+        elif isinstance(decision, Refusal):
+            request_id = reply.question.ask.request_id()
+            told = answer(decision.error, decision.errors, request_id)
+            if told.status != reply.answer.status or not _is_alike(told.body, reply, request_id):
+                found.append(Mismatch(reply, is_verdict=False))
+    return found
+
+
+def _is_alike(body: bytes, reply: Reply, request_id: str) -> bool:
+    came = _object_in(reply)
+    sample = Sample(None, "", None, 0, came or {}, request_id)  # type: ignore[arg-type]
+    ours = sample._replace(body=json.loads(body))
+    return came is not None and without_ids(sample) == without_ids(ours)

@@ -1,0 +1,75 @@
+"""What was asked and answered, in a line: the evidence that stands behind a value of a draft."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from compiler.probe.boundary_search import Numbers
+from compiler.probe.experiment import Reply, shown
+from compiler.verify.oracle.values import at
+
+_MOST: Final = 8
+_READABLE: Final = 8
+
+
+def numbers_said(found: Numbers) -> str:
+    """Say what numbers, or counts of items, were accepted and refused around each edge."""
+    taken = [each for each in map(_number, found.replies) if each is not None]
+    accepted = sorted(number for number, is_accepted in taken if is_accepted)
+    refused = sorted(number for number, is_accepted in taken if not is_accepted)
+    if found.kind != "band" or not accepted:
+        near = sorted(refused, key=lambda each: min((abs(each - one) for one in accepted), default=0))
+        readable = [_text(each) for each in near if "e" not in _text(each)]
+        return _said(list(map(_text, accepted)), readable, found.replies)
+    ends = list(dict.fromkeys([accepted[0], accepted[-1]]))
+    beyond = [_nearest([each for each in refused if each < accepted[0]], accepted[0])]
+    beyond.append(_nearest([each for each in refused if each > accepted[-1]], accepted[-1]))
+    return _said(list(map(_text, ends)), [_text(each) for each in beyond if each is not None], found.replies)
+
+
+def values_said(replies: Sequence[Reply], path: str) -> str:
+    """Say which values of a field were accepted and refused."""
+    accepted = [shown(at(reply.question.ask.fields(), path)) for reply in replies if reply.is_accepted]
+    refused = [shown(at(reply.question.ask.fields(), path)) for reply in replies if reply.is_refused]
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), replies)
+
+
+def things_said(accepted: Iterable[str], refused: Iterable[str], replies: Sequence[Reply]) -> str:
+    """Say which things, in words, were accepted and refused."""
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), replies)
+
+
+def statuses(replies: Iterable[Reply]) -> str:
+    """Return the statuses of refusals in brackets."""
+    return f"({', '.join(str(each) for each in sorted({r.answer.status for r in replies if r.is_refused}))})"
+
+
+def _said(accepted: list[str], refused: list[str], replies: Sequence[Reply]) -> str:
+    taken = f"{_listed(accepted)} accepted" if accepted else "nothing accepted"
+    return f"{taken}, {_listed(refused)} refused {statuses(replies)}" if refused else taken
+
+
+def _listed(words: list[str]) -> str:
+    more = f" and {len(words) - _MOST} more" if len(words) > _MOST else ""
+    kept = words[:_MOST]
+    if more or len(kept) == 1:
+        return f"{', '.join(kept)}{more}"
+    return f"{', '.join(kept[:-1])} and {kept[-1]}"
+
+
+def _nearest(beyond: list[float], end: float) -> float | None:
+    readable = [each for each in beyond if "e" not in _text(each) and len(_text(each)) <= _READABLE]
+    return min(readable or beyond, key=lambda each: abs(each - end), default=None)
+
+
+def _number(reply: Reply) -> tuple[float, bool] | None:
+    """Return the number, or the number of items, that a reply is about."""
+    if not reply.is_told:
+        return None
+    path = reply.question.about.partition(".")[2]
+    value = at(reply.question.ask.fields(), path)
+    number = len(value) if isinstance(value, list | str) else value
+    return None if not isinstance(number, int | float) else (number, reply.is_accepted)
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else repr(number)

@@ -1,0 +1,229 @@
+"""All that is learnt of an endpoint, in its order: a base request, fields and checks, limits, other situations."""
+
+import json
+import re
+from typing import Any, Final, NamedTuple
+
+from compiler.artifact.sizes import bytes_of
+from compiler.probe.baseline import learn_base
+from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
+from compiler.probe.conversations import MESSAGE_CHECKS
+from compiler.probe.evidence import things_said
+from compiler.probe.experiment import Base, Learning, Question, Reply, asked
+from compiler.probe.limits import learn_body, learn_images
+from compiler.probe.modes import Situations, learn_situations
+from compiler.probe.sections import Scope, Sections, keeping, learn_sections
+from compiler.probe.seed_corpus import ENTRIES, OTHER_NAMES, Entry
+from compiler.verify.check import Fields, written
+from compiler.verify.generation.boundary_values import items_of
+from router.contract.schema.fields import OTHER_SPELLINGS
+from router.contract.schema.rule_list import ALWAYS_KNOWN
+
+UNKNOWN_FIELDS: Final = ("probe_unknown", "probe_unheard_of")
+UNKNOWN_MODELS: Final = ("probe-unknown-model", "probe-unheard-of")
+
+
+class Aims(NamedTuple):
+    """What is to be learnt: of which model, up to which size of bodies in bytes, and of which rules (none: all)."""
+
+    model: str
+    max_body: int
+    only: tuple[str, ...] = ()
+
+
+class Learnt(NamedTuple):
+    """All that was learnt.
+
+    values: the sections of a profile, without words of refusals. cases: by the name of a case, its sections whole.
+    untold: what could not be told, in lines. replies: everything that was asked, in its order.
+    """
+
+    values: Fields
+    cases: dict[str, Fields]
+    untold: tuple[str, ...]
+    replies: tuple[Reply, ...]
+
+
+def learn(aims: Aims) -> Learning[Learnt]:
+    """Learn the contract of an endpoint for a model. Raises BaseError where no request is answered."""
+    kept: list[Reply] = []
+    base = yield from keeping(learn_base(aims.model), kept)
+    scope = Scope(aims.only)
+    values, untold = yield from keeping(_learn_around(base, scope, aims.max_body), kept)
+    unknown: _Unknown = yield from keeping(_learn_unknown(base, scope), kept)
+    scope = scope._replace(unknown=unknown.names)
+    if unknown.section:
+        values["unknown_fields"] = unknown.section
+    usual: Sections = yield from keeping(learn_sections(base, scope), kept)
+    usual = usual._replace(values=_with(usual.values, "fields", unknown.fields))
+    if scope.wants("limits.max_images") or scope.wants("checks.images"):
+        largest = _largest(values, aims.max_body)
+        images = yield from keeping(learn_images(base, largest), kept)
+        if images.limits:
+            values["limits"] = _with_images(values.get("limits", {}), images.limits)
+        usual = usual._replace(values=_with(usual.values, "checks", images.checks))
+        untold += images.untold
+    values |= usual.values
+    situations = Situations({}, {}, {})
+    if scope.wants("mode") or scope.wants("cases"):
+        situations = yield from keeping(learn_situations(base, usual, scope), kept)
+    if situations.mode:
+        values["mode"] = situations.mode
+    cases = {name: _case(values, situations, name) for name in situations.cases}
+    untold += [*usual.untold, *situations.untold]
+    untold += [f"{name}: {line}" for name, each in situations.learnt.items() for line in each.untold]
+    return Learnt(values, cases, tuple(dict.fromkeys(untold)), tuple(kept))
+
+
+def _with_images(limits: Fields, images: Fields) -> Fields:
+    source = "; ".join(each["source"] for each in (limits, images) if "source" in each)
+    return {**limits, **images, "source": source}
+
+
+def _with(values: dict[str, Fields], section: str, rules: dict[str, Fields]) -> dict[str, Fields]:
+    """Return sections with further rules in one of them."""
+    if not rules:
+        return values
+    return {**values, section: dict(sorted({**values.get(section, {}), **rules}.items()))}
+
+
+def _largest(values: Fields, max_body: int) -> int:
+    """Return the largest body that is worth sending, in bytes."""
+    limit = values.get("limits", {}).get("max_body_bytes")
+    size = bytes_of(limit) if isinstance(limit, str) else limit
+    return max_body if size is None else min(size, max_body)
+
+
+def _case(values: Fields, situations: Situations, name: str) -> Fields:
+    """Return all sections of a case: what was learnt in it, and what is as usual because it was not asked about."""
+    when, learnt = situations.cases[name]["when"], situations.learnt[name]
+    own = {section: dict(learnt.values.get(section, {})) for section in ("fields", "checks")}
+    told_of = {reply.question.about for reply in learnt.replies}
+    for section, rules in own.items():
+        for path, rule in values.get(section, {}).items():
+            about = _ABOUT.get(path, f"{section}.{path}")
+            if about not in told_of:
+                rules.setdefault(path, rule)
+    if "output" in learnt.values or "fields.max_tokens" in told_of:
+        own["output"] = learnt.values.get("output", {})
+    elif "output" in values:
+        own["output"] = values["output"]
+    kept = {name: section for name, section in own.items() if section}
+    same = {name: section for name, section in values.items() if name not in ("fields", "checks", "output", "mode")}
+    return {"when": when, **same, **kept}
+
+
+_ABOUT: Final = {**dict.fromkeys(MESSAGE_CHECKS, ABOUT_MESSAGES), "response_format": "checks.response_format"}
+"""Under what name it is asked about a rule, where that is not the rule's."""
+
+
+def _learn_around(base: Base, scope: Scope, max_body: int) -> Learning[tuple[Fields, list[str]]]:
+    """Learn what is about no field: what is no request at all, models that are not served, streams, the body."""
+    values: Fields = {}
+    untold: list[str] = []
+    if scope.wants("errors"):
+        yield from asked(*_unreadable(base))
+    names = UNKNOWN_MODELS if scope.wants("models") else ()
+    unknown = yield from asked(*(base.question("models", {"model": name}) for name in names))
+    if any(reply.is_accepted for reply in unknown):
+        untold.append("models: any name of a model is answered")
+    if scope.wants("stream.usage"):
+        values |= yield from _learn_stream(base)
+    if scope.wants("limits.max_body_bytes"):
+        limits = yield from learn_body(base, max_body)
+        values |= {"limits": limits.limits} if limits.limits else {}
+        untold += limits.untold
+    return values, untold
+
+
+def _unreadable(base: Base) -> list[Question]:
+    whole = base.question("request").ask
+    asks = [whole._replace(text=text) for text in ("{", "", "[]")]
+    asks += [whole.replaced("model"), whole.replaced("model", "1"), whole.replaced("stream", '"true"')]
+    return [Question("request", {}, ask) for ask in asks]
+
+
+def _learn_stream(base: Base) -> Learning[Fields]:
+    plain, _, _ = yield from asked(
+        base.question("stream.usage", {"stream": True}),
+        base.question("stream.usage", {"stream": True, "stream_options": {"include_usage": True}}),
+        base.question("stream.usage", {"stream": True, "stream_options": {"include_usage": False}}),
+    )
+    if not plain.is_accepted:
+        return {}
+    in_end, in_tail = _usage_of(plain)
+    if not in_end and not in_tail:
+        return {}
+    usage = "end_frame" if in_end else "tail_frame"
+    return {
+        "stream": {"usage": usage, "source": things_said(["a stream that asks for no usage reports it"], [], [plain])}
+    }
+
+
+def _usage_of(reply: Reply) -> tuple[bool, bool]:
+    """Tell whether a stream reports usage in the frame that ends the answer, and in one of its own."""
+    frames: list[dict[str, Any]] = []
+    for line in reply.answer.body.decode(errors="replace").splitlines():
+        try:
+            frame = json.loads(line.removeprefix("data:"))
+        except ValueError:
+            continue
+        if line.startswith("data:") and isinstance(frame, dict):
+            frames.append(frame)
+    choices = [choice for frame in frames for choice in frame.get("choices") or () if isinstance(choice, dict)]
+    in_end = any(choice.get("usage") and choice.get("finish_reason") for choice in choices)
+    return in_end, any(frame.get("usage") and not frame.get("choices") for frame in frames)
+
+
+class _Unknown(NamedTuple):
+    """The names that are not known, the section `unknown_fields`, and rules of fields that are refused like these."""
+
+    names: frozenset[str] = frozenset()
+    section: Fields = {}  # noqa: RUF012 - never changed
+    fields: dict[str, Fields] = {}  # noqa: RUF012
+
+
+def _learn_unknown(base: Base, scope: Scope) -> Learning[_Unknown]:
+    """Learn whether fields that nobody knows are refused, and if so which are known."""
+    if not scope.wants("unknown_fields") and scope.only:
+        return _Unknown()
+    first = yield from asked(*(base.question("unknown_fields", {name: 1}) for name in UNKNOWN_FIELDS))
+    if not all(reply.is_refused for reply in first):
+        return _Unknown()
+    values: Fields = {entry.root: _likely(entry) for entry in ENTRIES} | OTHER_NAMES
+    names = sorted(name for name in values if name not in (*base.fields, *ALWAYS_KNOWN))
+    replies = yield from asked(*(base.question("unknown_fields", {name: values[name]}) for name in names))
+    unlike = _without_name(first[0])
+    unknown = {
+        name for name, reply in zip(names, replies, strict=True) if reply.is_refused and _without_name(reply) == unlike
+    }
+    nulls = sorted(unknown & {entry.root for entry in ENTRIES})
+    of_nulls = yield from asked(
+        *(base.question("unknown_fields", {name: None}) for name in (*UNKNOWN_FIELDS[:1], *nulls))
+    )
+    # Where only a value is refused, the field is known.
+    refused = [
+        name for name, reply in zip(nulls, of_nulls[1:], strict=True) if reply.is_accepted and of_nulls[0].is_refused
+    ]
+    known = sorted({*names, *base.fields} - unknown - {*ALWAYS_KNOWN} - {*OTHER_SPELLINGS})
+    said = things_said([], [f"{UNKNOWN_FIELDS[0]} and {len(unknown)} more"], first)
+    rule = {"refuse": True, "source": "any value is refused like an unknown field, null is not"}
+    section = {"policy": "refuse", "known": known, "source": said}
+    return _Unknown(frozenset(unknown), section, dict.fromkeys(refused, rule))
+
+
+def _without_name(reply: Reply) -> tuple[int, str]:
+    """Return a refusal without the field that it is about, its value, numbers and ids."""
+    ((name, value),) = reply.question.changes.items()
+    body = reply.answer.body.decode(errors="replace")
+    for text in (written(value), json.dumps(value), json.dumps(written(value))[1:-1]):
+        body = body.replace(text, "")
+    return reply.answer.status, re.sub(rf"\b{re.escape(name)}\b|[0-9a-f-]{{8,}}|[0-9]+|\W", "", body)
+
+
+def _likely(entry: Entry) -> Any:  # noqa: ANN401 - any JSON value
+    if "." in entry.path or entry.kind == "object":
+        return {}
+    if entry.kind == "list":
+        return items_of(entry.path, 1)
+    return "abcdef" if entry.kind == "text" else 1 if entry.kind != "words" else entry.values[0]

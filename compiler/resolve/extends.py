@@ -1,0 +1,245 @@
+"""`extends`: loads the chain of parents as one immutable value, and folds it from its root down."""
+
+import hashlib
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal
+
+from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, named_path
+from compiler.language.schema import SCHEMA
+from compiler.resolve.presets import preset_path
+from compiler.resolve.selection import Selected, is_path
+from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence
+from compiler.source.yaml_reader import MAX_FILE_BYTES, read_yaml
+
+_STREAM: Final = "stdin"
+"""The name of a profile that stands in no file and says none."""
+
+ALIASES: Final = ("models", "aliases")
+"""Where names are, as a list or as a mapping; a mapping adds to either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One profile of a chain: its own tree without `extends`, and what the artifact says of it."""
+
+    kind: Literal["file", "preset"]
+    name: str
+    sha256: str
+    path: Path
+    tree: Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """What an `extends` value names."""
+
+    kind: Literal["file", "preset"]
+    name: str
+    path: Path
+    display: str
+    at: Location | None
+
+
+def load_chain(selected: Selected) -> tuple[Link, ...]:
+    """Return the chain of profiles from the one selected up to its last parent.
+
+    Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself.
+    """
+    links: tuple[Link, ...] = ()
+    visited: dict[str, _Parent] = {}
+    parent: _Parent | None = _start(selected)
+    while parent is not None:
+        data = _read(parent, selected) if links or selected.content is None else selected.content
+        identity = os.path.realpath(parent.path)
+        if identity in visited:
+            raise ProfileError(_cycle(list(visited.values()), parent))
+        visited[identity] = parent
+        tree = read_yaml(data, parent.display, parent.at)
+        digest = hashlib.sha256(data).hexdigest()
+        links = (*links, Link(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
+        parent = _next(tree.get("extends"), parent.path)
+    return links
+
+
+def merge_chain(links: tuple[Link, ...]) -> Mapping:
+    """Fold a chain from its root down into one tree; of the nulls in cases only those stay that delete something."""
+    root = links[0].tree.at
+    profile = reduce(merge, (link.tree for link in reversed(links)), Mapping((), root))
+    cases = profile.get("cases")
+    if cases is None or not isinstance(cases.value, Mapping):
+        return profile
+    return _replaced(profile, cases, _map_values(cases.value, lambda case: _without_idle_nulls(case, profile)))
+
+
+def merge(parent: Mapping, child: Mapping) -> Mapping:
+    """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
+
+    The result holds no null as a mapping's value, unless a case wrote it: there it deletes what holds for all. It
+    remembers what each value replaced, and which null deleted what.
+    """
+    return _merged(parent, child, ())
+
+
+def names_as_keys(node: Node) -> Node:
+    """Return a list of aliases as the mapping that means the same; anything else as it is."""
+    items = node.items if isinstance(node, Sequence) else ()
+    names = {item.value: item.at for item in items if isinstance(item, Scalar) and isinstance(item.value, str)}
+    if not names or len(names) < len(items):
+        return node  # What is wrong with a list is told of the list.
+    return Mapping(tuple(Entry(name, at, Mapping((), at)) for name, at in names.items()), node.at)
+
+
+def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
+    within_case = path[:1] == ("cases",) and len(path) > 1
+    entries = {entry.key: entry for entry in parent.entries}
+    deleted = {entry.key: entry for entry in parent.deleted}
+    for entry in child.entries:
+        inherited = entries.get(entry.key)
+        if within_case or not _deletes(entry.value):
+            deleted.pop(entry.key, None)
+            entries[entry.key] = _laid_over(inherited, entry, (*path, entry.key))
+        elif inherited is not None or entry.key not in deleted:
+            deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
+    if path == ("cases",):
+        # The first case that matches applies: what a child adds comes before what it inherits.
+        new = [key for key in entries if parent.get(key) is None]
+        entries = {key: entries[key] for key in (*new, *(entry.key for entry in parent.entries)) if key in entries}
+    return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
+
+
+def _laid_over(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
+    if not isinstance(entry.value, Mapping):
+        return Entry(entry.key, entry.key_at, entry.value, inherited)
+    if inherited is not None and path == ALIASES:
+        inherited = _with_value(inherited, names_as_keys(inherited.value))
+    if inherited is not None and isinstance(inherited.value, Mapping):
+        return Entry(entry.key, entry.key_at, _merged(inherited.value, entry.value, path), inherited.replaced)
+    return Entry(entry.key, entry.key_at, _merged(Mapping((), entry.value.at), entry.value, path), inherited)
+
+
+def _without_idle_nulls(case: Mapping, base: Mapping) -> Mapping:
+    """Return a case without the nulls that delete nothing of what holds for all; they count as deletions of its own."""
+    kept: list[Entry] = []
+    gone = {entry.key: entry for entry in case.deleted}
+    for entry in case.entries:
+        below = base.get(entry.key)
+        if isinstance(entry.value, Mapping):
+            inner = below.value if below is not None and isinstance(below.value, Mapping) else Mapping((), base.at)
+            # Nothing holds for all that a case's own `when` could be laid over.
+            kept.append(_with_value(entry, _without_idle_nulls(entry.value, inner)))
+        elif below is None and _deletes(entry.value):
+            gone[entry.key] = entry
+        else:
+            kept.append(entry)
+    return Mapping(tuple(kept), case.at, tuple(gone.values()))
+
+
+def _map_values(tree: Mapping, change: Callable[[Mapping], Mapping]) -> Mapping:
+    entries = (
+        _with_value(entry, change(entry.value)) if isinstance(entry.value, Mapping) else entry for entry in tree.entries
+    )
+    return Mapping(tuple(entries), tree.at, tree.deleted)
+
+
+def _replaced(tree: Mapping, entry: Entry, value: Mapping) -> Mapping:
+    entries = tuple(_with_value(each, value) if each.key == entry.key else each for each in tree.entries)
+    return Mapping(entries, tree.at, tree.deleted)
+
+
+def _with_value(entry: Entry, value: Node) -> Entry:
+    return Entry(entry.key, entry.key_at, value, entry.replaced)
+
+
+def _deletes(value: Node) -> bool:
+    return isinstance(value, Scalar) and value.value is None
+
+
+def _start(selected: Selected) -> _Parent:
+    if selected.kind == "preset":
+        named_by = selected.chosen_by
+        return _Parent(
+            "preset", selected.name, preset_path(selected.name, None, named_by), _preset(selected.name), None
+        )
+    if not selected.name:
+        raise ProfileError(Diagnostic("unreadable-file", f"{selected.chosen_by}: the path is empty"))
+    if selected.content is not None:
+        # Of a stream nothing but its content tells a name, and what it extends is looked for in the working folder.
+        return _Parent("file", _STREAM, Path(_STREAM), selected.shown, None)
+    path = Path(selected.name)
+    if not path.name.isprintable():
+        message = f"the file name {named_path(path.name)} cannot stand in an artifact"
+        raise ProfileError(Diagnostic("unusable-name", message, hint="rename the file"))
+    return _Parent("file", path.name, path, selected.name, None)
+
+
+def _next(extends: Entry | None, path: Path) -> _Parent | None:
+    if extends is None or _deletes(extends.value):
+        return None
+    name, at = _parent_name(extends.value), extends.value.at
+    if not is_path(name):
+        return _Parent("preset", name, preset_path(name, at), _preset(name), at)
+    parent = PurePosixPath(name)
+    written = parent.name if parent.is_absolute() else posixpath.normpath(name)
+    return _Parent("file", written, path.parent / name, _display(path.parent / name), at)
+
+
+def _display(path: Path) -> str:
+    """Return a path for people: without `..` where that names the same file, which a symbolic link may prevent."""
+    folded = os.path.normpath(path)
+    same = os.path.exists(path) and os.path.exists(folded) and os.path.samefile(path, folded)  # noqa: PTH110, PTH121
+    return folded if same else str(path)
+
+
+def _preset(name: str) -> str:
+    return f"preset:{name}"
+
+
+def _parent_name(value: Node) -> str:
+    name = value.value if isinstance(value, Scalar) else None
+    if isinstance(name, str) and name and not name.endswith(".json"):
+        return name
+    message, hint = "extends: this names no profile", ""
+    if isinstance(name, str) and name:
+        message, hint = "extends: an artifact cannot be extended", "extend the profile that it was built from"
+    elif isinstance(value, Sequence):
+        hint = "a profile has one parent; that parent may extend another"
+    expected = SCHEMA["extends"]["meta"]["expected"]
+    raise ProfileError(Diagnostic("bad-extends", message, value.at, expected, hint or None))
+
+
+def _read(parent: _Parent, selected: Selected) -> bytes:
+    try:
+        with parent.path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ProfileError(_unreadable(parent, selected, error.strerror or str(error))) from error
+    except ValueError as error:  # a NUL in the path
+        raise ProfileError(_unreadable(parent, selected, str(error))) from error
+
+
+def _unreadable(parent: _Parent, selected: Selected, reason: str) -> Diagnostic:
+    message = f"cannot read {named_path(parent.display)}: {reason}"
+    if parent.at is not None:
+        hint = "a path is relative to the file that it stands in"
+        return Diagnostic("unreadable-file", f"extends: {message}", parent.at, hint=hint)
+    named_by = "" if selected.chosen_by in {"SOURCE", selected.name} else f"{selected.chosen_by}: "
+    return Diagnostic("unreadable-file", f"{named_by}{message}")
+
+
+def _cycle(visited: list[_Parent], again: _Parent) -> Diagnostic:
+    """Return the error of a chain that meets one of its own profiles again: every hop on a line of its own."""
+    hops = [*visited[1:], again]
+    notes = tuple(Note(hop.at, f"extends {named_path(hop.display)}") for hop in hops if hop.at is not None)
+    return Diagnostic(
+        "cycle",
+        f"extends: {named_path(again.display)} extends itself",
+        again.at,
+        hint="remove one of these lines",
+        notes=notes,
+        shows_hops=False,
+    )

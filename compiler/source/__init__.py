@@ -1,0 +1,1 @@
+"""Reads sources: YAML and JSON with positions, scalars, the tree, and the YAML writer."""

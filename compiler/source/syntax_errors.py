@@ -1,0 +1,202 @@
+"""What PyYAML says about a text that it cannot read, told to people: what is wrong, where, and what to do."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from compiler.diagnostics import Diagnostic, Document, Location, Note
+from compiler.source.scalars import unglued
+
+NO_TAG: Final = "leave it out; a value in quotes is a string, any other is read as YAML 1.2 core"
+"""What to do about a tag."""
+
+_DASHES = re.compile(r"\s*(?:- *)*-\s*")
+_LIST_ITEM = re.compile(r" *-(?: |$)")
+_OPEN_KEY = re.compile(r"( *)([^\s:#]+): *(?:#.*)?")
+_CONTENT = re.compile(r"^( *)[^ #\n].*", re.MULTILINE)
+_START_MARK = re.compile(r"^---(?=\s)", re.MULTILINE)
+_END_MARK = re.compile(r"^\.\.\.(?:\s|\Z)", re.MULTILINE)
+
+
+class _Retold(NamedTuple):
+    """What PyYAML says, told to people; some things are wrong where they began, not where PyYAML noticed."""
+
+    pattern: str
+    message: str
+    hint: str
+    where_it_began: bool = False
+
+
+_RETOLD: Final = (
+    _Retold(
+        "could not find expected ':'",
+        "a key without its colon",
+        "a key is followed by a colon and a space, as in `top_p: 0.95`",
+        where_it_began=True,
+    ),
+    _Retold(
+        "scanning a directive|only the directive",
+        "only the directive `%YAML 1.2` is understood",
+        "remove the line",
+        where_it_began=True,
+    ),
+    _Retold("duplicate YAML directive", "a second `%YAML` line", "keep one of them"),
+    _Retold(
+        "scanning an (?:alias|anchor)",
+        "a value cannot start like this",
+        "put a value that starts with * or & in quotes",
+        where_it_began=True,
+    ),
+    _Retold(
+        "scanning a block scalar",
+        "this cannot stand behind | or >",
+        "put the text on the lines below, indented, or put the whole value in quotes",
+    ),
+    _Retold("(?:scanning|parsing) a tag|tag handle", "a tag is not understood here", NO_TAG, where_it_began=True),
+    _Retold(
+        "escape sequence of",
+        "an escape that is not complete",
+        "put the value in single quotes, where a backslash is just a backslash",
+    ),
+    _Retold(
+        "unknown escape character",
+        "an unknown escape",
+        "put the value in single quotes, where a backslash is just a backslash",
+    ),
+    _Retold(
+        "unexpected (?:end of stream|document separator)",
+        "a quote that is never closed",
+        "close the quote",
+        where_it_began=True,
+    ),
+    _Retold("but found ':'", "a colon without its key", "write the key before the colon"),
+    _Retold(
+        "expected <block end>",
+        "this does not fit the lines above",
+        "keys of one mapping start in the same column: check the indentation",
+    ),
+    _Retold(
+        "mapping values are not allowed",
+        "a second key within a value",
+        "check the indentation, or put a value that holds `: ` in quotes",
+    ),
+    _Retold(
+        "sequence entries are not allowed",
+        "a list cannot start here",
+        "start it on the next line, or write it as in [a, b]",
+    ),
+    _Retold("mapping keys are not allowed", "a value cannot start like this", "put the value in quotes"),
+    _Retold("cannot start any token", "a value cannot start like this", "put the value in quotes"),
+    _Retold("expected the node content", "a value is missing", "give the value, or close the bracket"),
+    _Retold("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
+    _Retold("", "this is not YAML that can be read here", "check the quotes, the brackets and the indentation"),
+)
+"""The first whose pattern is found in what PyYAML says is told; the last one stands for all others."""
+
+_STARTED: Final = (
+    ("mapping", "this mapping starts here"),
+    ("sequence|collection", "this list starts here"),
+    ("", "this starts here"),
+)
+
+
+def syntax_error(document: Document, error: yaml.MarkedYAMLError, position: Any) -> Diagnostic:  # noqa: ANN401
+    """Return what is wrong with a text that PyYAML refuses; `position` is how far it had come."""
+    problem = f"{error.context}: {error.problem}"
+    mark = error.problem_mark or error.context_mark or position
+    began = error.context_mark
+    if "<document start>" in problem:
+        return _beyond_the_document(document, mark)
+    if "'\\t' that cannot start" in problem:
+        message, hint = _misplaced_tab(document.line(mark.line + 1), mark.column)
+        return Diagnostic("syntax", message, _location(document, mark), hint=hint)
+    retold = next(retold for retold in _RETOLD if re.search(retold.pattern, problem))
+    if "<block end>" in problem:
+        retold = _misfit(document, retold, mark)
+    at = began if retold.where_it_began and began is not None else mark
+    if re.search("mapping values|could not find|<block end>", problem):
+        glued = _glued(document, at.line + 1) or _glued(document, _number_above(document, at.line + 1))
+        if glued is not None:
+            return glued
+    notes: tuple[Note, ...] = ()
+    if at is mark and began is not None and began.line != mark.line:
+        text = next(text for pattern, text in _STARTED if re.search(pattern, str(error.context)))
+        notes = (Note(_location(document, began), text),)
+    return Diagnostic("syntax", retold.message, _location(document, at), hint=retold.hint, notes=notes)
+
+
+def _beyond_the_document(document: Document, mark: Any) -> Diagnostic:  # noqa: ANN401 - PyYAML has two kinds of marks
+    """Tell of text that stands where a document could only start with `---`."""
+    text = document.text
+    start, end = _START_MARK.search(text), _END_MARK.search(text)
+    first = _CONTENT.search(text, start.end() if start else 0)
+    at = _location(document, mark)
+    if end is not None and text.count("\n", 0, end.start()) < mark.line:
+        message, hint = "text below the end of the profile", "remove the line `...` above it"
+    elif first is not None and len(first[1]) > mark.column:
+        message, hint = "the first line is indented", "keys at the top start in column 1"
+        at = _stretch(document, first, 1)
+    elif first is not None and start is None and first[0].startswith("%"):
+        message, hint = "a `%YAML` line without `---` below it", "write --- on the next line, or remove this line"
+        at = _stretch(document, first, 0)
+    else:
+        message, hint = "this does not fit what stands before it", "a key is followed by a colon and a space"
+    return Diagnostic("syntax", message, at, hint=hint)
+
+
+def _glued(document: Document, number: int) -> Diagnostic | None:
+    """Return what is wrong if a line begins with a key that touches its value."""
+    line = document.line(number)
+    meant, column = unglued(line.lstrip(" ")), len(line) - len(line.lstrip(" ")) + 1
+    if meant is None:
+        return None
+    at = Location(document, number, column, number, column + len(meant) - 1)
+    hint = f"a colon needs a space after it: {meant}"
+    return Diagnostic("syntax", "a key that touches its value", at, hint=hint)
+
+
+def _number_above(document: Document, number: int) -> int:
+    """Return the number of the nearest line above that holds more than a comment; 0 where none does."""
+    lines = document.text.split("\n")[: number - 1]
+    return next((len(lines) - back for back, line in enumerate(reversed(lines)) if _CONTENT.match(line)), 0)
+
+
+def _misfit(document: Document, retold: _Retold, mark: Any) -> _Retold:  # noqa: ANN401
+    """Tell more closely what does not fit: the rest of a line, a list that starts too far left, or an item."""
+    line, above = document.line(mark.line + 1), document.line(_number_above(document, mark.line + 1))
+    key = _OPEN_KEY.fullmatch(above)
+    if line[: mark.column].strip(" -"):
+        message, hint = "this does not fit what stands before it", "put the whole text in one pair of quotes"
+        return _Retold("", message, hint)
+    if not _LIST_ITEM.match(line):
+        return retold
+    if key is not None and len(key[1]) > mark.column:
+        return retold._replace(hint=f"indent the list at least as far as {key[2]}")
+    if _LIST_ITEM.match(above):
+        return retold._replace(hint="items of one list start in the same column: check the indentation")
+    return retold
+
+
+def _misplaced_tab(line: str, column: int) -> tuple[str, str]:
+    """Return what a tab is that stands between two parts of a line, and what to do about it."""
+    before, behind = line[:column], line[column:].strip()
+    if not behind:
+        return "a tab at the end of the line", "remove it"
+    if _DASHES.fullmatch(before):
+        return "a tab behind the dash", "write a space instead"
+    if behind.startswith("#"):
+        return "a tab before the comment", "write a space instead"
+    if before.rstrip().endswith(":") or behind.startswith(":"):
+        return "a tab between key and value", "use spaces instead of the tab"
+    return "a tab cannot stand here", "use spaces instead of the tab"
+
+
+def _location(document: Document, mark: Any) -> Location:  # noqa: ANN401 - PyYAML has two kinds of marks
+    return Location(document, mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 1)
+
+
+def _stretch(document: Document, found: re.Match[str], group: int) -> Location:
+    """Return where a part of a line stands that begins with the line."""
+    number = document.text.count("\n", 0, found.start()) + 1
+    return Location(document, number, 1, number, len(found[group]) + 1)

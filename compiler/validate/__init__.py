@@ -1,0 +1,1 @@
+"""Validates a profile: against the schema, between values, and warnings."""

@@ -1,0 +1,199 @@
+"""What to do about a wrong value or an unknown key: the next step, where one can be told."""
+
+import math
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cache
+from typing import Final
+
+from compiler.artifact.sizes import bytes_of
+from compiler.diagnostics import nearest
+from compiler.language.schema import BYTE_UNITS, LARGEST_WHOLE, SCHEMA, Rules
+from compiler.source.scalars import number_of, unglued
+from compiler.source.tree import Node, Path, Scalar, Sequence, spelled
+
+_IN_CASE: Final = 2
+"""How many steps of a path lead to what a case says."""
+
+_WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false"})
+_SEXAGESIMAL = re.compile(r"[0-9]+(?::[0-9]+)+(?:\.[0-9]*)?")
+_DECIMAL_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
+_THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
+_THOUSAND_SUFFIX = re.compile(r"([0-9]{1,9}) ?([kKmM])")
+_PERCENT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?%")
+_RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(?:-|\u2013|\.\.+|to) *([0-9]+(?:\.[0-9]+)?)")
+_SIZE = re.compile(r"\s*([0-9]+) *([A-Za-z]*)\s*")
+_FRACTIONAL_SIZE = re.compile(r"[0-9]*\.[0-9]+ *[A-Za-z]+")
+
+
+def hint_for_value(node: Node, rules: Rules) -> str | None:
+    """Return what to do about a value that its rules refuse, or None."""
+    if isinstance(node, Sequence):
+        return _list_hint(node, rules)
+    if not isinstance(node, Scalar):
+        return "a field within an object is named by its path, as in a.b" if _is_of_field(rules) else None
+    if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and unglued(node.value):
+        return f"a colon needs a space after it: {unglued(node.value)}"
+    if "byte_size" in rules and isinstance(node.value, str):
+        return _size_hint(node.value)
+    if rules.get("type") == "number":
+        return _number_hint(node.value, rules)
+    if rules.get("type") == "boolean":
+        return _boolean_hint(node.value)
+    if "allowed" in rules and isinstance(node.value, str):
+        match = nearest(node.value, rules["allowed"])
+        return f"did you mean {match}?" if match else None
+    if rules.get("type") == "list":
+        return "write a list, as in [a, b]; a list of one is [a]"
+    if rules.get("type") == "string" and isinstance(node.value, bool | int | float):
+        return "put it in quotes if the text is meant"
+    return None
+
+
+def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> str | None:
+    """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
+    if holds_mapping and path[-3:-2] == ("fields",):
+        return f"a field within an object has a rule of its own, by its path: {path[-2]}.{path[-1]}"
+    place = _place_elsewhere(path) or meant_key(path, known)
+    if place == spelled(path[_IN_CASE:]) and path[0] == "cases":
+        return f"{place} holds for all requests: set it outside of cases"
+    return f"did you mean {place}?" if place else None
+
+
+def meant_key(path: Path, known: Rules) -> str | None:
+    """Return the known key that an unknown one most likely stands for at its own level, or None."""
+    return None if _place_elsewhere(path) else nearest(str(path[-1]), tuple(known))
+
+
+def _place_elsewhere(path: Path) -> str | None:
+    elsewhere = _places_by_key().get(path[-1], [])
+    return spelled(elsewhere[0]) if len(elsewhere) == 1 else None
+
+
+@cache
+def _places_by_key() -> dict[str | int, list[Path]]:
+    places: dict[str | int, list[Path]] = {}
+    for place in _places(SCHEMA):
+        places.setdefault(place[-1], []).append(place)
+    return places
+
+
+def _places(schema: Rules, above: Path = ()) -> Iterator[Path]:
+    for key, rules in schema.items():
+        yield (*above, key)
+        if "schema" in rules and rules["type"] == "dict":
+            yield from _places(rules["schema"], (*above, key))
+
+
+def _list_hint(node: Sequence, rules: Rules) -> str | None:
+    ends = [str(item.value) for item in node.items if isinstance(item, Scalar) and _is_number(item.value)]
+    if len(ends) != len(node.items) or len(ends) != 2:  # noqa: PLR2004 - a band has two ends
+        return None
+    return _band_hint(ends[0], ends[1], rules)
+
+
+def _band_hint(low: str, high: str, rules: Rules) -> str | None:
+    """Return how to write a band, for a sampling parameter: only those may be pinned."""
+    if "pin" not in rules["meta"] or float(low) > float(high):
+        return None
+    return f"write {{min: {low}, max: {high}}}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number_hint(value: object, rules: Rules) -> str | None:
+    if isinstance(value, int | float) and value > LARGEST_WHOLE:
+        return f"no number in a profile is above {LARGEST_WHOLE}"
+    if isinstance(value, bool):
+        return "true and false are never numbers"
+    return _spelling_hint(value, rules) if isinstance(value, str) else None
+
+
+def _is_of_field(rules: Rules) -> bool:
+    """Tell whether a value is that of a request field, which may be of any kind of scalar."""
+    return isinstance(rules.get("type"), list)
+
+
+def _boolean_hint(value: object) -> str | None:
+    if isinstance(value, str) and value.lower() in _WORDS:
+        said = "true" if value.lower() in {"yes", "on", "true"} else "false"
+        return f"{value} is a string in YAML 1.2: write {said}"
+    return {1: "write true", 0: "write false"}.get(value) if isinstance(value, int) else None
+
+
+def _spelling_hint(value: str, rules: Rules) -> str | None:
+    if _spells_number(value.strip()):
+        return f"write {value.strip()} without the quotes"
+    if "_" in value and _spells_number(value.replace("_", "")):
+        return f"YAML 1.2 has no _ in numbers: write {value.replace('_', '')}"
+    if _SEXAGESIMAL.fullmatch(value):
+        return f"{value} is a string in YAML 1.2: write one number"
+    if value.lower() in _WORDS:
+        return f"{value} is a string in YAML 1.2: write a number"
+    if "," in value:
+        return _comma_hint(value, rules)
+    span = _RANGE.fullmatch(value)
+    if span:
+        return _band_hint(span[1], span[2], rules)
+    return _thousands_hint(value, rules) if rules.get("whole") else _percent_hint(value)
+
+
+def _comma_hint(value: str, rules: Rules) -> str | None:
+    without, with_point = value.replace(",", ""), value.replace(",", ".")
+    grouped, decimal = _THOUSANDS.fullmatch(value), _DECIMAL_COMMA.fullmatch(value)
+    if rules.get("whole"):
+        return f"write {without}, without the comma" if grouped else None
+    if grouped and decimal:
+        return f"this may mean {with_point} or {without}: write the one you mean"
+    if grouped:
+        return f"write {without}, without the commas"
+    return f"write {with_point}, with a point" if decimal else None
+
+
+def _thousands_hint(value: str, rules: Rules) -> str | None:
+    match = _THOUSAND_SUFFIX.fullmatch(value)
+    if match is None:
+        return None
+    power = 1 if match[2] in "kK" else 2
+    decimal, binary = int(match[1]) * 1000**power, int(match[1]) * 1024**power
+    return f"write {decimal} or {binary}" if binary <= rules["max"] else None
+
+
+def _percent_hint(value: str) -> str | None:
+    match = _PERCENT.fullmatch(value)
+    return f"write {(Decimal(match[1]) / 100).normalize():f}" if match else None
+
+
+def _spells_number(text: str) -> bool:
+    try:
+        return number_of(text) is not None
+    except ValueError:
+        return False
+
+
+def _size_hint(size: str) -> str:
+    if bytes_of(size) is not None:
+        return f"a size is from 1 to {LARGEST_WHOLE} bytes"
+    if bytes_of(size.strip()) is not None:
+        return f"write {size.strip()}"
+    if "_" in size:
+        return f"write {size.replace('_', '')}"
+    if _THOUSANDS.fullmatch(size):
+        return f"write {size.replace(',', '')}, without the comma"
+    units = f"the units are {', '.join(BYTE_UNITS)}, spelled like this"
+    if _FRACTIONAL_SIZE.fullmatch(size):
+        return "write whole digits in a smaller unit, such as 1536KiB for 1.5MiB"
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        return units
+    digits, unit = match.groups()
+    if not unit:
+        return f"write {digits} without the quotes, or add a unit"
+    if unit in BYTE_UNITS:
+        return f"a size is from 1 to {LARGEST_WHOLE} bytes"
+    initial = unit[0].upper()
+    likely = next((known for known in BYTE_UNITS if known[0] == initial), None)
+    return f"{units}: did you mean {digits}{likely}?" if likely and unit != likely else units

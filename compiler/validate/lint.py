@@ -1,0 +1,182 @@
+"""Chain → warnings: what is not wrong, and yet hardly meant. They are values; whoever asked for them tells them."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from compiler.artifact.sizes import bytes_of
+from compiler.diagnostics import Diagnostic, Location, Note, nearest, shown, warning
+from compiler.resolve.extends import ALIASES, Link, merge, names_as_keys
+from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, plain, spelled
+from compiler.source.yaml_writer import inline
+from compiler.validate.case_trees import cases_of
+from compiler.validate.model_names import warnings_of_child, warnings_of_names
+from compiler.validate.relations.cases import overlaps
+from router.artifact.format import MAX_ARTIFACT_BYTES
+
+_NEARLY_FULL: Final = 0.9
+"""The share of the largest artifact from which on a size is worth a warning."""
+
+_SEARCHED: Final = 20
+"""Most keys among which a likely one is looked for; no level of a valid profile has as many."""
+
+_SIZES: Final = frozenset({"max_body_bytes", "max_bytes", "max_url_bytes"})
+"""Keys whose values are sizes in bytes."""
+
+_SOURCE: Final = "source"
+_PARAMS: Final[Path] = ("sampling", "params")
+
+
+def warnings_of_chain(chain: tuple[Link, ...]) -> Iterator[Diagnostic]:
+    """Yield the warnings about what each profile of a chain says in view of its parents; none need be valid."""
+    children = [link.tree for link in reversed(chain)]
+    parents = accumulate(children, merge, initial=Mapping((), chain[0].tree.at))
+    for parent, child in zip(parents, children, strict=False):
+        yield from _idle_nulls(parent, child, ())
+        yield from _repeated_values(parent, child, ())
+        yield from _stale_evidence(parent, child, ())
+        yield from _joined_items(child, ())
+        yield from warnings_of_child(parent, child)
+
+
+def warnings_of_profile(profile: Mapping) -> Iterator[Diagnostic]:
+    """Yield the warnings about a merged profile, which need not be valid."""
+    yield from warnings_of_names(profile)
+    for entry, case in cases_of(profile):
+        yield from _idle_nulls_of_case(case, ("cases", entry.key))
+
+
+def warnings_of_valid(profile: Mapping) -> Iterator[Diagnostic]:
+    """Yield the warnings about a merged profile that can be told only where it is valid."""
+    yield from overlaps(profile)
+
+
+def warnings_of_size(size: int) -> Iterator[Diagnostic]:
+    """Yield the warnings about an artifact of so many bytes."""
+    if _NEARLY_FULL * MAX_ARTIFACT_BYTES <= size <= MAX_ARTIFACT_BYTES:
+        message = f"the artifact has {size} bytes, and a router reads at most {MAX_ARTIFACT_BYTES}"
+        yield warning("large-artifact", message, None, "list fewer or shorter aliases")
+
+
+def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
+    inherited, deleted = _by_key(parent.entries), _by_key(parent.deleted)
+    for entry in child.entries:
+        place, above = (*path, entry.key), inherited.get(entry.key)
+        if path[:1] == ("cases",) and isinstance(entry.value, Mapping):
+            continue  # What a null in a case deletes is told by the profile that is merged.
+        if isinstance(entry.value, Mapping):
+            below = _mapping_of(above, entry.value, place)
+            yield from _idle_nulls(below, entry.value, place)
+        elif above is None and isinstance(entry.value, Scalar) and entry.value.value is None:
+            yield _idle_null(entry, place, tuple(inherited), deleted.get(entry.key))
+
+
+def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
+    for deletion in case.deleted:
+        # A null of a parent may be idle only for what its child says, who could not change it.
+        if deletion.replaced is None and deletion.key_at.document.extended_at is None:
+            yield _idle_null(deletion, (*path, deletion.key), (), None)
+    for entry in case.entries:
+        if isinstance(entry.value, Mapping):
+            yield from _idle_nulls_of_case(entry.value, (*path, entry.key))
+
+
+def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: Entry | None) -> Diagnostic:
+    message = f"this null deletes nothing: no {spelled(place)} is inherited"
+    if deletion is not None:
+        return warning(
+            "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
+        )
+    if "body" in place[:-1]:
+        return warning("idle-null", message, entry.value.at, 'for a null in the body write "{null}"')
+    match = nearest(entry.key, inherited) if len(inherited) <= _SEARCHED else None
+    hint = f"did you mean {spelled((*place[:-1], match))}?" if match else "remove it"
+    return warning("idle-null", message, entry.value.at, hint)
+
+
+def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
+    inherited = _by_key(parent.entries)
+    is_changed = any(True for _ in _changes(parent, child, path))
+    for entry in child.entries:
+        place, above = (*path, entry.key), inherited.get(entry.key)
+        if above is None or (entry.key == _SOURCE and is_changed):
+            continue  # Evidence is repeated to say that it is for what is changed, too.
+        if isinstance(entry.value, Mapping) and not _is_params(path):  # a band is one value, however many keys it takes
+            yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
+        elif _meaning(place, entry.value) == _meaning(place, above.value):
+            message = f"{spelled(place)} is set to {inline(plain(entry.value))}, which it inherits already"
+            note = Note(above.value.at, "set to the same here")
+            yield warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
+
+
+def _stale_evidence(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for each mapping of which a child changes something, and keeps the evidence of its parent."""
+    inherited = _by_key(parent.entries)
+    evidence = inherited.get(_SOURCE)
+    if evidence is not None and isinstance(evidence.value, Scalar) and child.get(_SOURCE) is None:
+        for place, change in _changes(parent, child, path):
+            message = f"{spelled(place)} is changed, and {spelled((*path, _SOURCE))} stays as it was"
+            hint = f"say where this comes from, or write `{_SOURCE}: null`"
+            yield warning("stale-evidence", message, change.key_at, hint, Note(evidence.value.at, "the source is here"))
+            break
+    for entry in child.entries:
+        above = inherited.get(entry.key)
+        if isinstance(entry.value, Mapping) and above is not None and isinstance(above.value, Mapping):
+            yield from _stale_evidence(above.value, entry.value, (*path, entry.key))
+
+
+def _changes(parent: Mapping, child: Mapping, path: Path) -> Iterator[tuple[Path, Entry]]:
+    """Yield what a child says that is not what it inherits, but for evidence."""
+    inherited = _by_key(parent.entries)
+    for entry in child.entries:
+        place, above = (*path, entry.key), inherited.get(entry.key)
+        if entry.key == _SOURCE:
+            continue
+        if isinstance(entry.value, Mapping) and above is not None and isinstance(above.value, Mapping):
+            yield from _changes(above.value, entry.value, place)
+        elif above is None:
+            if not (isinstance(entry.value, Scalar) and entry.value.value is None):
+                yield place, entry
+        elif _meaning(place, entry.value) != _meaning(place, above.value):
+            yield place, entry
+
+
+def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for each text that is two items of a list, the second of them indented too far."""
+    if isinstance(node, Mapping):
+        for entry in node.entries:
+            yield from _joined_items(entry.value, (*path, entry.key))
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _joined_items(item, (*path, index))
+    elif isinstance(node.value, str) and not node.quoted and _looks_like_items(node.at):
+        message = f"{spelled(path)} is one text over several lines: {shown(node.value)}"
+        hint = "items of a list begin in the same column; put the text in quotes if it is meant"
+        yield warning("joined-items", message, node.at, hint)
+
+
+def _looks_like_items(at: Location) -> bool:
+    return any(at.document.line(number).lstrip().startswith("- ") for number in range(at.line + 1, at.end_line + 1))
+
+
+def _is_params(path: Path) -> bool:
+    return path[2:] == _PARAMS if path[:1] == ("cases",) else path == _PARAMS
+
+
+def _meaning(path: Path, node: Node) -> str:
+    """Return what is the same for two values just when they are written alike or, as sizes, mean the same."""
+    value = plain(node)
+    size = bytes_of(value) if path[-1] in _SIZES and isinstance(value, str) else None
+    # Not the value itself: 1, 1.0 and true are equal to Python.
+    return repr(sorted(value.items()) if isinstance(value, dict) else value if size is None else size)
+
+
+def _by_key(entries: tuple[Entry, ...]) -> dict[str, Entry]:
+    return {entry.key: entry for entry in entries}
+
+
+def _mapping_of(entry: Entry | None, otherwise_at: Node, path: Path = ()) -> Mapping:
+    node = names_as_keys(entry.value) if entry is not None and path == ALIASES else entry and entry.value
+    if isinstance(node, Mapping):
+        return node
+    return Mapping((), otherwise_at.at)

@@ -1,0 +1,226 @@
+"""Relations within the rules of request fields, and between them."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final
+
+from compiler.artifact.from_profile import field_of
+from compiler.diagnostics import Code, Diagnostic, Location, Note
+from compiler.language.fields import FIELD
+from compiler.source.tree import Entry, Mapping, Path, Scalar, key_location, node_at, plain
+from compiler.validate.relations.judged import (
+    KEEP_ONE,
+    Judged,
+    Related,
+    described,
+    later,
+    number_at,
+    number_text,
+    texts_at,
+)
+from compiler.validate.relations.patterns import pattern_problem
+from router.contract.rules.field_rules import expectation, tests_of
+from router.contract.schema.fields import SAMPLING_FIELDS
+from router.contract.schema.rule_list import FieldRule
+
+_NEVER: Final = {
+    "model": "models.aliases says which names are answered",
+    "stream": "the router itself streams or does not",
+}
+"""Fields that no rule can govern, and what to do instead."""
+
+_OF_MESSAGES: Final = frozenset({"required", "min_items", "max_items", "error", "source"})
+_CONSTRAINTS: Final = frozenset(
+    {"type", "allowed", "min", "above", "max", "below", "min_items", "max_items", "max_bytes", "pattern"}
+)
+
+
+def relations_of_fields(judged: Judged) -> Iterator[Related]:
+    """Yield what is wrong within the rules of fields and between them."""
+    fields = node_at(judged.tree, ("fields",))
+    entries = fields.entries if isinstance(fields, Mapping) else ()
+    for entry in entries:
+        yield from _ungovernable(judged, entry)
+        if isinstance(entry.value, Mapping):
+            yield from _of_field(judged, entry.key, entry.value)
+    yield from _ruled_twice(judged)
+    yield from _cycles(judged, {entry.key: ("fields", entry.key) for entry in entries})
+
+
+def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
+    contradictions = [
+        _not_together(judged, ("fields", name), keys, *said)
+        for keys, said in _NOT_TOGETHER.items()
+        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(judged, ("fields", name), keys)
+    ]
+    if not contradictions:
+        contradictions = [found for low, high in _RANGES for found in _empty_range(judged, name, low, high)]
+    yield from contradictions
+    for key in ("fixed", "default", "force") if not contradictions else ():
+        yield from _unfit(judged, name, rule, key)
+
+
+_BOUNDS: Final = ("min", "above", "max", "below")
+_STANDS_FOR: Final = "`fixed` stands for `allowed` and `default`"
+_NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
+    ("min", "above"): ("two-bounds", "`min` and `above` are both given"),
+    ("max", "below"): ("two-bounds", "`max` and `below` are both given"),
+    **{
+        ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot stand beside it")
+        for other in ("allowed", "default", "force", "drop")
+    },
+    **{
+        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` does nothing beside it")
+        for bound in _BOUNDS
+    },
+    ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
+    ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
+    ("force", "drop"): ("force-and-drop", "`force` and `drop` are both given"),
+    ("refuse", "required"): ("refused-and-required", "`refuse` and `required` are both given, so no request is right"),
+}
+"""Members of a rule that cannot stand together, with the code of the error and what is said."""
+
+_RANGES: Final = (
+    *product(("min", "above"), ("max", "below")),
+    ("min_items", "max_items"),
+    ("floor", "ceiling"),
+)
+
+
+def _not_together(judged: Judged, above: Path, keys: tuple[str, str], code: Code, said: str) -> Related:
+    places = tuple((*above, key) for key in keys)
+    at, beside = later(*(key_location(judged.tree, place) for place in places))
+    notes = (Note(beside, "the other is set here"),)
+    return places, Diagnostic(code, f"{judged.named(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
+
+
+def _is_narrowed(judged: Judged, above: Path, keys: tuple[str, str]) -> bool:
+    """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
+    if keys[0] != "fixed" or keys[1] not in _BOUNDS:
+        return False
+    if judged.is_case:
+        fixed_here, bound_here = (node_at(judged.profile, (*judged.above, *above, key)) is not None for key in keys)
+        return fixed_here or not bound_here
+    fixed, bound = (key_location(judged.tree, (*above, key)) for key in keys)
+    # Side by side in one file the bounds are idle and mislead nobody; a child's would not do what it wants.
+    return fixed.document.name == bound.document.name or later(fixed, bound)[0] == fixed
+
+
+def _says_something(rule: Mapping, key: str) -> bool:
+    """Tell whether a member is there, and is more than the `false` that says as much as nothing."""
+    entry = rule.get(key)
+    if entry is None:
+        return False
+    is_idle = key in {"required", "refuse", "drop"} and isinstance(entry.value, Scalar) and entry.value.value is False
+    return not is_idle
+
+
+def _empty_range(judged: Judged, name: str, low: str, high: str) -> Iterator[Related]:
+    path: Path = ("fields", name)
+    least, most = number_at(judged.tree, (*path, low)), number_at(judged.tree, (*path, high))
+    if least is None or most is None:
+        return
+    is_open = low == "above" or high == "below"
+    if least[0] < most[0] or (least[0] == most[0] and not is_open):
+        return
+    message = (
+        f"{judged.named(path)}: no value is right, since {low} is {number_text(least[0])} "
+        f"and {high} is {number_text(most[0])}"
+    )
+    expected = f"{low} {'less than' if is_open else 'at most'} {high}"
+    notes = (Note(most[1], f"{high} is set here"),)
+    yield ((*path, low), (*path, high)), Diagnostic("empty-range", message, least[1], expected, notes=notes)
+
+
+def _unfit(judged: Judged, name: str, rule: Mapping, key: str) -> Iterator[Related]:
+    entry = rule.get(key)
+    if entry is None or not isinstance(entry.value, Scalar):
+        return
+    path: Path = ("fields", name)
+    values = {member: value for member, value in plain(rule).items() if judged.is_right((*path, member))}
+    constraints = {member: value for member, value in values.items() if member in _CONSTRAINTS}
+    if key not in values or pattern_problem(constraints.get("pattern", "")) is not None:
+        return
+    value = values[key]
+    if any(_same(value, target) for target in values.get("map", {}).values()):
+        return  # What the engine gets may be another value than what a client sends.
+    field = field_of(constraints)
+    if all(test(value, {}) is None for test in tests_of(FieldRule(name, field, f"fields.{name}"))):
+        return
+    message = f"{judged.named((*path, key))} is {described(entry.value)}, which the rule itself refuses"
+    notes = tuple(
+        Note(other.value.at, f"{other.key} is set here") for other in rule.entries if other.key in constraints
+    )
+    yield (), Diagnostic("unfit-value", message, entry.value.at, expectation(field) or None, notes=notes)
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _ungovernable(judged: Judged, entry: Entry) -> Iterator[Related]:
+    path: Path = ("fields", entry.key)
+    first, _, rest = entry.key.partition(".")
+    if first in _NEVER:
+        message = f"{judged.named(path)}: no rule can govern `{first}`"
+        yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint=_NEVER[first])
+    elif first == "messages" and rest:
+        message = f"{judged.named(path)}: no rule of a field reaches into a list"
+        yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint="see `checks` for what messages may be")
+    elif first == "messages" and isinstance(entry.value, Mapping):
+        for member in entry.value.entries:
+            if member.key in FIELD.keys() - _OF_MESSAGES:
+                place = judged.named((*path, member.key))
+                message = f"{place}: of messages only their number can be ruled"
+                expected = "one of required, min_items, max_items, error, source"
+                hint = "see `checks` for what messages may be"
+                yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
+
+
+def _ruled_twice(judged: Judged) -> Iterator[Related]:
+    for name in SAMPLING_FIELDS:
+        param, field = ("sampling", "params", name), ("fields", name)
+        if node_at(judged.tree, param) is None or node_at(judged.tree, field) is None:
+            continue
+        at, beside = later(key_location(judged.tree, field), key_location(judged.tree, param))
+        message = f"{judged.named(field)} and {judged.named(param)} are both given"
+        notes = (Note(beside, "the other is set here"),)
+        yield (), Diagnostic("ruled-twice", message, at, hint=KEEP_ONE, notes=notes)
+
+
+def _cycles(judged: Judged, paths: dict[str, Path]) -> Iterator[Related]:
+    sources = {name: dict(texts_at(judged.tree, (*path, "from"))) for name, path in paths.items()}
+    for name, path in paths.items():
+        place = (*path, "from")
+        for source, at in sources[name].items():
+            if source in {"model", "stream", "messages"}:
+                message = f"{judged.named(place)}: no field takes the value of `{source}`"
+                yield (place,), Diagnostic("ungovernable-field", message, at)
+            elif source == name:
+                message = f"{judged.named(place)} names the field itself"
+                yield (place,), Diagnostic("from-cycle", message, at, hint="remove it")
+        chain = _cycle_from(name, sources)
+        if chain and name == min(chain):
+            hops = " from ".join((*chain, chain[0]))
+            message = f"{judged.named(place)}: fields take their values from each other: {hops}"
+            at = sources[name][chain[1]]
+            notes = tuple(
+                Note(sources[hop][after], f"{hop} takes that of {after} here")
+                for hop, after in zip(chain[1:], (*chain[2:], chain[0]), strict=True)
+            )
+            yield (place,), Diagnostic("from-cycle", message, at, hint="remove one of these", notes=notes)
+
+
+def _cycle_from(start: str, sources: dict[str, dict[str, Location]]) -> tuple[str, ...]:
+    """Return the shortest way through other fields from a field back to itself, or nothing."""
+    ways: list[tuple[str, ...]] = [(start,)]
+    seen = {start}
+    while ways:
+        way = ways.pop(0)
+        for source in sources.get(way[-1], ()):
+            if source == start and len(way) > 1:
+                return way
+            if source not in seen:
+                seen.add(source)
+                ways.append((*way, source))
+    return ()

@@ -1,0 +1,77 @@
+"""Patterns that RE2 cannot match, where in them that is, and what to write for it."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from compiler.diagnostics import Diagnostic
+from compiler.source.tree import Mapping, Path, Scalar, node_at, place_within
+from compiler.validate.relations.judged import Judged, Related
+from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match_of
+
+_PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
+
+_IN_OTHER_WORDS: Final = (
+    (r"\(\?[=!]", "RE2 has no lookahead", "say what the text is made of, or list the values with `allowed`"),
+    (r"\(\?<[=!]", "RE2 has no lookbehind", "say what the text is made of, or list the values with `allowed`"),
+    (r"\\[1-9]|\(\?P", "RE2 has no references to groups; it names them (?P<name>…)", "spell out what may be repeated"),
+    (r"\(\?>", "RE2 has no atomic groups", "write (?:…): RE2 never goes back"),
+    (r"\(\?#", "RE2 has no comments", "put the comment behind a # of YAML"),
+    (r"\(\?\(", "RE2 has no conditions", "write both cases, with | between them"),
+    (r"\(\?[^:]?", "RE2 has no such group or flag", "groups are (…), (?:…) and (?P<name>…), flags are i, m, s and U"),
+    (
+        r"\\Z",
+        r"RE2 has no \Z",
+        r"leave it out: the whole text must match; elsewhere write \z",
+    ),
+    (r"\\[uUN]", "RE2 has no such escape", r"write the character itself, or its code point as \x{10FFFF}"),
+    (
+        r"(?:[*+?]|\{[0-9,]+\}){2}",
+        "a repeat follows a repeat",
+        "keep one, or put what is repeated in (?:…); RE2 has no possessive repeats and needs none",
+    ),
+    (
+        r"\{[0-9,]+\}",
+        f"more than {MAX_REPEATS} repeats, counts within counts multiplied, or a range from more to less",
+        f"the product of counts is at most {MAX_REPEATS}; * and + have no limit",
+    ),
+    (r"pattern too large.*", "it takes too much memory", r"repeat large classes, such as \pL, fewer times"),
+    (r"\{", "this brace begins no count", r"counts are {n}, {n,} and {n,m}: write {0,5} for {,5}, and \{ for a brace"),
+)
+"""What RE2 finds wrong, by the piece of the pattern, else the problem: in plain words, and what to do."""
+
+EXPECTED: Final = "a regular expression in the syntax of RE2"
+
+_SYNTAX: Final = "https://github.com/google/re2/wiki/Syntax says what can be written"
+
+
+def relations_of_patterns(judged: Judged) -> Iterator[Related]:
+    """Yield the texts that are no patterns."""
+    for section, key in _PATTERNS:
+        rules = node_at(judged.tree, (section,))
+        for entry in rules.entries if isinstance(rules, Mapping) else ():
+            path: Path = (section, entry.key, key)
+            node = node_at(judged.tree, path)
+            if isinstance(node, Scalar) and isinstance(node.value, str) and judged.is_right(path):
+                problem = pattern_problem(node.value)
+                if problem is not None:
+                    yield (), _diagnostic(judged.named(path), node, problem)
+
+
+def pattern_problem(pattern: str) -> PatternError | None:
+    """Say why a text is no pattern; None where it is one."""
+    try:
+        full_match_of(pattern)
+    except PatternError as error:
+        return error
+    return None
+
+
+def _diagnostic(name: str, node: Scalar, problem: PatternError) -> Diagnostic:
+    words = (
+        (said, hint) for piece, said, hint in _IN_OTHER_WORDS if re.fullmatch(piece, problem.found or problem.kind)
+    )
+    said, hint = next(words, (problem.kind, _SYNTAX))
+    piece = "" if problem.found in {"", node.value} else f": {problem.found}"
+    at = place_within(node, problem.start, problem.end)
+    return Diagnostic("bad-pattern", f"{name} is no pattern: {said}{piece}", at, EXPECTED, hint)

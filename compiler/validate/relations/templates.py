@@ -1,0 +1,111 @@
+"""Templates: texts with placeholders, and the bodies that hold them."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from compiler.diagnostics import Diagnostic, nearest
+from compiler.language.values import LARGEST_WHOLE, MAX_MESSAGE
+from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
+from compiler.validate.relations.judged import Judged, Related, described
+from router.contract.schema.types import Words
+from router.contract.templates import PLACEHOLDERS, problem_of
+
+MAX_BODY_DEPTH: Final = 8
+
+_WORDS: Final = frozenset(Words.__struct_fields__)
+_NAMED: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+def relations_of_templates(judged: Judged) -> Iterator[Related]:
+    """Yield what is wrong with the templates of a profile or a case."""
+    yield from _body(judged, ("errors", "body"))
+    yield from _words(judged, ("errors", "engine_400"))
+    for path in _below(judged, ("errors", "answers")):
+        yield from _words(judged, path)
+    yield from _error(judged, ("unknown_fields", "error"))
+    for section in ("fields", "checks"):
+        for path in _below(judged, (section,)):
+            yield from _error(judged, (*path, "error"))
+
+
+def _below(judged: Judged, path: Path) -> Iterator[Path]:
+    for entry in _entries(judged, path):
+        yield (*path, entry.key)
+
+
+def _entries(judged: Judged, path: Path) -> tuple[Entry, ...]:
+    node = node_at(judged.tree, path)
+    return node.entries if isinstance(node, Mapping) else ()
+
+
+def _error(judged: Judged, path: Path) -> Iterator[Related]:
+    yield from _words(judged, path)
+    for entry in _entries(judged, path):
+        if entry.key not in _WORDS:
+            yield from _words(judged, (*path, entry.key))
+
+
+def _words(judged: Judged, path: Path) -> Iterator[Related]:
+    if isinstance(node_at(judged.tree, path), Mapping):
+        yield from _text(judged, (*path, "message"))
+        yield from _body(judged, (*path, "body"))
+    else:
+        yield from _text(judged, path)
+
+
+def _text(judged: Judged, path: Path) -> Iterator[Related]:
+    node = node_at(judged.tree, path)
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        problem = _problem(node.value, judged.named(path), node)
+        if problem is not None:
+            yield (path,), problem
+
+
+def _problem(text: str, name: str, node: Scalar) -> Diagnostic | None:
+    problem = problem_of(text)
+    if problem is None:
+        return None
+    written = [found[1] for found in _NAMED.finditer(text) if found[1] is not None and found[1] not in PLACEHOLDERS]
+    if not written:
+        message = f"{name}: a `{problem}` stands alone"
+        hint = "write {{ and }} for braces that are meant as such"
+        return Diagnostic("bare-brace", message, node.at, hint=hint)
+    match = nearest(written[0].strip(), sorted(PLACEHOLDERS))
+    hint = f"did you mean {{{match}}}?" if match else "write {{ and }} for braces that are meant as such"
+    message = f"{name}: {{{written[0]}}} is no placeholder"
+    expected = "one of " + ", ".join(sorted(PLACEHOLDERS))
+    return Diagnostic("unknown-placeholder", message, node.at, expected, hint)
+
+
+def _body(judged: Judged, path: Path) -> Iterator[Related]:
+    node = node_at(judged.tree, path)
+    if isinstance(node, Mapping):
+        yield from _json(judged, path, node, 1)
+
+
+def _json(judged: Judged, path: Path, node: Node, depth: int) -> Iterator[Related]:
+    if isinstance(node, Scalar):
+        yield from _json_scalar(judged, path, node)
+        return
+    if depth > MAX_BODY_DEPTH:
+        message = f"{judged.named(path)}: more than {MAX_BODY_DEPTH} levels of nesting in a body"
+        yield (path,), Diagnostic("too-deep", message, node.at)
+        return
+    if isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _json(judged, (*path, index), item, depth + 1)
+        return
+    for entry in node.entries:
+        yield from _json(judged, (*path, entry.key), entry.value, depth + 1)
+
+
+def _json_scalar(judged: Judged, path: Path, node: Scalar) -> Iterator[Related]:
+    value = node.value
+    is_beyond = isinstance(value, int | float) and not abs(value) <= LARGEST_WHOLE
+    if is_beyond or (isinstance(value, str) and len(value) > MAX_MESSAGE):
+        expected = f"a number, true, false, null, or a text of at most {MAX_MESSAGE} characters"
+        message = f"{judged.named(path)} is {described(node)}"
+        yield (path,), Diagnostic("wrong-value", message, node.at, expected)
+    elif isinstance(value, str):
+        yield from _text(judged, path)

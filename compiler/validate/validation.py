@@ -1,0 +1,275 @@
+"""Merged tree → all errors at once, each at the place that set the offending value."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cerberus import Validator, errors
+
+from compiler.artifact.from_profile import laid_over
+from compiler.artifact.sizes import bytes_of
+from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.language.schema import SCHEMA, Rules
+from compiler.source.tree import Mapping, Path, key_location, node_at, plain, spelled
+from compiler.validate.case_trees import cases_of, laid_over_base
+from compiler.validate.hints import hint_for_key, hint_for_value, meant_key
+from compiler.validate.relations import relations_of
+from compiler.validate.relations.judged import Judged, described
+
+Found = tuple[Path, Diagnostic]
+
+_WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
+
+
+def validate(profile: Mapping) -> None:
+    """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
+    told = _all_of(profile, SCHEMA, ())
+    for entry, case in cases_of(profile):
+        # A case is complete: what is wrong with it may come of what it says together with what holds for all.
+        seen = {(diagnostic.code, diagnostic.at) for diagnostic in told}
+        found = _all_of(laid_over_base(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
+        told += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in seen]
+    if told:
+        raise ProfileError(*told)
+
+
+def _all_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
+    """Return what is wrong with a profile, or with a case of one, which stands at `above` in it."""
+    values = plain(tree)
+    rules = _narrowed({"type": "dict", "schema": schema}, values)
+    bad_keys = list(_bad_keys_taken_out(values, rules))
+    problems = [(path, _bad_key(path, tree, rules, above)) for path in bad_keys]
+    unknown = _taken_out(values, rules)
+    problems += [(path, _unknown_key(path, tree, rules, above)) for path in unknown]
+    misspelled = {(*path[:-1], meant_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
+    problems += [
+        _diagnostic(error, tree, rules, above)
+        for error in _schema_errors(rules, _judged_here(values))
+        # A missing key that stands there misspelled is one mistake, and told already.
+        if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
+    ]
+    # One per place: an infinity breaks several rules, but is one mistake.
+    by_place = dict(reversed(problems))
+    judged = Judged(tree, above, profile or tree, frozenset(by_place))
+    related = [problem for places, problem in relations_of(judged) if all(map(judged.is_right, places))]
+    return [*by_place.values(), *related]
+
+
+def _judged_here(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile's values with each case reduced to its keys, and to what tells which requests it is for.
+
+    What a case says is judged with what it is laid over.
+    """
+    cases = values.get("cases")
+    if not isinstance(cases, dict):
+        return values
+    return {**values, "cases": {name: _when_alone(case) for name, case in cases.items()}}
+
+
+def _when_alone(case: object) -> object:
+    if not isinstance(case, dict):
+        return case
+    return laid_over({}, {key: value for key, value in case.items() if key == "when"})
+
+
+class _ProfileValidator(Validator):  # type: ignore[misc]
+    """Cerberus with the rules that it lacks."""
+
+    def _error(self, *args: Any) -> None:  # noqa: ANN401 - as Cerberus has it
+        """Collect errors; Cerberus itself would sort all of them, and file them in trees, at each new one."""
+        if len(args) == 1:
+            self._errors.extend(args[0])
+        else:
+            super()._error(*args)
+
+    def _validate_finite(self, wanted: bool, field: str, value: object) -> None:
+        """{'type': 'boolean'}"""  # noqa: D400 - Cerberus reads the rule's own schema here
+        if wanted and isinstance(value, float) and not math.isfinite(value):
+            self._error(field, "not finite")
+
+    def _validate_whole(self, wanted: bool, field: str, value: object) -> None:
+        """{'type': 'boolean'}"""  # noqa: D400
+        if wanted and isinstance(value, float) and not value.is_integer():
+            self._error(field, "not whole")
+
+    def _validate_above(self, limit: float, field: str, value: object) -> None:
+        """{'type': 'number'}"""  # noqa: D400
+        if isinstance(value, int | float) and not value > limit:
+            self._error(field, "not above the limit")
+
+    def _validate_byte_size(self, limits: list[int], field: str, value: object) -> None:
+        """{'type': 'list'}"""  # noqa: D400
+        size = bytes_of(value) if isinstance(value, str) else None
+        if size is not None and not limits[0] <= size <= limits[1]:
+            self._error(field, "out of range")
+
+
+def _bad_keys_taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> Iterator[Path]:
+    """Take out the keys that a map with keys of the profile's choice cannot have, and yield their paths."""
+    keys = rules["meta"].get("keys") if "meta" in rules else None
+    for key in [key for key in values if keys is not None and not _fits(key, keys)]:
+        yield (*path, key)
+        del values[key], rules["schema"][key]
+    for value, inner, place in _mappings_in(values, rules, path):
+        yield from _bad_keys_taken_out(value, inner, place)
+
+
+def _fits(key: str, keys: Rules) -> bool:
+    fits = keys.get("minlength", 0) <= len(key) <= keys["maxlength"]
+    return fits and re.match(keys["regex"], key) is not None
+
+
+def _taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> list[Path]:
+    """Take the unknown keys out of the values and return their paths; Cerberus sorts its errors at each new one."""
+    unknown = [key for key in values if key not in rules["schema"]]
+    found: list[Path] = [(*path, key) for key in unknown]
+    for key in unknown:
+        del values[key]
+    for value, inner, place in _mappings_in(values, rules, path):
+        found += _taken_out(value, inner, place)
+    return found
+
+
+def _mappings_in(values: dict[str, Any], rules: Rules, path: Path) -> Iterator[tuple[dict[str, Any], Rules, Path]]:
+    """Yield the mappings right below a mapping, those in its lists included, whose keys the schema knows."""
+    for key, value in values.items():
+        inner = rules["schema"].get(key)
+        if isinstance(value, dict) and inner is not None and inner["type"] == "dict" and "schema" in inner:
+            yield value, inner, (*path, key)
+        elif isinstance(value, list) and inner is not None and "items" in inner:
+            for index, (item, its_rules) in enumerate(zip(value, inner["items"], strict=True)):
+                if isinstance(item, dict) and "schema" in its_rules:
+                    yield item, its_rules, (*path, key, index)
+
+
+def _schema_errors(rules: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
+    # One validator per call: it keeps its state in itself, so no two threads could share it.
+    validator = _ProfileValidator(_pruned(rules, values)["schema"])
+    validator.validate(values, normalize=False)
+    # Sorted, since Cerberus finds missing keys in the order of a set, which differs from run to run.
+    yield from sorted(_leaves(validator._errors))  # noqa: SLF001 - the only way to the paths and codes
+
+
+def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationError]:
+    for error in found:
+        if error.child_errors:
+            yield from _leaves(error.child_errors)
+        else:
+            yield error
+
+
+def _narrowed(rules: Rules, value: object) -> Rules:
+    """Return the rules for one value.
+
+    Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
+    with the keys that stand there.
+    """
+    if "anyof" in rules:
+        common = {key: rule for key, rule in rules.items() if key != "anyof"}
+        rules = {**common, **_branch(rules["anyof"], value)}
+    if isinstance(value, list | dict) and len(value) > rules.get("maxlength", len(value)):
+        # That there are too many is the mistake; what stands in it does not matter then.
+        return {key: rule for key, rule in rules.items() if key not in {"schema", "keysrules", "valuesrules"}}
+    if rules["type"] == "list":
+        return _narrowed_list(rules, value)
+    if rules["type"] != "dict":
+        return rules
+    members = value if isinstance(value, dict) else {}
+    if "valuesrules" in rules:
+        schema = {key: _narrowed(rules["valuesrules"], member) for key, member in members.items()}
+        rest = {key: rule for key, rule in rules.items() if key not in {"keysrules", "valuesrules"}}
+        return {**rest, "schema": schema, "meta": {**rules["meta"], "keys": rules["keysrules"]}}
+    if "schema" not in rules:
+        return rules
+    schema = {key: _narrowed(member, members.get(key)) for key, member in rules["schema"].items()}
+    return {**rules, "schema": schema}
+
+
+def _narrowed_list(rules: Rules, value: object) -> Rules:
+    item = rules["schema"]
+    if not isinstance(value, list) or ("anyof" not in item and item["type"] != "dict"):
+        return rules
+    rest = {key: rule for key, rule in rules.items() if key != "schema"}
+    return {**rest, "items": [_narrowed(item, member) for member in value]}
+
+
+def _branch(branches: list[Rules], value: object) -> Rules:
+    fitting = (
+        branch for branch in branches if _kind(value) in branch["type"] and value in branch.get("allowed", [value])
+    )
+    return next(fitting, branches[0])
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "dict", list: "list", str: "string", bool: "boolean"}
+    return kinds.get(type(value), "number")
+
+
+def _pruned(rules: Rules, value: object) -> Rules:
+    """Return narrowed rules without what Cerberus need not read: it checks its schema at each call."""
+    needed = {key: rule for key, rule in rules.items() if key not in {"meta", "schema", "items"}}
+    if isinstance(value, dict) and rules["type"] == "dict" and "schema" in rules:
+        members = {key: rule for key, rule in rules["schema"].items() if key in value or rule.get("required")}
+        return {**needed, "schema": {key: _pruned(rule, value.get(key)) for key, rule in members.items()}}
+    if isinstance(value, list) and "items" in rules:
+        return {**needed, "items": [_pruned(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
+    if isinstance(value, list) and rules["type"] == "list" and "schema" in rules:
+        return {**needed, "schema": _pruned(rules["schema"], None)}
+    return needed
+
+
+def _rules_at(rules: Rules, path: Path) -> Rules:
+    for step in path:
+        if isinstance(step, int):
+            rules = rules["items"][step] if "items" in rules else rules["schema"]
+        else:
+            rules = rules["schema"][step]
+    return rules
+
+
+def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, above: Path) -> Found:
+    path: Path = error.document_path
+    if error.code == errors.REQUIRED_FIELD.code:
+        return path, _missing_key(path, tree, rules, above)
+    node = node_at(tree, path)
+    if node is None:
+        raise LookupError(f"Cerberus found fault with {path}, which the profile does not hold")
+    there = _rules_at(rules, path)
+    message = f"{spelled((*above, *path))} is {described(node)}"
+    return path, Diagnostic("wrong-value", message, node.at, there["meta"]["expected"], hint_for_value(node, there))
+
+
+def _bad_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
+    place = spelled((*above, *path[:-1]))
+    expected = _rules_at(rules, path[:-1])["meta"]["keys"]["meta"]["expected"]
+    return Diagnostic(
+        "bad-key", f"{shown(str(path[-1]))} cannot be a key of {place}", key_location(tree, path), expected
+    )
+
+
+def _unknown_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
+    known = _rules_at(rules, path[:-1])["schema"]
+    return Diagnostic(
+        "unknown-key",
+        f"{shown(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
+        key_location(tree, path),
+        expected="one of " + ", ".join(known),
+        hint=hint_for_key(path, known, holds_mapping=isinstance(node_at(tree, path), Mapping)),
+    )
+
+
+def _missing_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
+    meta = _rules_at(rules, path)["meta"]
+    parent = node_at(tree, path[:-1])
+    deletion = parent.deletion_of(str(path[-1])) if isinstance(parent, Mapping) else None
+    message = f"{spelled((*above, *path))} is missing"
+    if deletion is None:
+        hint = meta.get("when_missing")
+        return Diagnostic("missing-key", message, key_location(tree, path[:-1]), meta["expected"], hint)
+    hint = f"give a value, or write null for the whole of {spelled((*above, *path[:-1]))}"
+    return Diagnostic("missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint)
+
+
+def _of(path: Path) -> str:
+    return f"of {spelled(path)}" if path else "of a profile"

@@ -1,0 +1,235 @@
+"""Answer → verdict: whether what came back, and what the engine got, is what the contract says."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from compiler.verify.check import Acceptance, Check, Gap, Refusal, Text, Told, filled, written
+from compiler.verify.oracle.engine import is_same
+
+Result = Literal["pass", "fail", "not observable"]
+
+EVENT_STREAM: Final = "text/event-stream"
+UNWELL: Final = frozenset({429, 502, 503, 504})
+"""Statuses that tell of the endpoint's state and not of the request."""
+
+_OK: Final = 200
+_BAD_REQUEST: Final = 400
+_MOST_TOLD: Final = 160
+_raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Answer(NamedTuple):
+    """What came back, and what the engine got: None, where it got nothing or nobody looked (`is_captured` False).
+
+    failure: why nothing came back, in which case all else is empty.
+    """
+
+    status: int
+    content_type: str
+    body: bytes
+    engine: bytes | None = None
+    is_captured: bool = False
+    failure: str | None = None
+
+
+class Verdict(NamedTuple):
+    """Whether a check passed, and why not."""
+
+    result: Result
+    reason: str = ""
+
+
+PASS: Final = Verdict("pass")
+
+
+def judge(check: Check, answer: Answer) -> Verdict:
+    """Return the verdict on the answer to a check's request."""
+    if answer.failure is not None:
+        return Verdict("not observable", answer.failure)
+    expected = check.expected
+    if isinstance(expected, Told):
+        return _judge_told(expected, answer)
+    if isinstance(expected, Refusal):
+        return _judge_refusal(expected, answer)
+    return _judge_acceptance(check, expected, answer)
+
+
+def _judge_refusal(expected: Refusal, answer: Answer) -> Verdict:
+    if answer.status != expected.status:
+        return _unwell(answer) or _fail(
+            f"answered {answer.status}, and {expected.rule} refuses it with {expected.status}"
+        )
+    difference = _difference(_json(answer.body), expected.body, "the body", exact=expected.exact)
+    if difference is not None:
+        return _fail(difference)
+    if answer.is_captured and answer.engine is not None:
+        return _fail("the request was refused, and yet an engine got it")
+    return PASS
+
+
+def _judge_told(expected: Told, answer: Answer) -> Verdict:
+    if expected.if_refused and answer.status != expected.status:
+        return Verdict("not observable", f"the engine does not refuse it with {expected.status}, but {answer.status}")
+    if answer.status != expected.status:
+        return _unwell(answer) or _fail(f"the engine's 400 came back as {answer.status} and not {expected.status}")
+    difference = _difference(_json(answer.body), expected.body, "the body", exact=expected.exact)
+    return PASS if difference is None else _fail(difference)
+
+
+def _judge_acceptance(check: Check, expected: Acceptance, answer: Answer) -> Verdict:
+    if answer.status != _OK:
+        if expected.doubt is not None and answer.status >= _BAD_REQUEST:
+            return Verdict("not observable", expected.doubt)
+        return _unwell(answer) or _fail(f"answered {answer.status}, and the contract lets it pass{_error_in(answer)}")
+    problem = _wrong_stream(expected, answer) if expected.streamed else _wrong_answer(expected, answer)
+    if problem is not None:
+        return _fail(problem)
+    if answer.is_captured:
+        problem = _wrong_request(check, expected, answer)
+        return PASS if problem is None else _fail(problem)
+    if check.wants_engine:
+        return Verdict(
+            "not observable", "the answer is as it should be; what the engine got cannot be seen from outside"
+        )
+    return PASS
+
+
+def _fail(reason: str) -> Verdict:
+    return Verdict("fail", reason)
+
+
+def _unwell(answer: Answer) -> Verdict | None:
+    if answer.status not in UNWELL:
+        return None
+    return Verdict("not observable", f"the endpoint answered {answer.status}, which tells of its own state")
+
+
+def _wrong_answer(expected: Acceptance, answer: Answer) -> str | None:
+    value = _json(answer.body)
+    if not isinstance(value, dict) or not isinstance(value.get("choices"), list):
+        return f"the answer is no chat completion: {_cut(answer.body.decode(errors='replace'))}"
+    if expected.model is not None and value.get("model") != expected.model:
+        return f"the answer says model {written(value.get('model'))} and not {written(expected.model)}"
+    return None
+
+
+def _wrong_stream(expected: Acceptance, answer: Answer) -> str | None:
+    if not answer.content_type.startswith(EVENT_STREAM):
+        return f"the answer is no stream of events, but {answer.content_type or 'of no type'}"
+    lines = [line[5:].strip() for line in answer.body.decode(errors="replace").splitlines() if line.startswith("data:")]
+    if not lines or lines[-1] != "[DONE]":
+        return "the stream does not end with [DONE]"
+    events = [value for line in lines[:-1] if isinstance(value := _json(line.encode()), dict)]
+    names = {event.get("model") for event in events}
+    if expected.model is not None and names != {expected.model}:
+        return f"the events say model {', '.join(map(written, names))} and not {written(expected.model)}"
+    return None if expected.usage is None else _wrong_usage(expected.usage, events)
+
+
+def _wrong_usage(wanted: str, events: list[dict[str, Any]]) -> str | None:
+    """Return what is wrong with where a stream tells its usage."""
+    ends = [choice for event in events for choice in _choices(event) if choice.get("finish_reason")]
+    in_end = any(choice.get("usage") for choice in ends)
+    in_tail = any(event.get("usage") and not _choices(event) for event in events)
+    is_in_end, is_in_tail = wanted in {"end_frame", "both"}, wanted in {"tail_frame", "both"}
+    if in_end != is_in_end:
+        return f"the event that ends the answer {'carries' if in_end else 'lacks'} usage"
+    if in_tail != is_in_tail:
+        return f"an event of usage alone {'comes' if in_tail else 'does not come'}"
+    return None
+
+
+def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = event.get("choices")
+    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+
+def _wrong_request(check: Check, expected: Acceptance, answer: Answer) -> str | None:
+    """Return what is wrong with the request that the engine got."""
+    if answer.engine is None:
+        return "the request was answered, and yet no engine got it"
+    if expected.untouched:
+        same = answer.engine == check.ask.body()
+        return None if same else f"the engine did not get the bytes that were sent: {_cut(answer.engine.decode())}"
+    got = _json(answer.engine)
+    wanted = json.loads(filled(written(expected.engine)))
+    if not isinstance(got, dict):
+        return f"the engine got {_cut(answer.engine.decode(errors='replace'))}"
+    for name in {**wanted, **got}:
+        if name not in got:
+            return f"the engine did not get {name}: {_cut(written(wanted[name]))}"
+        if name not in wanted:
+            return f"the engine got {name}: {_cut(written(got[name]))}, and should get none"
+        if not is_same(got[name], wanted[name]):
+            return f"the engine got {name}: {_cut(written(got[name]))} and not {_cut(written(wanted[name]))}"
+    return _changed_bytes(check, expected, answer.engine)
+
+
+def _changed_bytes(check: Check, expected: Acceptance, engine: bytes) -> str | None:
+    """Return which member reached the engine in other bytes than it was sent, or more than once."""
+    got = _raw_members(engine)
+    for name, value in dict(check.ask.members).items():
+        if name not in expected.changed and bytes(got[name]) != filled(value).encode():
+            return f"the engine got {name} in other bytes: {_cut(bytes(got[name]).decode(errors='replace'))}"
+    names = [name for name, _ in json.loads(engine, object_pairs_hook=list)] if expected.once else []
+    twice = [name for name in expected.once if names.count(name) > 1]
+    return f"the engine got {twice[0]} more than once" if twice else None
+
+
+def _difference(value: Any, wanted: Any, at: str, *, exact: bool) -> str | None:  # noqa: ANN401 - any JSON value
+    """Return where a value is not as it is wanted; None where it is."""
+    if isinstance(wanted, Gap):
+        return None
+    if isinstance(wanted, Text):
+        return None if wanted.holds(value) else f"{at} is {_cut(written(value))} and not {_cut(f'{wanted}')}"
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return next(_differences(value, wanted, at, exact=exact), None)
+    if isinstance(wanted, list) and isinstance(value, list) and len(wanted) == len(value):
+        found = (
+            _difference(*pair, f"{at}[{index}]", exact=exact)
+            for index, pair in enumerate(zip(value, wanted, strict=True))
+        )
+        return next((each for each in found if each is not None), None)
+    return None if is_same(value, wanted) else f"{at} is {_cut(written(value))} and not {_cut(shown_wanted(wanted))}"
+
+
+def _differences(value: dict[str, Any], wanted: dict[str, Any], at: str, *, exact: bool) -> Iterator[str]:
+    for name, inner in wanted.items():
+        place = name if at == "the body" else f"{at}.{name}"
+        if name not in value:
+            yield f"{place} is missing"
+        elif (found := _difference(value[name], inner, place, exact=exact)) is not None:
+            yield found
+    yield from (f"{name} is there, and should not be" for name in value if exact and name not in wanted)
+
+
+def shown_wanted(wanted: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return what is expected as JSON, with dots where it may be anything."""
+    return written(_without_gaps(wanted))
+
+
+def _without_gaps(wanted: Any) -> Any:  # noqa: ANN401
+    if isinstance(wanted, Gap | Text):
+        return "…" if isinstance(wanted, Gap) else str(wanted)
+    if isinstance(wanted, dict):
+        return {name: _without_gaps(value) for name, value in wanted.items()}
+    return [_without_gaps(value) for value in wanted] if isinstance(wanted, list) else wanted
+
+
+def _json(body: bytes) -> Any:  # noqa: ANN401
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _error_in(answer: Answer) -> str:
+    text = answer.body.decode(errors="replace").strip()
+    return f": {_cut(text)}" if text else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}…"

@@ -1,0 +1,181 @@
+"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to judge it anew. No keys in them.
+
+The first line says what the file is, what was asked and when that began; each other line is one exchange, by the key of
+its request.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+from compiler.diagnostics import CommandError, named_path
+from compiler.verify.assertion import Answer
+from compiler.verify.check import Ask
+
+FORMAT_VERSION: Final = 1
+"""The version of the lines that this module writes."""
+
+_HEAD: Final = '{"profilec": '
+"""How the first line begins."""
+
+_LONGEST_REQUEST: Final = 4096
+"""Longest request body in bytes that is written down whole."""
+
+
+class RecordError(CommandError):
+    """A record cannot be read or written; the message is one line."""
+
+
+class About(NamedTuple):
+    """What a record says of itself; None where it does not.
+
+    target: what was asked, by its address or in words. begun: when that began, as ISO 8601 in UTC.
+    """
+
+    target: str | None = None
+    begun: str | None = None
+
+
+NOTHING_SAID: Final = About()
+"""Of a record that tells only what came back."""
+
+
+class Record:
+    """A file of exchanges to which new ones are added."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def add(self, ask: Ask, answer: Answer) -> None:
+        """Write an exchange down at once, so that a run that is broken off can be resumed."""
+        self._file.write(f"{json.dumps(_line(ask, answer))}\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def open_record(path: str, about: About = NOTHING_SAID) -> tuple[Record, dict[str, Answer]]:
+    """Open a record to add to, and return it with what it holds already; a new one says what it is about.
+
+    Raises RecordError, also where it holds the answers of something else than what is asked now.
+    """
+    known = read_record(path) if Path(path).exists() else {}
+    before = about_record(path).target if known else None
+    if None not in {before, about.target} and before != about.target:
+        raise RecordError(f"{named_path(path)}: holds the answers of {before}: name another file for {about.target}")
+    try:
+        _cut_broken_line(Path(path))
+        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
+    except OSError as error:
+        raise RecordError(f"{named_path(path)}: cannot be written: {error.strerror}") from error
+    if not known:
+        said = {name: value for name, value in about._asdict().items() if value is not None}
+        file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION, **said})}\n")
+        file.flush()
+    return Record(file), known
+
+
+def _cut_broken_line(path: Path) -> None:
+    """Take away what a run that was broken off left of its last line."""
+    data = path.read_bytes() if path.exists() else b""
+    if data and not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
+
+
+def read_record(path: str) -> dict[str, Answer]:
+    """Return the answers of a record by the keys of their requests. Raises RecordError."""
+    return dict(_answers(_lines(path), path))
+
+
+def replayed(path: str) -> dict[str, Answer]:
+    """Return the answers of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
+    known = read_record(path)
+    if not known:
+        raise RecordError(
+            f"{named_path(path)}: holds no answers, so there is nothing to judge: name a file that --record has written"
+        )
+    return known
+
+
+def about_record(path: str) -> About:
+    """Return what a record says of itself; one that was begun twice says it twice, and the last holds.
+
+    Raises RecordError.
+    """
+    heads = [line for line in _lines(path) if line.startswith(_HEAD) and line.endswith("}")]
+    said = json.loads(heads[-1]) if heads else {}
+    return About(said.get("target"), said.get("begun"))
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{named_path(path)}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            if 1 < number == len(lines):
+                return  # The run was broken off within it.
+            raise _no_record(path, number, "is no JSON") from error
+        if not isinstance(value, dict) or ("profilec" not in value and not _EXCHANGE.items() <= _kinds(value).items()):
+            raise _no_record(path, number, "is no exchange, which has a key, a status, a content_type and an answer")
+        if "key" in value and value.get("failure") is None:
+            yield value["key"], _answer(value)
+
+
+_EXCHANGE: Final = {"key": str, "status": int, "content_type": str, "answer": str}
+
+
+def _kinds(value: dict[str, Any]) -> dict[str, type]:
+    return {name: type(member) for name, member in value.items()}
+
+
+def _no_record(path: str, number: int, found: str) -> RecordError:
+    return RecordError(
+        f"{named_path(path)}:{number}: {found}: this is no record of profilec verify or probe; "
+        "name a file that --record has written"
+    )
+
+
+def _line(ask: Ask, answer: Answer) -> dict[str, Any]:
+    sent = ask.body()
+    line: dict[str, Any] = {"key": ask.key(), "status": answer.status, "content_type": answer.content_type}
+    line["request"] = _text(sent) if len(sent) <= _LONGEST_REQUEST else None
+    line["answer"] = _text(answer.body)
+    if answer.failure is not None:
+        line["failure"] = answer.failure
+    if answer.is_captured:
+        line["is_captured"] = True
+    if answer.engine is not None:
+        # What reached the engine as it was sent need not stand here twice, however large it is.
+        line["engine"] = None if answer.engine == sent else _text(answer.engine)
+        line["is_engine_alike"] = answer.engine == sent
+        line["members"] = [list(member) for member in ask.members] if answer.engine == sent else None
+        line["length"] = ask.length
+    return line
+
+
+def _answer(value: dict[str, Any]) -> Answer:
+    engine = value.get("engine")
+    got = None if engine is None else _bytes(engine)
+    if value.get("is_engine_alike"):
+        members = tuple((name, text) for name, text in value["members"])
+        got = Ask(members, value["length"]).body()
+    return Answer(value["status"], value["content_type"], _bytes(value["answer"]), got, value.get("is_captured", False))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

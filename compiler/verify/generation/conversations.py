@@ -1,0 +1,224 @@
+"""Requests that try the named checks about messages."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from compiler.verify.check import Fields
+from compiler.verify.generation.boundary_values import FOREIGN, function
+from compiler.verify.generation.fixture import Situation, first_values
+from compiler.verify.generation.limits import part_of
+from router.contract.schema import named_checks as named
+
+Turn = tuple[str, Fields]
+"""What a request shows, and its fields."""
+
+ROLES: Final = ("system", "user", "assistant", "tool", "developer", "function", FOREIGN)
+
+
+def user(text: Any) -> Fields:  # noqa: ANN401 - any content
+    """Return a message of a user."""
+    return {"role": "user", "content": text}
+
+
+def calling(*ids: str, **fields: Any) -> Fields:  # noqa: ANN401 - any member
+    """Return an assistant's message that calls a tool once for each id."""
+    calls = [{"id": each, "type": "function", "function": {"name": "look", "arguments": "{}"}} for each in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls, "reasoning_content": "So.", **fields}
+
+
+def result(answered: Any, content: Any = "Seen.") -> Fields:  # noqa: ANN401 - any value
+    """Return a tool's message that answers a call."""
+    return {"role": "tool", "tool_call_id": answered, "content": content}
+
+
+ASSISTANT: Final[Fields] = {"role": "assistant", "content": "OK.", "reasoning_content": "So."}
+
+
+def turn_of(role: str, text: str) -> list[Fields]:
+    """Return a conversation in which a role speaks, as naturally as it may."""
+    if role == "tool":
+        return [user(text), calling("call_1"), result("call_1")]
+    if role == "assistant":
+        return [user(text), ASSISTANT, user(text)]
+    return [{"role": role, "content": text}] if role == "user" else [{"role": role, "content": text}, user(text)]
+
+
+def _roles(check: named.Roles, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        yield f"a message of role {role}", {"messages": turn_of(role, text)}
+    yield "a message without a role", {"messages": [user(text), {"content": text}]}
+    yield "a message of role USER", {"messages": [{"role": "USER", "content": text}]}
+
+
+def _system_messages(check: named.SystemMessages, situation: Situation) -> Iterator[Turn]:
+    for count in dict.fromkeys((max(check.max - 1, 0), check.max, check.max + 1)):
+        system = [{"role": "system", "content": situation.text}] * count
+        yield f"{count} system messages", {"messages": [*system, user(situation.text)]}
+
+
+def _first_role(check: named.FirstRole, situation: Situation) -> Iterator[Turn]:
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        first = {**turn_of(role, situation.text)[0], "role": role}
+        yield f"role {role} first", {"messages": [first, user(situation.text)]}
+
+
+def _last_role(check: named.LastRole, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    for role in dict.fromkeys((*ROLES, *check.allowed)):
+        messages = [user(text), ASSISTANT] if role == "assistant" else turn_of(role, text)
+        if messages[-1]["role"] != role:
+            messages = [user(text), {"role": role, "content": text}]
+        yield f"role {role} last", {"messages": messages}
+
+
+def _required_role(check: named.RequiredRole, situation: Situation) -> Iterator[Turn]:
+    for role in dict.fromkeys((*ROLES, *check.any_of)):
+        only = [each for each in turn_of(role, situation.text) if each["role"] == role]
+        yield f"nothing but role {role}", {"messages": only}
+        spoken = [{"role": "system", "content": situation.text}, *only]
+        yield f"nothing but roles system and {role}", {"messages": spoken}
+
+
+def _alternation(_: named.Alternation, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    system, developer = ({"role": role, "content": text} for role in ("system", "developer"))
+    told: dict[str, list[Fields]] = {
+        "user, assistant, user": [user(text), ASSISTANT, user(text)],
+        "user, user": [user(text), user(text)],
+        "user, assistant, assistant, user": [user(text), ASSISTANT, ASSISTANT, user(text)],
+        "assistant first": [ASSISTANT, user(text)],
+        "two system messages first": [system, system, user(text)],
+        "a developer first": [developer, user(text)],
+        "a system message between": [user(text), ASSISTANT, system, user(text)],
+        "two results of tools": [user(text), calling("call_1", "call_2"), result("call_1"), result("call_2")],
+        "a user behind the result of a tool": [user(text), calling("call_1"), result("call_1"), user(text)],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _string_content(check: named.StringContent, situation: Situation) -> Iterator[Turn]:
+    parts = [{"type": "text", "text": situation.text}]
+    for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
+        for content in (parts, None):
+            messages = holding_content(role, situation.text, content)
+            yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
+
+
+def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[Turn]:
+    text = situation.text
+    listed = {kind for kinds in (check.allowed, *check.by_role.values()) for kind in kinds}
+    # With a role that has no list of its own, whichever have one.
+    for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role, *(("function",) if check.by_role else ()))):
+        for kind in dict.fromkeys((*sorted(listed), *_USUAL_KINDS)):
+            messages = holding_content(role, text, content_with(kind, text))
+            yield f"a part of type {kind} in a message of role {role}", {"messages": messages}
+    odd: dict[str, Any] = {
+        "a part without a type": {"text": text},
+        "a part whose type is null": {"type": None, "text": text},
+        "a part whose type is a list": {"type": ["text"], "text": text},
+        "a part that is a string": text,
+    }
+    for shows, part in odd.items():
+        yield shows, {"messages": [user([part])]}
+    yield "content that is no list", {"messages": [user({"type": FOREIGN})]}
+    yield "an empty list of parts", {"messages": [user([]), user(text)]}
+
+
+def content_with(kind: str, text: str) -> list[Any]:
+    """Return a content that has a part of a type, behind a text."""
+    return [{"type": "text", "text": text}, *([] if kind == "text" else [part_of(kind, text)])]
+
+
+def holding_content(role: str, text: str, content: object) -> list[Fields]:
+    """Return a conversation in which the messages of a role have a content."""
+    return [{**each, "content": content} if each["role"] == role else each for each in turn_of(role, text)]
+
+
+_USUAL_ROLES: Final = ("user", "system", "assistant", "tool")
+_USUAL_KINDS: Final = ("text", "image_url", "video_url", "input_audio", "file", FOREIGN)
+
+
+def _tool_results(_: named.ToolResults, situation: Situation) -> Iterator[Turn]:
+    asked = [user(situation.text), calling("call_1")]
+    told: dict[str, list[Fields]] = {
+        "a result that answers a call": [*asked, result("call_1")],
+        "a result without tool_call_id": [*asked, {"role": "tool", "content": "Seen."}],
+        "a result with an empty tool_call_id": [*asked, result("")],
+        "a result with a number for tool_call_id": [*asked, result(1)],
+        "a result that answers no call": [*asked, result("call_1"), result("call_9")],
+        "a result where nothing was called": [user(situation.text), result("call_1")],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _tool_calls_answered(_: named.ToolCallsAnswered, situation: Situation) -> Iterator[Turn]:
+    question, asked = user(situation.text), calling("call_1", "call_2")
+    one, two = result("call_1"), result("call_2")
+    told: dict[str, list[Fields]] = {
+        "two calls and both results": [question, asked, one, two],
+        "two calls and both results the other way round": [question, asked, two, one],
+        "two calls and one result": [question, asked, one],
+        "two calls and no result, a user behind": [question, asked, question],
+        "calls at the very end": [question, calling("call_1")],
+        "a user between the results": [question, asked, one, question, two],
+        "two rounds of calls": [question, calling("call_1"), one, calling("call_2"), two],
+    }
+    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+
+
+def _reasoning_passed_back(_: named.ReasoningPassedBack, situation: Situation) -> Iterator[Turn]:
+    asked = calling("call_1")
+    del asked["reasoning_content"]
+    for shows, given in (
+        ("with reasoning_content", {"reasoning_content": "So."}),
+        ("with empty reasoning_content", {"reasoning_content": ""}),
+        ("without reasoning_content", {}),
+        ("with reasoning_content null", {"reasoning_content": None}),
+    ):
+        yield f"calls {shows}", {"messages": [user(situation.text), {**asked, **given}, result("call_1")]}
+    plain = {"role": "assistant", "content": "OK."}
+    yield "no calls and no reasoning_content", {"messages": [user(situation.text), plain, user(situation.text)]}
+
+
+def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn]:
+    when, lacking = first_values(check.when), "Say OK."
+    told: dict[str, list[Fields]] = {
+        "the word": [user(f"Say OK in {check.word}.")],
+        "the word in capitals": [user(f"Say OK in {check.word.upper()}.")],
+        "the word in a text part": [user([{"type": "text", "text": f"Say OK in {check.word}."}])],
+        "the word in a system message": [{"role": "system", "content": check.word}, user(lacking)],
+        "no such word": [user(lacking)],
+    }
+    yield from ((shows, {**when, "messages": messages}) for shows, messages in told.items())
+    for path, wanted in check.when.items():
+        for value in (*wanted[1:], "text", FOREIGN):
+            yield f"no such word with {path} {value}", {**when, path: value, "messages": [user(lacking)]}
+    yield "no such word where none is asked for", {"messages": [user(lacking)]}
+
+
+def holding(tools: Any, role: str = "system") -> Fields:  # noqa: ANN401 - any value
+    """Return a message that holds tools; many engines reject one without any content for that reason alone."""
+    return {"role": role, "content": "", "tools": tools}
+
+
+def tools_named(*names: str) -> list[Any]:
+    """Return tools with these names."""
+    return [function(name) for name in names]
+
+
+TURNS_BY: Final[dict[type, Callable[[Any, Situation], Iterator[Turn]]]] = {
+    named.Roles: _roles,
+    named.SystemMessages: _system_messages,
+    named.FirstRole: _first_role,
+    named.LastRole: _last_role,
+    named.RequiredRole: _required_role,
+    named.Alternation: _alternation,
+    named.StringContent: _string_content,
+    named.ContentParts: _content_parts,
+    named.ToolResults: _tool_results,
+    named.ToolCallsAnswered: _tool_calls_answered,
+    named.ReasoningPassedBack: _reasoning_passed_back,
+    named.PromptContains: _prompt_contains,
+}
+"""What tries each of the checks about messages."""

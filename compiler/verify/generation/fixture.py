@@ -1,0 +1,167 @@
+"""Where a rule is tried: a request that reaches one case of the contract and that nothing refuses."""
+
+import copy
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
+from typing import Any, Final, NamedTuple
+
+from compiler.verify.check import Ask, Fields
+from compiler.verify.generation.boundary_values import values_for
+from compiler.verify.oracle.fields import fault_of_field
+from compiler.verify.oracle.outcome import Answered, Meaning, Place, Refused
+from compiler.verify.oracle.values import at, put
+from router.contract.schema.model import Contract
+from router.contract.schema.named_checks import PromptContains
+from router.contract.schema.rule_list import FieldRule, Rule
+from router.contract.schema.types import Condition
+
+PLAIN: Final = "Say OK."
+ANY_VALUE: Final = "verify"
+"""Is sent where a condition asks for a field and not for its value."""
+
+
+class Situation(NamedTuple):
+    """A request that is valid in one case of a contract, to be changed in one thing at a time."""
+
+    meaning: Meaning
+    place: Place
+    fields: Fields
+    rules: tuple[Rule, ...]
+    text: str
+
+    @property
+    def name(self) -> str | None:
+        """The name of the case, None outside of all."""
+        return None if self.place.case is None else self.place.case.name
+
+    def ask(self, changes: Fields | None = None) -> Ask:
+        """Return the request with some of its fields, by dotted path, set to other values."""
+        fields = copy.deepcopy(self.fields)
+        for path, value in (changes or {}).items():
+            put(fields, path, copy.deepcopy(value))
+        return Ask.of(fields)
+
+    def without(self, *paths: str) -> Ask:
+        """Return the request without some of its top-level fields."""
+        return Ask.of({name: value for name, value in self.fields.items() if name not in paths})
+
+    def outcome(self, ask: Ask) -> Refused | Answered:
+        """Return what must come of a request."""
+        return self.meaning.outcome(ask)
+
+    def accepts(self, ask: Ask) -> bool:
+        """Tell whether a request must be answered."""
+        return isinstance(self.outcome(ask), Answered)
+
+    def refuses(self, ask: Ask, rule: str) -> bool:
+        """Tell whether a rule must refuse a request."""
+        outcome = self.outcome(ask)
+        return isinstance(outcome, Refused) and outcome.rule == rule
+
+
+def situations(meaning: Meaning, asked: Iterable[str]) -> Iterator[Situation]:
+    """Yield the situations of a contract: one for each name asked for and each way to bring about a mode or a case.
+
+    `asked` are the names that requests may ask for. Only with the first are several conditions brought together.
+    """
+    for place, name in enumerate(asked):
+        for conditions in _conditions(meaning.contract, are_joined=place == 0):
+            found = _situation(meaning, name, conditions)
+            if found is not None:
+                yield found
+
+
+def example_names(globs: Iterable[str]) -> Iterator[str]:
+    """Yield for each glob a name that it matches."""
+    for glob in globs:
+        name = glob.removesuffix("*")
+        name = f"some{name[1:]}" if name.startswith("*") else name
+        yield name.replace("*", "-x-").replace("?", "x")
+
+
+def first_values(condition: Condition) -> Fields:
+    """Return fields by dotted path that are as a condition asks."""
+    return {path: wanted[0] if wanted else ANY_VALUE for path, wanted in condition.items()}
+
+
+def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
+    """Return fields that bring a request into a mode or a case, and some that just fail to, nothing at all first."""
+    of_modes = [each for reading in contract.mode.read if reading.when for each in _ways(reading.when)]
+    of_cases = [each for case in contract.cases if case.when.fields for each in _ways(case.when.fields)]
+    single = [{}, *of_modes, *of_cases]
+    missed = [missing for each in single[1:] for missing in _missed(each)]
+    single += [{**mode, **case} for mode in of_modes for case in of_cases]
+    if not are_joined:
+        return _distinct([*single, *missed])
+    both = [{**other, **one} for one, other in combinations([*of_modes, *of_cases, *missed], 2)]
+    return _distinct([*single, *missed, *both])
+
+
+def _ways(condition: Condition) -> Iterator[Fields]:
+    """Yield fields that are as a condition asks, with each value of it at least once."""
+    plain = first_values(condition)
+    yield plain
+    yield from ({**plain, path: value} for path, wanted in condition.items() for value in wanted[1:])
+
+
+def _missed(conditions: Fields) -> Iterator[Fields]:
+    """Yield conditions of which one value is another than it should be."""
+    for path, value in conditions.items():
+        for other in _OTHERS.get(value, ()) if isinstance(value, str) else _next_to(value):
+            yield {**conditions, path: other}
+
+
+def _next_to(value: object) -> tuple[Any, ...]:
+    if isinstance(value, bool):
+        return (not value, ANY_VALUE)
+    return (value + 0.5,) if isinstance(value, int | float) else ()
+
+
+_OTHERS: Final = {"disabled": ("enabled",), "enabled": ("disabled",), "none": ("high", "low")}
+"""Words that vendors use in the place of others."""
+
+
+def _distinct(found: list[Fields]) -> list[Fields]:
+    return [each for place, each in enumerate(found) if each not in found[:place]]
+
+
+def _situation(meaning: Meaning, name: str, conditions: Fields) -> Situation | None:
+    """Return a situation of a request for a name with these fields, None where everything like it is refused."""
+    fields: Fields = {"model": name, "messages": [{"role": "user", "content": PLAIN}]}
+    for path, value in conditions.items():
+        put(fields, path, value)
+    served = meaning.served_for(name)
+    if served is None:
+        return None
+    place = meaning.place_of(meaning.with_implied(fields, served), served)
+    _, rules = meaning.sections_of(place)
+    text = _text_for(rules)
+    for messages, budget in product(_conversations(text), _BUDGETS):
+        candidate = copy.deepcopy({**fields, "messages": messages, **budget})
+        _add_required(candidate, rules)
+        outcome = meaning.outcome(Ask.of(candidate))
+        if isinstance(outcome, Answered) and outcome.place == place:
+            return Situation(meaning, place, candidate, rules, text)
+    return None
+
+
+_BUDGETS: Final[tuple[Fields, ...]] = ({"max_tokens": 1}, {"max_completion_tokens": 1}, {"max_tokens": 16}, {})
+
+
+def _text_for(rules: tuple[Rule, ...]) -> str:
+    words = [check.word for rule in rules if isinstance(check := getattr(rule, "check", None), PromptContains)]
+    return f"Say OK as {', '.join(words)}." if words else PLAIN
+
+
+def _conversations(text: str) -> Iterator[list[Any]]:
+    yield [{"role": "user", "content": text}]
+    yield [{"role": "system", "content": text}, {"role": "user", "content": text}]
+
+
+def _add_required(fields: Fields, rules: tuple[Rule, ...]) -> None:
+    for rule in rules:
+        if isinstance(rule, FieldRule) and rule.field.required and at(fields, rule.path) is None:
+            for value in values_for(rule):
+                put(fields, rule.path, value)
+                if fault_of_field(rule, fields) is None:
+                    break

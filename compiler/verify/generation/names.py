@@ -1,0 +1,152 @@
+"""Which names a contract's cases, modes and aliases are tried with, and what tells one case from another."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Self
+
+from compiler.verify.check import Ask, Check, written
+from compiler.verify.generation.fixture import Situation, example_names, situations
+from compiler.verify.generation.trial import Probe
+from compiler.verify.oracle.engine import is_same
+from compiler.verify.oracle.error_text import Refusing, may_be_alike
+from compiler.verify.oracle.outcome import Answered, Meaning, Refused
+from router.contract.schema.model import Case, Contract
+
+PLAIN_MODEL: Final = "served-model"
+"""A model of no vendor, which the engine of `--through-engine` serves first."""
+
+_LARGE: Final = 1024 * 1024
+"""Size of a body in bytes above which it is sent only where it has to be."""
+
+Homes = dict[str | None, Situation]
+"""The situation in which the rules of each case are tried, by the name of the case."""
+
+
+class Deployment(NamedTuple):
+    """The models that stand behind an endpoint: those that are served, the first being what aliases are routed as.
+
+    asked: the names that requests may ask for; is_whole: whether no other is served.
+    """
+
+    served: tuple[str, ...]
+    asked: tuple[str, ...]
+    is_whole: bool = False
+
+    @classmethod
+    def of(cls, models: tuple[str, ...]) -> Self:
+        """Return an endpoint of which only some models are known."""
+        return cls(models, models)
+
+    @classmethod
+    def for_contract(cls, contract: Contract, models: tuple[str, ...] = ()) -> Self:
+        """Return an engine that serves, besides these, a model for every name that the contract speaks of."""
+        globs = [glob for case in contract.cases for glob in case.when.model]
+        globs += [glob for reading in contract.mode.read for glob in reading.model]
+        routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
+        names = (*(models or (PLAIN_MODEL,)), *routed, *example_names(globs))
+        served = tuple(dict.fromkeys(name for name in names if name not in contract.models.aliases))
+        return cls(served, served, is_whole=True)
+
+    def reason_for(self, case: Case) -> str:
+        """Say why a case is not tried."""
+        if not case.when.model or self.is_whole:
+            return "no request was found that it is for"
+        return f"none of the models named by --model is one of {', '.join(case.when.model)}"
+
+
+def distinguishing(situation: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+    """Yield requests of a situation that would fare otherwise in the other cases, with what they show.
+
+    `homes` are the situations in which the rules of each case were tried, `checks` those that were derived there.
+    """
+    left = [home for name, home in homes.items() if name != situation.name]
+    while left:
+        found = next(_telling(situation, left[0], homes, checks), None)
+        if found is None:
+            left = left[1:]
+            continue
+        shows, ask = found
+        outcome = situation.outcome(ask)
+        left = [other for other in left if _is_alike(outcome, situation.meaning.outcome(ask, other.place))]
+        mode = f"mode {situation.place.mode}" if situation.place.mode else "case"
+        yield f"{mode} from {_conditions(situation)}: {shows}", ask
+
+
+def _telling(situation: Situation, other: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+    """Yield requests of a situation that would fare otherwise in another case."""
+    ours, theirs = situation.rules, other.rules
+    differing = {rule.rule for rule in (*ours, *theirs) if rule not in ours or rule not in theirs}
+    for check in checks:
+        if check.rule not in differing or check.ask.text is not None or check.case not in homes:
+            continue
+        ask = moved(check.ask, homes[check.case], situation)
+        outcome = situation.outcome(ask)
+        if outcome.place != situation.place or ask.length is not None or ask.size() > _LARGE or ask.engine is not None:
+            continue
+        if not _is_alike(outcome, situation.meaning.outcome(ask, other.place)):
+            yield check.shows, ask
+
+
+def moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
+    """Return a request of one situation with what tells its case replaced by what tells that of another."""
+    names = [name for name, _ in ask.members]
+    own = {name: written(value) for name, value in situation.fields.items()}
+    replaced = {*home.fields, *own} - {*_SHARED}
+    keep = [(name, value) for name, value in ask.members if name not in replaced]
+    added = [(name, value) for name, value in own.items() if name not in _SHARED or name not in names]
+    return ask._replace(members=(*keep, *added))
+
+
+def carried(ask: Ask, home: Situation, situation: Situation) -> Ask | None:
+    """Return a request of one situation with all that it changes there, beside what tells the case of another.
+
+    None where both speak of the same field.
+    """
+    told = {(name, written(value)) for name, value in home.fields.items()}
+    changed = [member for member in ask.members if member not in told]
+    own = [(name, written(value)) for name, value in situation.fields.items()]
+    if not {name for name, _ in changed}.isdisjoint(situation.fields):
+        return None
+    return ask._replace(members=(*own, *changed))
+
+
+_SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
+
+
+def _conditions(situation: Situation) -> str:
+    told = {name: value for name, value in situation.fields.items() if name not in (*_SHARED, "model")}
+    return f"{situation.fields['model']}{', ' if told else ''}{written(told)[1:-1]}"
+
+
+def _is_alike(one: Refused | Answered, other: Refused | Answered) -> bool:
+    if isinstance(one, Answered) and isinstance(other, Answered):
+        return is_same(one.engine, other.engine)
+    if isinstance(one, Refused) and isinstance(other, Refused):
+        (status, body, _), (other_status, other_body, _) = _told(one), _told(other)
+        return status == other_status and may_be_alike(body, other_body)
+    return False
+
+
+def _told(refused: Refused) -> tuple[int, Any, bool]:
+    return Refusing(refused.sections.errors, None).told(refused.fault)
+
+
+def alias_probes(meaning: Meaning, homes: Homes, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
+    """Yield requests for each alias: plain, streamed, and where its case is another than that of most."""
+    for name in meaning.contract.models.aliases:
+        of_alias = list(situations(meaning, (name,)))
+        if not of_alias:
+            continue
+        first = of_alias[0]
+        yield first, Probe(f"the alias {name}", first.ask())
+        yield first, Probe(f"the alias {name}, streamed", first.ask({"stream": True}))
+        implied = meaning.contract.models.aliases[name].implies
+        for path, value in implied.items():
+            other = (
+                (not value)
+                if isinstance(value, bool)
+                else {"enabled": "disabled", "disabled": "enabled"}.get(str(value), value)
+            )
+            yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
+        if implied:
+            yield from ((each, Probe(f"the alias {name} with {_conditions(each)}", each.ask())) for each in of_alias)
+            yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, homes, checks))

@@ -1,0 +1,72 @@
+"""`--through-engine`: the router under test in front of an engine that shows what it got and refuses when told to."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from compiler.demo.harness import Router
+from compiler.verify.generation.requests import ENGINE_ANSWERS, MARK
+from router.artifact.format import Artifact
+from router.mock_engine import Answer, Received, Reply, StandIn
+
+_ID: Final = "X-Request-Id"
+_MARK: Final = MARK.encode()
+
+
+class Stage(NamedTuple):
+    """A router that is up: its address, and the engine behind it."""
+
+    url: str
+    engine: "CapturingEngine"
+
+
+class CapturingEngine:
+    """Keeps of each request what the engine got, until it is asked for."""
+
+    def __init__(self) -> None:
+        self._got: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def hear(self, received: Received) -> Reply | None:
+        """Keep a request; return the refusal that it asks for, None for the engine's own answer."""
+        ids = received.values(_ID)
+        if received.method != "POST" or not ids:
+            return None
+        with self._lock:
+            self._got[ids[0]] = received.body
+        if _MARK not in received.body:
+            return None
+        name = received.body.partition(_MARK)[2].partition(b'"')[0].decode()
+        return Answer.json(ENGINE_ANSWERS[name], 400)
+
+    def taken(self, request_id: str) -> bytes | None:
+        """Return what the engine got of a request, and forget it; None where it got nothing."""
+        with self._lock:
+            return self._got.pop(request_id, None)
+
+
+@contextmanager
+def staged(artifact: Artifact, models: tuple[str, ...]) -> Iterator[Stage]:
+    """Start a router of an artifact before an engine that serves these models; stop both at the end.
+
+    Raises StageError when the router does not come up.
+    """
+    settings = {
+        "ROUTER_MODEL_ID": ",".join(models),
+        # Refusals of the engine are asked for here, and no reason to take it out.
+        "ROUTER_BREAKER_FAILURES": "10000",
+        "WEB_CONCURRENCY": "1",
+    }
+    capturing = CapturingEngine()
+    with TemporaryDirectory(prefix="profilec-verify-") as folder, StandIn(models=models) as standin:
+        standin.recording = False
+        standin.script(capturing.hear)
+        router = Router(artifact, standin.url, Path(folder), settings)
+        try:
+            router.wait_until_ready()
+            yield Stage(router.url, capturing)
+        finally:
+            router.stop()

@@ -1,0 +1,195 @@
+"""What becomes of a valid request: the one that the engine gets."""
+
+import copy
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+from compiler.verify.oracle.fields import BUDGETS, names_of
+from compiler.verify.oracle.tools import tools_in
+from compiler.verify.oracle.values import Fields, at, is_scalar, number_in, put, stands, take_away
+from router.contract.schema.fields import BUDGET_FIELDS
+from router.contract.schema.named_checks import ToolChoice
+from router.contract.schema.rule_list import Band, Budget, CheckRule, FieldRule, Pin, Rule, UnknownFieldsRule
+from router.contract.schema.sections import Field, Stream
+
+
+def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
+    """Return the fields that an engine gets where these are sent and nothing is wrong with them."""
+    got = copy.deepcopy(fields)
+    for rule in rules:
+        _act_at_once(got, rule)
+    _act_on_fields(got, fields, [rule for rule in rules if isinstance(rule, FieldRule)])
+    for rule in rules:
+        if isinstance(rule, CheckRule) and isinstance(rule.check, ToolChoice) and rule.check.drop_without_tools:
+            _drop_idle_choice(got, fields)
+    _make_room(got, fields, rules)
+    return got
+
+
+def _act_at_once(got: Fields, rule: Rule) -> None:
+    """Do what a rule does while it judges: drop what is not known, supply sampling, hold the budget."""
+    if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
+        for name in [name for name in got if name not in rule.known]:
+            del got[name]
+    elif isinstance(rule, Pin | Band):
+        _supply_sampling(got, rule)
+    elif isinstance(rule, Budget):
+        _hold_budget(got, rule)
+
+
+def _act_on_fields(got: Fields, sent: Fields, rules: list[FieldRule]) -> None:
+    """Do what rules of fields do once all is valid: all move, then change, then set what is absent."""
+    for rule in rules:
+        _move(got, rule, sent)
+    for rule in rules:
+        _change(got, rule)
+    for rule in rules:
+        _supply_spelled(got, rule)
+    for rule in rules:
+        if rule.field.default is not None and at(got, rule.path) is None:
+            put(got, rule.path, rule.field.default)
+
+
+def _supply_sampling(got: Fields, rule: Pin | Band) -> None:
+    if got.get(rule.field) is not None:
+        return
+    for other in names_of(rule.field)[1:]:
+        number = number_in(rule.field, got.get(other))
+        if number is not None:
+            got[rule.field] = number
+            return
+    if isinstance(rule, Pin):
+        got[rule.field] = rule.value
+
+
+def _hold_budget(got: Fields, rule: Budget) -> None:
+    sent = [name for name in BUDGETS if got.get(name) is not None]
+    over = [name for name in sent if got[name] > rule.cap]
+    for name in over:
+        got[name] = rule.cap
+    if not any(name in BUDGET_FIELDS for name in sent):
+        granted = got[sent[0]] if sent else rule.default
+        if granted is not None:
+            got["max_tokens"] = granted
+
+
+_ROOM: Final = {"min_tokens": 0, "min_new_tokens": 0, "thinking.budget_tokens": 1, "thinking_token_budget": 0}
+"""How many tokens of the budget have to be left beside what a field asks for."""
+
+
+def _make_room(got: Fields, sent: Fields, rules: Sequence[Rule]) -> None:
+    """Have what asks for a part of the budget fit into it, unless the budget is the client's own."""
+    asks = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
+    budget = next((name for name in BUDGETS if _whole_in(got.get(name)) is not None), None)
+    own = _own_budgets(sent, rules)
+    if budget is None or not asks or (own and all(got.get(name) in (None, own[name]) for name in own)):
+        return
+    tokens = int(_whole_in(got[budget]) or 0)
+    rule = next((each for each in rules if isinstance(each, Budget)), None)
+    if rule is not None and not own and tokens == rule.default:
+        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in asks.items())))
+        got[budget] = tokens
+    for name, number in asks.items():
+        if number + _ROOM[name] > tokens:
+            put(got, name, max(0, tokens - _ROOM[name]))
+
+
+def _whole_in(value: object) -> float | None:
+    return number_in("n", value)
+
+
+def _own_budgets(sent: Fields, rules: Sequence[Rule]) -> Fields:
+    """Return the budgets that a client sends, under any name that engines or the contract know."""
+    known = [rule.field.sources for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
+    names = (*BUDGETS, *chain.from_iterable(known))
+    return {name: value for name in names if (value := at(sent, name)) is not None}
+
+
+def _move(got: Fields, rule: FieldRule, sent: Fields) -> None:
+    names = [name for source in rule.field.sources for name in names_of(source)]
+    given = next((name for name in names if at(sent, name) is not None), None)
+    value: Any = None if given is None else at(sent, given)
+    for name in names:
+        take_away(got, name)
+    if given is not None and at(got, rule.path) is None:
+        put(got, rule.path, value)
+
+
+def _change(got: Fields, rule: FieldRule) -> None:
+    field, names = rule.field, [name for name in names_of(rule.path) if stands(got, name)]
+    if field.drop:
+        for name in names:
+            take_away(got, name)
+    elif field.force is not None:
+        for name in {rule.path, *(name for name in names if at(got, name) is not None)}:
+            put(got, name, field.force)
+    else:
+        for name in names:
+            _map_and_confine(got, name, rule.field)
+
+
+def _map_and_confine(got: Fields, name: str, field: Field) -> None:
+    value = at(got, name)
+    if not isinstance(value, list | dict):
+        value = next((to for key, to in field.map.items() if _is_key(key, value)), value)
+    number = number_in("", value)
+    if field.floor is not None and number is not None and number < field.floor:
+        value = field.floor
+    elif field.ceiling is not None and number is not None and number > field.ceiling:
+        value = field.ceiling
+    if not is_same(value, at(got, name)):
+        put(got, name, value)
+
+
+def _is_key(key: str, value: object) -> bool:
+    """Tell whether a key of a map is a value spelled as JSON; a string is spelled without quotes, too."""
+    if isinstance(value, str) or value is None:
+        return key == value
+    try:
+        return is_scalar(value, json.loads(key))
+    except ValueError:
+        return False
+
+
+def _supply_spelled(got: Fields, rule: FieldRule) -> None:
+    for other in names_of(rule.path)[1:]:
+        value = at(got, other)
+        if rule.path != "reasoning_effort":
+            value = number_in(rule.path, value)
+        if isinstance(value, str | int | float) and at(got, rule.path) is None:
+            put(got, rule.path, value)
+
+
+def _drop_idle_choice(got: Fields, sent: Fields) -> None:
+    if sent.get("tool_choice") is not None and not tools_in(sent):
+        got.pop("tool_choice", None)
+
+
+def ask_for_usage(got: Fields, stream: Stream) -> str | None:
+    """Ask for usage in a streamed request where the contract does; return where the client then finds it.
+
+    None: that is as the engine has it.
+    """
+    if stream.usage == "as_asked":
+        return None
+    asked = at(got, "stream_options.include_usage")
+    if asked is None:
+        put(got, "stream_options.include_usage", value=True)
+    elif asked is not True:
+        return None
+    if stream.usage == "tail_frame":
+        return "tail_frame"
+    return "end_frame" if asked is None else "both"
+
+
+def is_same(one: object, other: object) -> bool:
+    """Tell whether two JSON values are the same: numbers by value, all else exactly."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, bool | int | float | str) and isinstance(other, bool | int | float | str):
+        return is_scalar(one, other)
+    return one is None and other is None

@@ -1,0 +1,170 @@
+"""What every report tells: requests and answers shown, and counts in words."""
+
+import json
+from collections import Counter
+from typing import Final
+
+from compiler.diagnostics import visible
+from compiler.verify.assertion import Answer, Result, shown_wanted
+from compiler.verify.check import Acceptance, Ask, Check, written
+from compiler.verify.run import VERDICTS, Run
+
+MAX_SHOWN: Final = 2000
+"""Longest request or answer in characters that is shown whole."""
+
+
+EMPTY: Final = "(an empty body)"
+"""Stands for a request or an answer of no bytes."""
+
+LARGE: Final = 1024 * 1024
+"""Largest request in bytes that a report has whole."""
+
+_MOST_MODELS: Final = 8
+_MOST_UNTRIED: Final = 12
+_OK: Final = 200
+
+
+def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
+    """Return the body of a request as it was sent, cut in the middle where it is long."""
+    if ask.size() > LARGE:
+        return f"{shortened(_unfilled(ask), most)} … {ask.size():,} bytes in all"
+    return shortened(ask.body().decode("utf-8", "replace"), most)
+
+
+def sent_whole(ask: Ask) -> str:
+    """Return the body of a request as it was sent; of one above `LARGE`, what `Ask` makes it of, not filled up."""
+    return _unfilled(ask) if ask.size() > LARGE else ask.body().decode()
+
+
+def _unfilled(ask: Ask) -> str:
+    members = ", ".join(f"{written(name)}: {value}" for name, value in ask.members)
+    return f"{{{members}}}" if ask.text is None else ask.text
+
+
+def sent_in_words(ask: Ask, most: int = MAX_SHOWN) -> str:
+    """Return the body of a request as it was sent, or words for one that has nothing to show."""
+    return sent(ask, most) or EMPTY
+
+
+def came_back(answer: Answer, most: int = MAX_SHOWN) -> str:
+    """Return the status and the body of an answer."""
+    if answer.failure is not None:
+        return answer.failure
+    return f"{answer.status} {shortened(answer.body.decode('utf-8', 'replace').strip(), most) or EMPTY}"
+
+
+def engine_got(answer: Answer, most: int = MAX_SHOWN) -> str:
+    """Return what the engine got."""
+    return "nothing" if answer.engine is None else shortened(answer.engine.decode("utf-8", "replace"), most)
+
+
+def wanted(check: Check) -> str:
+    """Return what is expected of the answer to a check's request."""
+    expected = check.expected
+    if not isinstance(expected, Acceptance):
+        return f"{expected.status} {shown_wanted(expected.body)}"
+    told = ["200"]
+    told += [f"model {written(expected.model)}"] if expected.model is not None else []
+    told += [f"usage in: {expected.usage.replace('_', ' ')}"] if expected.usage is not None else []
+    if expected.changed:
+        gets = {name: expected.engine[name] for name in expected.changed if name in expected.engine}
+        lacks = [name for name in expected.changed if name not in expected.engine]
+        told += [f"the engine gets {json.dumps(gets, ensure_ascii=False)}"] if gets else []
+        told += [f"the engine does not get {', '.join(lacks)}"] if lacks else []
+    elif expected.untouched:
+        told.append("the engine gets the same bytes")
+    return "; ".join(told)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text that fits, its middle left out where it is long, with nothing that a terminal would obey."""
+    text = visible(text)
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {len(text) - 2 * half:,} characters … {text[-half:]}"
+
+
+def verdict_of(run: Run) -> str:
+    """Return the one sentence that a reader wants first."""
+    failed, passed = run.count("fail"), run.count("pass")
+    unseen, untried = run.count("not observable"), len(run.untried)
+    if failed:
+        broken = sum(not each.is_kept for each in run.by_rule())
+        head = (
+            f"The contract is not kept: {failed:,} of {len(run.judged):,} checks failed, over {counted(broken, 'rule')}"
+        )
+    elif passed:
+        head = f"The contract is kept as far as it was tried: {counted(passed, 'check')} passed, none failed"
+    else:
+        head = "Nothing was tried"
+    behind = [f"{unseen:,} not observable"] if unseen else []
+    behind += [f"{untried:,} not tried"] if untried else []
+    return f"{head}; {', '.join(behind)}." if behind else f"{head}."
+
+
+def caution_of(run: Run) -> str | None:
+    """Return what speaks against believing a run: nothing was tried, or nothing answered, as with a wrong model."""
+    if not run.is_telling:
+        reasons = unobservable_of(run) or untried_of(run)
+        most = next((f" ({reason})" for reason, _ in reasons.most_common(1)), "")
+        return f"Nothing was verified: no check passed or failed{most}. This tells nothing of the contract."
+    due = [each.answer for each in run.judged if isinstance(each.check.expected, Acceptance)]
+    statuses = Counter(answer.status for answer in due if answer.failure is None)
+    if not statuses or _OK in statuses:
+        return None
+    status, count = statuses.most_common(1)[0]
+    return (
+        f"Not one request was answered with 200; of {len(due):,} that the contract lets pass {count:,} got {status}. "
+        "See that the address and the model are right: else this tells nothing of the contract."
+    )
+
+
+def facts_of(run: Run) -> list[tuple[str, str]]:
+    """Return what identifies a run, each fact with its name: when, which contract, what models, how, by what."""
+    models = ", ".join(run.models[:_MOST_MODELS])
+    more = len(run.models) - _MOST_MODELS
+    return [
+        ("asked", moment_of(run)),
+        ("contract", f"{run.profile}, {run.digest}"),
+        ("models", f"{models} and {more:,} more" if more > 0 else models),
+        ("run", pace_of(run)),
+        ("made by", f"profilec {run.release or 'of a checkout'}"),
+    ]
+
+
+def moment_of(run: Run) -> str:
+    """Return when a run's first request was sent, in words."""
+    return (
+        "at a time that nobody wrote down"
+        if run.begun is None
+        else f"{run.begun.replace('T', ' ').removesuffix('Z')} UTC"
+    )
+
+
+def pace_of(run: Run) -> str:
+    """Return how many requests were sent in what time, and how many answers are those of a record."""
+    asked = f"{counted(run.requests, 'request')} in {run.seconds:.1f} s"
+    if run.record is None:
+        return asked
+    remembered = f"{counted(run.remembered, 'answer')} from the record {visible(run.record)}"
+    return f"{asked}, and {remembered}" if run.requests else f"{remembered}, nothing asked anew"
+
+
+def unobservable_of(run: Run) -> Counter[str]:
+    """Return why checks could not be observed, with how many."""
+    return sum((each.unobservable() for each in run.by_rule()), Counter())
+
+
+def untried_of(run: Run) -> Counter[str]:
+    """Return what was not tried and why, with how often; where that is much, the reasons alone."""
+    is_long = len(run.untried) > _MOST_UNTRIED
+    return Counter(each.reason if is_long else f"{each.shows}: {each.reason}" for each in run.untried)
+
+
+def shown_results(run: Run) -> tuple[Result, ...]:
+    """Return the results that have a place in tables: those that there are, passed and failed always."""
+    return tuple(result for result in VERDICTS if result in {"pass", "fail"} or run.count(result))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

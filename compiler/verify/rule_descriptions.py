@@ -1,0 +1,73 @@
+"""What a contract says to a check, in words, where that was declared and on what evidence."""
+
+from typing import Final
+
+from compiler.docs.enforced import words_of
+from compiler.explain.origin import Origin
+from compiler.explain.steps import evidence_of
+from compiler.verify.check import Acceptance, Check, Refusal
+from router.contract.schema.model import Contract, Sections
+from router.contract.schema.rule_list import Rule
+
+_ALWAYS: Final = {
+    "request": "a request is one strict JSON object with a model, and its stream is a boolean",
+    "models": "the served ids and their aliases are answered, any other name is not",
+    "mode": "the mode of a request is read from its model and its fields",
+    "cases": "what holds depends on the model and the mode of a request",
+    "order": "of several rules that are broken the first one answers",
+    "errors": "a refusal by the engine is told in the contract's words",
+    "stream.usage": "where a streamed answer reports its usage",
+}
+
+
+_UNDECLARED: Final = {
+    "always": "nowhere: it holds under every contract",
+    "default": "nowhere: it holds where a profile says nothing else",
+}
+"""What is told of a rule for which there is no place in a profile."""
+
+
+class Sayings:
+    """Tells of each check what its contract says."""
+
+    def __init__(self, contract: Contract, origin: Origin) -> None:
+        self._contract = contract
+        self._origin = origin
+        self._cases = {case.name: case for case in contract.cases}
+
+    def says(self, check: Check) -> str:
+        """Return what the contract says to a check's request."""
+        rule = self._rule(check.rule, check.case)
+        words = words_of(rule) if rule is not None else _ALWAYS.get(check.rule)
+        return f"{words}; so {_due(check)}" if words else _due(check)
+
+    def declared(self, check: Check) -> str:
+        """Return where the rule of a check was declared, or why it holds where no profile says it."""
+        if check.rule == "cases" and check.case is not None:
+            return self._origin.declared(f"cases.{check.case}")
+        place = self._origin.declared(check.rule, check.case)
+        return _UNDECLARED.get(place, place)
+
+    def source(self, check: Check) -> str | None:
+        """Return the evidence for the rule of a check."""
+        rule = self._rule(check.rule, check.case)
+        return None if rule is None else evidence_of(rule, self._sections(check.case))
+
+    def _rule(self, name: str, case: str | None) -> Rule | None:
+        rules = self._contract.rules if case is None else self._contract.case_rules[case]
+        return next((rule for rule in rules if rule.rule == name), None)
+
+    def _sections(self, case: str | None) -> Sections:
+        return self._contract if case is None else self._cases[case].sections
+
+
+def _due(check: Check) -> str:
+    expected = check.expected
+    if isinstance(expected, Refusal):
+        return f"it is refused with {expected.status}"
+    if not isinstance(expected, Acceptance):
+        return f"the client gets a {expected.status} in the contract's words"
+    if expected.untouched:
+        return "it is answered, and the engine gets the bytes that were sent"
+    changed = ", ".join(expected.changed)
+    return f"it is answered, and the engine gets {changed} as the contract has it" if changed else "it is answered"

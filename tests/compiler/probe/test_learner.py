@@ -1,0 +1,106 @@
+"""Each rule of the language that can be told from outside is learnt as it is, and nothing beside it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.artifact.from_profile import contract_of
+from tests.compiler.probe.endpoints import probed
+
+RULES = json.loads(Path(__file__).with_name("rules.json").read_text())
+
+
+def without_evidence(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: without_evidence(value) for key, value in values.items() if key not in ("source", "name")}
+    return values
+
+
+@pytest.mark.parametrize("profile", RULES, ids=json.dumps)
+def test_a_rule_is_learnt_as_it_is(profile) -> None:
+    """A draft of an endpoint with one rule, or with a few, has them and no others of which something was asked."""
+    names = [f"{section}.{name}" for section, rules in profile.items() for name in rules]
+    # What excludes another field is asked about with it.
+    alone = "excludes" not in json.dumps(profile)
+    found = probed(contract_of(profile), only=tuple(names) if alone else ("fields", "checks.response_format"))
+    assert without_evidence(found.draft.values) == profile
+    assert not found.draft.mismatches
+
+
+def test_an_endpoint_that_takes_everything_gives_an_empty_draft() -> None:
+    """Where nothing is refused nothing is written."""
+    assert without_evidence(probed(contract_of({})).draft.values) == {}
+
+
+MODES = {
+    "mode": {
+        "default": "thinking",
+        "read": [
+            {"mode": "non-thinking", "when": {"thinking.type": "disabled"}},
+            {"mode": "thinking", "when": {"thinking.type": "enabled"}},
+            {"mode": "non-thinking", "when": {"chat_template_kwargs.thinking": False}},
+        ],
+    },
+    "fields": {"temperature": {"allowed": [1]}, "top_p": {"min": 0, "max": 1}},
+    "cases": {"non-thinking": {"when": {"mode": "non-thinking"}, "fields": {"temperature": {"allowed": [0.6]}}}},
+}
+
+
+def test_modes_are_learnt_with_what_prevails() -> None:
+    """What turns thinking off, which of two ways prevails, and what holds then are learnt; the rest is inherited."""
+    learnt = without_evidence(probed(contract_of(MODES)).draft.values)
+    assert learnt["cases"] == MODES["cases"]
+    assert learnt["fields"] == MODES["fields"]
+    said = [(each["mode"], *each["when"].items()) for each in learnt["mode"]["read"]]
+    assert said.index(("thinking", ("thinking.type", "enabled"))) < said.index(
+        ("non-thinking", ("chat_template_kwargs.thinking", False))
+    )
+
+
+def test_a_value_that_changes_a_rule_is_learnt_as_a_case() -> None:
+    """A rule that holds for one value of another field becomes a case for that value."""
+    profile = {
+        "fields": {"top_p": {"min": 0, "max": 1}},
+        "cases": {"temperature-0": {"when": {"fields": {"temperature": 0}}, "fields": {"top_p": {"allowed": [1]}}}},
+    }
+    found = probed(contract_of(profile))
+    assert not found.draft.mismatches
+    assert without_evidence(found.draft.values["cases"])["temperature-0"]["fields"]["top_p"]["allowed"] == [1]
+
+
+def test_unknown_fields_are_learnt_with_those_that_are_known() -> None:
+    """Where unknown fields are refused, those that are not are listed."""
+    found = probed(contract_of({"unknown_fields": {"policy": "refuse", "known": ["seed", "user", "max_tokens"]}}))
+    assert not found.draft.mismatches
+    assert set(found.draft.values["unknown_fields"]["known"]) == {"seed", "user", "max_tokens"}
+
+
+@pytest.mark.parametrize("only", ["fields.temperature", "fields", "checks.tool_choice", "limits"])
+def test_only_what_is_asked_for_is_learnt(only) -> None:
+    """With rules named, nothing is asked about others."""
+    profile = {
+        "fields": {"temperature": {"min": 0, "max": 1}, "n": {"allowed": [1]}},
+        "checks": {"tool_choice": {"allowed": ["auto"]}},
+        "limits": {"max_images": 1},
+    }
+    found = probed(contract_of(profile), only=(only,))
+    section, _, name = only.partition(".")
+    wanted = {section: {name: profile[section][name]} if name else profile[section]}
+    assert without_evidence(found.draft.values) == wanted
+    abouts = {reply.question.about for reply in found.learnt.replies}
+    assert "fields.top_p" not in abouts or only == "fields"
+
+
+def test_the_same_answers_give_the_same_draft() -> None:
+    """A draft is the same byte for byte when it is learnt again."""
+    contract = contract_of(MODES)
+    assert probed(contract).draft.data == probed(contract).draft.data
+
+
+def test_every_rule_says_what_was_asked_and_when() -> None:
+    """Behind each rule stand the day of the probe and what was accepted and refused, with the status."""
+    found = probed(contract_of({"fields": {"temperature": {"min": 0, "max": 1}}}))
+    source = found.draft.values["fields"]["temperature"]["source"]
+    assert source == "probe 2026-11-30: 0 and 1 accepted, -0.5 and 1.5 refused (400)"
