@@ -81,7 +81,7 @@ def test_the_wheel_carries_the_presets_and_their_artifacts(tmp_path: Path) -> No
     top = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
     assert top == {"compiler", "router"}
     script = (
-        "from router import artifact\n"
+        "from router.artifact import format as artifact\n"
         "for folder in ('profiles', 'build'):\n"
         "    print(*sorted(path.name for path in artifact.shipped_folder(folder).iterdir()))\n"
         "print(artifact.shipped_folder('build').parent.parent)\n"

@@ -13,7 +13,7 @@ from compiler.diagnostics.formats import counted, github_of, json_of, text_of
 from compiler.pipeline import Compiled, compile_profile
 from compiler.resolve.overrides import Override
 from compiler.resolve.selection import NOBODY, Named, Selected, UsageError
-from compiler.sources import artifact_of, with_content
+from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, ArtifactError
 
 

@@ -14,8 +14,8 @@ from compiler.pipeline import Compiled, compile_profile
 from compiler.resolve.overrides import Override
 from compiler.resolve.presets import describe, preset_names
 from compiler.resolve.selection import ENVIRONMENT_NAME, NOBODY, SYSTEM_PROFILE, Named, Selected, UsageError, select
+from compiler.resolve.streams import artifact_of, with_content
 from compiler.source.yaml_writer import yaml_of
-from compiler.sources import artifact_of, with_content
 from router.artifact.format import Artifact, ArtifactError, serialise
 
 __all__ = [

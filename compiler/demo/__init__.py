@@ -15,8 +15,8 @@ from compiler.demo.rules import rule_scenes
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selected
+from compiler.resolve.streams import artifact_of
 from compiler.source.yaml_writer import yaml_of
-from compiler.sources import artifact_of
 
 
 def show(arguments: Namespace) -> int:

@@ -13,7 +13,7 @@ from compiler.diff.narrow import of_models
 from compiler.diff.report import RENDERERS, Comparison, Side, Tried
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import STANDARD_INPUT, Named, UsageError, select
-from compiler.sources import artifact_of, with_content
+from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, digest_of
 
 DIFFERS: Final = 1

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from router.contract import protocols
 from router.contract.protocols import Protocol
-from router.settings.problems import nearest
 
 CHAT: Final = "/v1/chat/completions"
 """The route that is under the whole contract."""
@@ -61,14 +60,6 @@ def protocol_of(path: str | None) -> Protocol:
     if found is None and path is not None and path.startswith(f"{MESSAGES}/"):
         return protocols.MESSAGES
     return found or protocols.OTHER
-
-
-def narrowed(chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the chosen routes in their usual order. Raises ValueError, saying what is expected, if one is unknown."""
-    unknown = [route for route in chosen if route not in NARROWABLE]
-    if unknown:
-        raise ValueError(f"paths out of {', '.join(NARROWABLE)}{nearest(unknown[0], NARROWABLE)}")
-    return tuple(route for route in NARROWABLE if route in chosen)
 
 
 def path_as_sent(environ: Mapping[str, Any]) -> str:

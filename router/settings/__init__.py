@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from router.auth import ApiKey, KeysFile, parse_keys, read_keys
 from router.balancing.policies import POLICIES
 from router.request.headers import parse_response_headers
-from router.request.routes import NARROWABLE, narrowed
+from router.request.routes import NARROWABLE
 from router.settings.engines import is_address, parse_engines
 from router.settings.numbers import count, count_or_zero, is_port, port, seconds, seconds_or_zero
 from router.settings.problems import (
@@ -111,7 +111,10 @@ def _routes(value: str) -> tuple[str, ...]:
     chosen = _list(value)
     if not chosen:
         raise ValueError("at least one path")
-    return narrowed(chosen)
+    unknown = [route for route in chosen if route not in NARROWABLE]
+    if unknown:
+        raise ValueError(f"paths out of {', '.join(NARROWABLE)}{nearest(unknown[0], NARROWABLE)}")
+    return tuple(route for route in NARROWABLE if route in chosen)
 
 
 def _dns_server(value: str) -> DnsServer:

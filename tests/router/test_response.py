@@ -124,7 +124,7 @@ LONG = b'{"model":"served","text":"' + b'[{\\",' * 100 + b'","more":[{}, {"a":"}
 @pytest.mark.parametrize("kind", ["application/json", "text/plain"])
 def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of JSON that ends with its connection, too long to be held, only what can be all of it is presented as whole."""
-    monkeypatch.setattr(router.relay, "MAX_BUFFERED_BYTES", 100)
+    monkeypatch.setattr(router.response, "MAX_BUFFERED_BYTES", 100)
     pieces = [LONG[start : min(length, start + 37)] for start in range(0, length, 37)]
     answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_head()
@@ -179,7 +179,10 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
 ) -> None:
     """JSON is skimmed, and only what is none of the strict kind is read: its values may be millions."""
     if body == LONG:
-        monkeypatch.setattr(router.contract.answers.json, "loads", lambda _: pytest.fail("all of it was read"))
+        read = router.contract.responses.rewrite.json
+        monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
+            router.contract.responses.rewrite.json, "loads", lambda _: pytest.fail("all of it was read")
+        )
     answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_head()
     going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))

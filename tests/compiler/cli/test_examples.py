@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from compiler.cli import main
+from compiler.cli.parser import parser_of_profilec
 from compiler.resolve.presets import preset_names
 from tests.checkout import CHECKOUT
 
@@ -21,7 +22,7 @@ def _presets(prefix):
 
 
 def parsers():
-    root = main._parser()
+    root = parser_of_profilec()
     (commands,) = (action for action in root._actions if isinstance(action, argparse._SubParsersAction))
     return {"": root, **commands.choices}
 

@@ -10,7 +10,7 @@ from compiler.cli import commands, main
 from compiler.resolve.presets import preset_names
 from router.artifact.format import read, shipped_folder
 
-REPOSITORY = Path(main.__file__).parents[1]
+REPOSITORY = Path(main.__file__).parents[2]
 
 
 def profilec(*arguments, **options):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from compiler import probe
-from compiler.cli import main
+from compiler.cli.parser import parser_of_profilec
 from compiler.probe.boundary_search import FRACTIONS, WHOLE, numbers
 from compiler.probe.experiment import Base
 from compiler.probe.runner import Asker, drive
@@ -168,7 +168,9 @@ class Flaky:
 
 
 def arguments(url: str, output: Path, **more) -> Namespace:
-    told = main._parser().parse_args(["probe", url, "--model", "m", "--only", "fields.temperature", "-o", str(output)])
+    told = parser_of_profilec().parse_args(
+        ["probe", url, "--model", "m", "--only", "fields.temperature", "-o", str(output)]
+    )
     return Namespace(**{**vars(told), **more})
 
 

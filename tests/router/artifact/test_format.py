@@ -51,7 +51,7 @@ FULL = Contract(
 )
 FULL = msgspec.structs.replace(FULL, **GROWN, cases=(Case("quiet", When(mode=("quiet",)), Sections(**GROWN)),))
 WRITTEN = serialise(freeze("kimi", FULL, SOURCES))
-V1 = Path(__file__).parent / "artifacts" / "format-1"
+V1 = Path(__file__).parents[1] / "artifacts" / "format-1"
 ANEW = "profilec build"
 
 
@@ -352,7 +352,7 @@ def test_a_huge_file_is_not_read_whole(tmp_path):
 
 def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
     """In a checkout they stand beside the packages, in an installation inside of them, where they win."""
-    monkeypatch.setattr(artifact_format, "__file__", str(tmp_path / "router" / "artifact.py"))
+    monkeypatch.setattr(artifact_format, "__file__", str(tmp_path / "router" / "artifact" / "format.py"))
     for inside, beside in (("compiler/profiles", "profiles"), ("router/build", "build")):
         assert shipped_folder(beside) == tmp_path / beside
         (tmp_path / inside).mkdir(parents=True)
