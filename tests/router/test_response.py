@@ -181,8 +181,6 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
     if body == LONG:
         read = router.contract.responses.rewrite.json
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
-            router.contract.responses.rewrite.json, "loads", lambda _: pytest.fail("all of it was read")
-        )
     answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_head()
     going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))
