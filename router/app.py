@@ -52,7 +52,7 @@ class _MembersInOrder(DefaultJSONProvider):
 
 def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
-    breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+    breaker = Breaker(settings.breaker_failures, settings.breaker_reset_timeout_seconds)
     has_aliases = any(alias.model is None for alias in artifact.contract.models.aliases.values())
     fleet = Fleet(tuple(engines_of(settings.engines)), settings.model_id, has_aliases=has_aliases, breaker=breaker)
     connections = Connections(settings)

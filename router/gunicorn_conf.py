@@ -62,7 +62,7 @@ worker_connections = most_connections(_own.max_in_flight, resource.getrlimit(res
 worker_tmp_dir = _temporary_folder()
 # A worker of this class is alive while its main loop is; a long stream does not count.
 timeout = 60
-graceful_timeout = math.ceil(_own.graceful_seconds)
+graceful_timeout = math.ceil(_own.graceful_timeout_seconds)
 # Longer than the idle time of the usual load balancers (60 s), so that they never write to a connection closing here.
 keepalive = 75
 control_socket_disable = True

@@ -109,7 +109,7 @@ def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> byte
     limit = gateway.artifact.contract.limits.max_body_bytes
     begun = time.monotonic()
     try:
-        body = read_body(environ, limit, gateway.settings.body_seconds)
+        body = read_body(environ, limit, gateway.settings.client_body_timeout_seconds)
     except ApiError as error:
         if error.code == "request_too_large":
             exchange.rule = BODY_SIZE
@@ -134,6 +134,8 @@ def _answer(
 ) -> Relayed:
     client = Client(environ)
     answer = gateway.dispatcher.send(request, client, exchange)
-    client.may_take(gateway.settings.send_seconds)
+    client.may_take(gateway.settings.client_send_timeout_seconds)
     own = gateway.settings
-    return relay(Relay(answer, edits, client, exchange, own.comment_seconds or None, own.response_headers))
+    return relay(
+        Relay(answer, edits, client, exchange, own.sse_keepalive_interval_seconds or None, own.response_headers)
+    )

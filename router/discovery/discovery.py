@@ -211,7 +211,7 @@ class Discovery:
             except Exception:  # noqa: BLE001 - a resolution that fails in an unknown way must not end all others
                 _LOG.exception("resolving %s failed", name)
             self._first_answers[name].set()
-            pause.wait(jittered(self._settings.dns_seconds, _CHANCE.random()))
+            pause.wait(jittered(self._settings.dns_refresh_interval_seconds, _CHANCE.random()))
 
     def _answer(self, name: str, kind: str) -> tuple[str, ...] | NoAnswerError:
         try:

@@ -42,7 +42,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.drained = 0
         self.common: dict[str, Any] | None = None
         """What the environs of its plain requests have in common, once there was one."""
-        self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.send_seconds)
+        self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.client_send_timeout_seconds)
         self._own = own
         self._most_body = most_body
 
@@ -67,10 +67,10 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
             self._begin_under_tls()
         else:
             super().init()
-        self.sock.send_seconds = self._own.send_seconds if self.is_http2 else self.own_send_seconds
-        self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.head_seconds
+        self.sock.send_seconds = self._own.client_send_timeout_seconds if self.is_http2 else self.own_send_seconds
+        self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.client_header_timeout_seconds
         if isinstance(self.parser, RequestParser):
-            self.parser.mesg_class = partial(_parse, self._own.head_seconds)
+            self.parser.mesg_class = partial(_parse, self._own.client_header_timeout_seconds)
             self.sock.held = bytes(self.arrival.data)
         self.arrival.data.clear()
 

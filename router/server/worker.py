@@ -74,8 +74,11 @@ class Worker(Process):
         # A body that the app refuses for its length has to be told at once.
         self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
         self.errors = contract.errors
-        self.silent, self.heads = Waiting(self.own.head_seconds), Waiting(self.own.head_seconds)
-        self.bodies = Waiting(self.own.body_seconds)
+        self.silent, self.heads = (
+            Waiting(self.own.client_header_timeout_seconds),
+            Waiting(self.own.client_header_timeout_seconds),
+        )
+        self.bodies = Waiting(self.own.client_body_timeout_seconds)
         self.kept, self.finishing = Waiting(self.cfg.keepalive), Waiting(FINISH_SECONDS)
         self.reading = ReadingPlaces(most_long(self.own.max_in_flight), self.method_queue.defer)
         self.accept_from = self.look_at = 0.0  # when to see to something else than what happens at descriptors
@@ -105,7 +108,7 @@ class Worker(Process):
         for queue in (self.silent, self.kept):
             queue.shorten(STOP_KEEPALIVE_LINGER)
         # Nothing waits for a worker that was replaced, so its requests may take the time that requests may take.
-        end = time.monotonic() + self.own.total_seconds
+        end = time.monotonic() + self.own.upstream_total_timeout_seconds
         is_capped = False
         while self.nr_conns > 0 and time.monotonic() < end:
             if not is_capped and (lifecycle.is_draining() or not self.is_parent_alive()):
@@ -139,7 +142,7 @@ class Worker(Process):
 
     def _end_late(self) -> None:
         for connection in self._late(self.heads):
-            self._refuse(connection, parse_errors.late_head(self.own.head_seconds))
+            self._refuse(connection, parse_errors.late_head(self.own.client_header_timeout_seconds))
         for connection in self._late(self.bodies):
             # The app says so itself, as of a body that a thread waits for: it knows the contract of the route.
             connection.sock.is_late = True
@@ -308,7 +311,7 @@ class Worker(Process):
 
     def handle_request(self, req: Any, conn: Connection) -> bool:  # noqa: ANN401 - gunicorn's
         """Serve a request whose head was read."""
-        conn.sock.deadline = time.monotonic() + self.own.body_seconds
+        conn.sock.deadline = time.monotonic() + self.own.client_body_timeout_seconds
         conn.sock.send_seconds = conn.own_send_seconds
         try:
             return bool(super().handle_request(req, conn))

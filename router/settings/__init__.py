@@ -137,118 +137,134 @@ def _setting(parse: Callable[[str], Any], default: Any, text: str, shown: Callab
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of one router, read from the environment; each stands in `ROUTER_` and its name in capitals."""
+    """The settings of one router, read from the environment: `ROUTER_` and the field's name in capitals."""
 
     engines: tuple[str, ...] = _setting(
         parse_engines,
         MISSING,
-        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT`: all behind a name. "
-        "`models=ID|ID` behind a space counts in place of what an engine lists.",
+        "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT` for all addresses of a "
+        "name. `models=ID|ID` after a space replaces the engine's own model list.",
         shown_urls,
     )
     profile: Path | None = _setting(
         _path,
         None,
-        "The artifact to enforce; else `/etc/sgl-router/profile.json`, `./profile.json`, lastly `openai-compatible`.",
+        "The artifact to enforce. Default: `/etc/sgl-router/profile.json`, else `./profile.json`, else "
+        "`openai-compatible`.",
     )
     require_profile: bool = _setting(
-        _switch, False, "`on`: do not start where none of the first three is there; `off`: start."
+        _switch, False, "`on`: do not start if none of the first three exists; `off`: start without one."
     )
     model_id: tuple[str, ...] = _setting(
         _list,
         (),
-        "Model ids that are answered, comma-separated; aliases are routed as the first. Else what the engines list.",
+        "Served model ids, comma-separated; aliases are routed to the first. Default: the ids that the engines list.",
     )
     routes: tuple[str, ...] = _setting(
-        _routes, NARROWABLE, "Paths that exist, comma-separated, out of the routes below."
+        _routes, NARROWABLE, "Paths to serve, comma-separated, out of the routes listed below."
     )
     policy: str = _setting(
-        _policy, "round_robin", f"How an engine is chosen: {', '.join(f'`{name}`' for name in POLICIES)}."
+        _policy, "round_robin", f"Load balancing policy: {', '.join(f'`{name}`' for name in POLICIES)}."
     )
     session_header: str = _setting(
-        _header, "X-Session-Id", "Request header whose value keeps requests together under `prefix_affinity`."
+        _header,
+        "X-Session-Id",
+        "Request header for `prefix_affinity`: requests with the same value go to the same engine.",
     )
     engine_api_key: str | None = _setting(
-        _key, None, "Key sent to the engines in place of the client's `Authorization`.", hidden
+        _key, None, "Key sent to the engines instead of the client's `Authorization`.", hidden
     )
     engine_ca: Path | None = _setting(
-        _authorities, None, "PEM file of the authorities that engines' certificates are checked against."
+        _authorities, None, "PEM file of the certificate authorities that engines' certificates are verified against."
     )
     response_headers: tuple[str, ...] = _setting(
         parse_response_headers,
         (),
-        "Response headers of engines that clients get beside the usual ones, comma-separated: names, or `x-name-*`.",
+        "Further response headers of engines to forward to clients, comma-separated: names, or `x-name-*`.",
     )
     show_max_model_len: bool = _setting(
-        _switch, False, "`on`: model cards say `max_model_len` where an engine's does; `off`: they do not."
+        _switch, False, "`on`: model cards contain the engine's `max_model_len`; `off`: they do not."
     )
     api_keys: tuple[ApiKey, ...] = _setting(
         parse_keys,
         (),
-        "Keys that clients have to show, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Else anybody is served.",
+        "API keys of clients, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Default: no key is required.",
         hidden,
     )
     api_keys_file: KeysFile | None = _setting(
-        _keys_file, None, "File of such keys, one a line, instead; it is read anew when it changes.", shown_path
+        _keys_file, None, "File with one such key a line; it is reloaded when it changes.", shown_path
     )
-    connect_seconds: float = _setting(seconds, 5.0, "Longest wait for a connection to an engine.")
-    first_byte_seconds: float = _setting(
+    upstream_connect_timeout_seconds: float = _setting(seconds, 5.0, "Timeout for connecting to an engine.")
+    upstream_response_timeout_seconds: float = _setting(
         seconds,
         600.0,
-        "Longest wait for the first byte of an answer of an engine; one not streamed comes when all is done.",
+        "Timeout for the first byte of an engine's response. An unstreamed response starts when it is complete.",
     )
-    idle_seconds: float = _setting(
-        seconds, 120.0, "Longest silence of an engine within its answer, and while it takes the request."
+    upstream_idle_timeout_seconds: float = _setting(
+        seconds, 120.0, "Timeout between two reads of an engine's response, and two writes of a request to it."
     )
-    total_seconds: float = _setting(seconds, 3600.0, "Longest time that an engine may take for one request in all.")
-    pool_idle_seconds: float = _setting(
-        seconds, 3.0, "How long an idle connection to an engine is kept; SGLang and vLLM close theirs after 5."
+    upstream_total_timeout_seconds: float = _setting(
+        seconds, 3600.0, "Timeout for a whole request to an engine, response included."
     )
-    comment_seconds: float = _setting(
-        seconds_or_zero, 0.0, "Silence in a stream after which the client gets an SSE comment; 0: it never does."
+    upstream_keepalive_timeout_seconds: float = _setting(
+        seconds, 3.0, "How long an idle connection to an engine stays open; SGLang and vLLM close theirs after 5 s."
+    )
+    sse_keepalive_interval_seconds: float = _setting(
+        seconds_or_zero, 0.0, "Interval of SSE comments to the client while a stream is silent; 0: none."
     )
     retries: int = _setting(
-        count_or_zero, 2, "How often a request is sent to another engine where nothing can have run; 0: never."
+        count_or_zero, 2, "Retries on another engine if the first cannot have processed the request; 0: none."
     )
-    breaker_failures: int = _setting(count, 5, "Failures of an engine in a row after which it gets no requests.")
-    breaker_seconds: float = _setting(
-        seconds, 2.0, "How long it gets none before it is tried again; doubled each time, up to a minute."
+    breaker_failures: int = _setting(count, 5, "Consecutive failures of an engine that open its circuit breaker.")
+    breaker_reset_timeout_seconds: float = _setting(
+        seconds,
+        2.0,
+        "How long a circuit breaker stays open before a trial; doubled after each failed trial, up to a minute.",
     )
-    probe_seconds: float = _setting(seconds, 10.0, "Time between two looks at a healthy engine's health and models.")
-    dns_seconds: float = _setting(seconds, 5.0, "Time between two resolutions of the names in `ROUTER_ENGINES`.")
+    health_check_interval_seconds: float = _setting(
+        seconds, 10.0, "Interval of the health checks and model lists of a healthy engine."
+    )
+    dns_refresh_interval_seconds: float = _setting(
+        seconds, 5.0, "Interval of the DNS queries for names in `ROUTER_ENGINES`."
+    )
     dns_server: DnsServer | None = _setting(
         _dns_server,
         None,
-        "Name server to ask for them, `ADDRESS` or `ADDRESS:PORT`, as they stand. Else as `/etc/resolv.conf` says.",
+        "DNS server for these queries, `ADDRESS` or `ADDRESS:PORT`; names are sent without search domains. "
+        "Default: as in `/etc/resolv.conf`.",
     )
-    head_seconds: float = _setting(seconds, 10.0, "Longest wait for the whole head of a request.")
-    body_seconds: float = _setting(seconds, 60.0, "Longest wait for the whole body of a request.")
-    send_seconds: float = _setting(seconds, 30.0, "Longest wait for a client to take a piece of an answer (64 KiB).")
+    client_header_timeout_seconds: float = _setting(
+        seconds, 10.0, "Timeout for reading the request line and headers of a request."
+    )
+    client_body_timeout_seconds: float = _setting(seconds, 60.0, "Timeout for reading the whole body of a request.")
+    client_send_timeout_seconds: float = _setting(
+        seconds, 30.0, "Timeout for sending a piece of a response (64 KiB) to a client."
+    )
     drain_seconds: float = _setting(
-        seconds_or_zero, 5.0, "How long `/readyz` says 503 after SIGTERM while requests are still served."
+        seconds_or_zero, 5.0, "Delay after SIGTERM in which `/readyz` returns 503 while requests are still served."
     )
-    graceful_seconds: float = _setting(
-        seconds_or_zero, 300.0, "How long running requests may take to finish after that."
+    graceful_timeout_seconds: float = _setting(
+        seconds_or_zero, 300.0, "Timeout for running requests to finish after that delay."
     )
     max_in_flight: int = _setting(
-        count, 128, "Inference requests that a worker process has in flight; more are refused as `overloaded`."
+        count, 128, "Concurrent inference requests of a worker process; more are rejected as `overloaded`."
     )
     access_log: str = _setting(
         _access_log,
         "auto",
-        "Access log on stdout: `json`, `text`, `off`, or `auto`: text where that is a terminal, else JSON.",
+        "Access log on stdout: `json`, `text`, `off`, or `auto`: text on a terminal, else JSON.",
     )
-    metrics: bool = _setting(_switch, False, "Metrics for Prometheus at `GET /metrics`: `on` or `off`.")
+    metrics: bool = _setting(_switch, False, "Prometheus metrics at `GET /metrics`: `on` or `off`.")
     metrics_port: int | None = _setting(
-        port, None, "Port of their own for the metrics, which asks for no API key; else they are on the main one."
+        port, None, "Separate port for the metrics, without API key. Default: the main port."
     )
     metrics_by_engine: bool = _setting(
-        _switch, False, "Also count requests, errors and what is in flight by engine; addresses are labels then."
+        _switch, False, "`on`: further metrics by engine (requests, errors, in flight), with its address as a label."
     )
     traces: bool = _setting(
         _traces,
         False,
-        "Traces by OpenTelemetry, `on` or `off`; its own `OTEL_EXPORTER_OTLP_ENDPOINT` says where to.",
+        "OpenTelemetry traces, `on` or `off`; `OTEL_EXPORTER_OTLP_ENDPOINT` is their destination.",
     )
 
 

@@ -19,7 +19,10 @@ class Connections:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._times = Times(
-            settings.connect_seconds, settings.first_byte_seconds, settings.idle_seconds, settings.total_seconds
+            settings.upstream_connect_timeout_seconds,
+            settings.upstream_response_timeout_seconds,
+            settings.upstream_idle_timeout_seconds,
+            settings.upstream_total_timeout_seconds,
         )
         self._lock = threading.Lock()
         self._process = 0
@@ -81,7 +84,7 @@ class Connections:
         self._session = requests.Session()
         self._session.trust_env = False
         authorities = self._settings.engine_ca
-        adapter = EngineAdapter(str(authorities or certifi.where()), self._settings.pool_idle_seconds)
+        adapter = EngineAdapter(str(authorities or certifi.where()), self._settings.upstream_keepalive_timeout_seconds)
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter)
         self._adapter = adapter

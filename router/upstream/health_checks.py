@@ -135,7 +135,7 @@ class Prober:
                 self._take_turn(engine)
 
     def _take_turn(self, engine: str) -> None:
-        seldom = self._settings.probe_seconds
+        seldom = self._settings.health_check_interval_seconds
         often = min(seldom, UNHEALTHY_PROBE_SECONDS)
         self._look(engine)
         self._connections.close_idle()

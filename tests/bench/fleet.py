@@ -175,8 +175,8 @@ def replicas(folder: Path, engines: Engines) -> Iterator[list[RunningRouter]]:
     artifact.write_bytes(serialise(compile_profile(Selected("preset", PRESET, "bench")).artifact))
     settings = {
         "ROUTER_DNS_SERVER": engines.server.address,
-        "ROUTER_DNS_SECONDS": "0.5",
-        "ROUTER_PROBE_SECONDS": "0.5",
+        "ROUTER_DNS_REFRESH_INTERVAL_SECONDS": "0.5",
+        "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.5",
         "ROUTER_METRICS": "on",
         "ROUTER_POLICY": "prefix_affinity",
         "ROUTER_ACCESS_LOG": "off",

@@ -115,7 +115,9 @@ def test_an_engine_that_dies_is_an_error_and_not_an_answer(tmp_path: Path) -> No
     body = b'{"model":"tiny-chain","messages":[],"stream":true,"ignore_eos":true,"max_tokens":16000}'
     with (
         running_llama(tmp_path) as engine,
-        running_router(artifact_file(tmp_path, Contract()), [engine.url], {"ROUTER_PROBE_SECONDS": "0.2"}) as router,
+        running_router(
+            artifact_file(tmp_path, Contract()), [engine.url], {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.2"}
+        ) as router,
     ):
         with RawClient(router.port) as raw:
             raw.send(post_head("/v1/chat/completions", {"Content-Length": str(len(body))}) + body)

@@ -25,7 +25,7 @@ README = (FOLDER / "README.md").read_text()
 UNIT = FOLDER / "profilec-router.service"
 INSTALLED = "/opt/profilec/bin/"
 DEFAULTS = Settings(engines=("http://127.0.0.1:30000",))
-STOPPING = DEFAULTS.drain_seconds + DEFAULTS.graceful_seconds
+STOPPING = DEFAULTS.drain_seconds + DEFAULTS.graceful_timeout_seconds
 BLOCKS = dict(zip(("install", "reload"), re.findall(r"```sh\n(.*?)```", README, re.DOTALL), strict=True))
 
 
@@ -160,7 +160,7 @@ def test_the_pod_is_given_what_the_router_needs(tmp_path: Path) -> None:
     for name in ("ROUTER_PROFILE", "ROUTER_API_KEYS_FILE"):
         assert settings[name].startswith(mounts)
     own = load({name: value for name, value in settings.items() if name != "ROUTER_API_KEYS_FILE"})
-    assert pod["terminationGracePeriodSeconds"] > own.drain_seconds + own.graceful_seconds
+    assert pod["terminationGracePeriodSeconds"] > own.drain_seconds + own.graceful_timeout_seconds
     readiness, liveness = container["readinessProbe"], container["livenessProbe"]
     assert (readiness["httpGet"]["path"], liveness["httpGet"]["path"]) == (routes.READYZ, routes.HEALTHZ)
     assert own.drain_seconds > readiness["periodSeconds"] * readiness["failureThreshold"]

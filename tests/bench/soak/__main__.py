@@ -36,7 +36,7 @@ from tests.router.serving import RunningRouter, launch, wait_until
 
 WORKERS = 2
 CONF = ("-c", "python:router.gunicorn_conf", "--workers", str(WORKERS))
-SETTINGS = {"ROUTER_FIRST_BYTE_SECONDS": "3", "ROUTER_IDLE_SECONDS": "3"}
+SETTINGS = {"ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS": "3", "ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS": "3"}
 ENGINES = 4
 LOADERS = 2
 THREADS = 64

@@ -98,7 +98,12 @@ class _Answers:
 
 
 def _discovery(answers: Any, **settings: Any) -> tuple[Discovery, Fleet, Prober]:
-    own = Settings(**({"engines": (NAME,), "probe_seconds": 600.0, "dns_seconds": 600.0} | settings))
+    own = Settings(
+        **(
+            {"engines": (NAME,), "health_check_interval_seconds": 600.0, "dns_refresh_interval_seconds": 600.0}
+            | settings
+        )
+    )
     fleet = Fleet(tuple(engines_of(own.engines)), (), has_aliases=False, breaker=Breaker(2, 60.0))
     connections = Connections(own)
     prober = Prober(own, fleet, connections)
@@ -172,7 +177,7 @@ def test_a_resolution_that_fails_in_an_unknown_way_ends_nothing() -> None:
             raise RuntimeError("unforeseen")
         return answers(name, kind)
 
-    following, fleet, _ = _discovery(ask, dns_seconds=0.5)
+    following, fleet, _ = _discovery(ask, dns_refresh_interval_seconds=0.5)
     following.start_and_look()
     wait_until(fleet.healthy)
 

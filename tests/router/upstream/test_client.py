@@ -91,7 +91,12 @@ def deaf() -> Iterator[str]:
 @pytest.mark.parametrize("length", [2, 50_000_000], ids=["before its answer", "while it should read"])
 def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: int) -> None:
     """An engine has the time to read to take a body and to answer it, not just the time to connect."""
-    connections = _connections(deaf, connect_seconds=0.05, first_byte_seconds=0.4, idle_seconds=0.4)
+    connections = _connections(
+        deaf,
+        upstream_connect_timeout_seconds=0.05,
+        upstream_response_timeout_seconds=0.4,
+        upstream_idle_timeout_seconds=0.4,
+    )
     begun = time.monotonic()
     error = _failure(connections, deaf, bytes(length))
     assert (error.code, error.may_have_run) == ("upstream_timeout", True)

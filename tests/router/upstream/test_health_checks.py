@@ -28,9 +28,11 @@ from tests.router.serving import free_port, wait_until
 
 
 def _prober(
-    *engines: str, key: str | None = None, probe_seconds: float = 600.0, ids: tuple[str, ...] = ()
+    *engines: str, key: str | None = None, health_check_interval_seconds: float = 600.0, ids: tuple[str, ...] = ()
 ) -> tuple[Prober, Fleet]:
-    settings = Settings(engines=engines, engine_api_key=key, probe_seconds=probe_seconds)
+    settings = Settings(
+        engines=engines, engine_api_key=key, health_check_interval_seconds=health_check_interval_seconds
+    )
     fleet = Fleet(settings.engines, ids, has_aliases=False, breaker=Breaker(failures=2, seconds=0.01))
     return Prober(settings, fleet, Connections(settings)), fleet
 
@@ -350,7 +352,7 @@ def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch:
 def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: StandIn) -> None:
     """A probe follows the joining at once; after the leaving there is none, and no thread that would make one."""
     with StandIn() as staying:
-        prober, fleet = _prober(staying.url, probe_seconds=0.01)
+        prober, fleet = _prober(staying.url, health_check_interval_seconds=0.01)
         prober.start_and_look()
         prober.follow(*fleet.set_engines((staying.url, engine.url)))
         wait_until(lambda: engine.url in fleet.healthy())

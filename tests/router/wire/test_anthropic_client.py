@@ -87,7 +87,7 @@ def test_a_router_without_engines_is_overloaded_and_is_asked_again() -> None:
     """The client raises its class for 529, and repeats by itself until an engine is there."""
     with StandIn(models=("served",)) as engine:
         engine.healthy = False
-        settings = {"ROUTER_PROBE_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
+        settings = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
         with running_router(None, [engine.url], settings, until_ready=False) as router:
             with _client(router) as client, pytest.raises(anthropic.APIStatusError) as raised:
                 client.messages.create(**ASK)

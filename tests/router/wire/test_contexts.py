@@ -100,7 +100,7 @@ def serve(tmp_path: Path) -> Iterator:
 
         def start(*small: _Small, workers: int = 1) -> RunningRouter:
             urls = [stack.enter_context(each.engine).url for each in small]
-            settings = {"WEB_CONCURRENCY": str(workers), "ROUTER_PROBE_SECONDS": "1"}
+            settings = {"WEB_CONCURRENCY": str(workers), "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "1"}
             router = stack.enter_context(running_router(artifact_file(tmp_path, CONTRACT), urls, settings))
             wait_until(lambda: _ready(router)["engines"]["healthy"] == len(small), router.log)
             for each in small:

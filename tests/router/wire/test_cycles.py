@@ -99,7 +99,7 @@ def _showing(folder: Path, engine: str, **settings: str) -> Iterator[RunningRout
         "ROUTER_PROFILE": str(artifact_file(folder, CONTRACT)),
         "ROUTER_ENGINES": engine,
         "ROUTER_BREAKER_FAILURES": "10000",
-        "ROUTER_PROBE_SECONDS": "3600",
+        "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "3600",
         **settings,
     }
     with RunningRouter(launch(environment, app="tests.router.wire.showing_cycles:application")) as router:
@@ -114,7 +114,7 @@ def _showing(folder: Path, engine: str, **settings: str) -> Iterator[RunningRout
 def router(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
     """A router with one worker that shows what is left in cycles, and with little patience."""
     folder = tmp_path_factory.mktemp("artifact")
-    with _showing(folder, engine.url, ROUTER_FIRST_BYTE_SECONDS="0.2") as router:
+    with _showing(folder, engine.url, ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.2") as router:
         yield router
 
 

@@ -52,7 +52,11 @@ class _Engines:
 
     @contextmanager
     def router(self, *given: str, until_ready: bool = True) -> Iterator[RunningRouter]:
-        settings = {"ROUTER_DNS_SERVER": self.server.address, "ROUTER_DNS_SECONDS": "0.1", "ROUTER_RETRIES": "0"}
+        settings = {
+            "ROUTER_DNS_SERVER": self.server.address,
+            "ROUTER_DNS_REFRESH_INTERVAL_SECONDS": "0.1",
+            "ROUTER_RETRIES": "0",
+        }
         with running_router(None, [*given, self.item], settings, TWO_WORKERS, until_ready=until_ready) as router:
             if until_ready:
                 _wait_until_met(router, self.all[0])

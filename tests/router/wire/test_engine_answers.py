@@ -47,7 +47,7 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(scope="module")
 def router(router_of: RouterOf) -> RunningRouter:
     """A router that enforces nothing and soon loses patience with a silent engine."""
-    return router_of(ROUTER_FIRST_BYTE_SECONDS="0.5", ROUTER_IDLE_SECONDS="0.5")
+    return router_of(ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5", ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.5")
 
 
 @pytest.fixture(scope="module")

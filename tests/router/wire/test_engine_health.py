@@ -16,9 +16,9 @@ from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
 # No engine is looked at by itself while a test runs, and nothing is sent twice: each request shows one engine.
-ALONE = {"ROUTER_PROBE_SECONDS": "600", "ROUTER_RETRIES": "0"}
-SOON = ALONE | {"ROUTER_BREAKER_SECONDS": "0.2"}
-LATE = ALONE | {"ROUTER_BREAKER_SECONDS": "600"}
+ALONE = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "600", "ROUTER_RETRIES": "0"}
+SOON = ALONE | {"ROUTER_BREAKER_RESET_TIMEOUT_SECONDS": "0.2"}
+LATE = ALONE | {"ROUTER_BREAKER_RESET_TIMEOUT_SECONDS": "600"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 BAD = chat(messages=[{"role": "user", "content": [IMAGE]}])
 
@@ -135,7 +135,7 @@ def test_an_engine_that_breaks_connections_is_taken_out() -> None:
 def test_an_engine_that_does_not_answer_in_time_is_taken_out() -> None:
     """Five requests without an answer in time open the circuit."""
     silence = Event()
-    with _two(LATE | {"ROUTER_FIRST_BYTE_SECONDS": "0.2"}) as two:
+    with _two(LATE | {"ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS": "0.2"}) as two:
         two.first.script(lambda received: Answer(hold=silence) if received.method == "POST" else None)
         assert sorted(answer.status for answer in _ask(two.client, 10)) == [200] * 5 + [504] * 5
         assert _who(_ask(two.client, 6)) == {"second"}
@@ -174,7 +174,7 @@ def test_a_router_whose_engines_all_failed_says_so() -> None:
 def test_a_draining_engine_gets_no_new_requests() -> None:
     """An engine that answers its probe with 503 finishes what it has and gets nothing new, until it is healthy."""
     goes_on = Event()
-    settings = ALONE | {"ROUTER_PROBE_SECONDS": "0.1"}
+    settings = ALONE | {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.1"}
     with _two(settings) as two:
         for engine in (two.first, two.second):
             engine.answer_next(Answer.sse(b"data: {}\n\n", goes_on, b"data: [DONE]\n\n"))

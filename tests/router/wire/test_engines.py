@@ -18,8 +18,8 @@ from tests.router.serving import artifact_file, running_router, status_of, wait_
 from tests.router.wire.chat import CHAT, assert_error, chat
 from tests.router.wire.tls import make_certificate, tls_in_front_of
 
-SELDOM = {"ROUTER_PROBE_SECONDS": "600"}
-OFTEN = {"ROUTER_PROBE_SECONDS": "0.05"}
+SELDOM = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "600"}
+OFTEN = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05"}
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])

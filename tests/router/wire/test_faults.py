@@ -44,20 +44,20 @@ FLAT_BYTES = 64 << 20
 @pytest.fixture(scope="module")
 def router(router_of: RouterOf) -> RunningRouter:
     """A router that enforces nothing and soon loses patience with a silent engine."""
-    return router_of(ROUTER_FIRST_BYTE_SECONDS="0.5", ROUTER_IDLE_SECONDS="0.5")
+    return router_of(ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5", ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.5")
 
 
 @pytest.fixture(scope="module")
 def hurried(router_of: RouterOf) -> RunningRouter:
     """A router that gives an engine half a second in all."""
-    return router_of(ROUTER_TOTAL_SECONDS="0.5")
+    return router_of(ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS="0.5")
 
 
 @pytest.fixture(scope="module")
 def commenting(router_of: RouterOf) -> RunningRouter:
     """A router that tells its clients soon that it is still there, and renames."""
     contract = Contract(models=Models(aliases=plain_aliases("latest")))
-    return router_of(contract, ROUTER_COMMENT_SECONDS="0.02", ROUTER_IDLE_SECONDS="0.3")
+    return router_of(contract, ROUTER_SSE_KEEPALIVE_INTERVAL_SECONDS="0.02", ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.3")
 
 
 def _ask(router: RunningRouter, body: bytes = chat()) -> RawAnswer:
@@ -123,7 +123,7 @@ def test_an_engine_that_reads_nothing_is_given_up() -> None:
     def ignore(_: socket.socket) -> None:
         given_up.wait(20)
 
-    settings = {"ROUTER_FIRST_BYTE_SECONDS": "0.3", "ROUTER_IDLE_SECONDS": "0.3"}
+    settings = {"ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS": "0.3", "ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS": "0.3"}
     with RawEngine(ignore) as engine, running_router(None, [engine.url], settings) as router:
         assert_error(_ask(router), 504, "upstream_timeout")
         assert_error(_ask(router, chat_of_length(20_000_000)), 504, "upstream_timeout")
@@ -206,7 +206,7 @@ def _for_ever(piece: bytes) -> Iterator[Piece]:
 def test_an_answer_that_drips_for_ever_is_ended(
     hurried: RunningRouter, engine: StandIn, reply: Callable[[], Reply]
 ) -> None:
-    """An engine that always sends a little more is given up after ROUTER_TOTAL_SECONDS."""
+    """An engine that always sends a little more is given up after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS."""
     engine.answer_next(reply())
     answer = _ask(hurried)
     assert answer.status in (502, 504)
@@ -215,7 +215,7 @@ def test_an_answer_that_drips_for_ever_is_ended(
 
 @pytest.mark.parametrize("pause", [False, True], ids=["without a pause", "in drips"])
 def test_a_stream_that_flows_for_ever_is_ended(hurried: RunningRouter, engine: StandIn, *, pause: bool) -> None:
-    """A stream that never ends is ended with an error event after ROUTER_TOTAL_SECONDS, however fast it flows."""
+    """A stream that never ends ends with an error after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS, at any speed."""
     body = _for_ever(EVENT) if pause else itertools.repeat(EVENT * 100)
     engine.answer_next(Answer(headers=EVENT_STREAM, body=body, framing="chunked"))
     with RawClient(hurried.port) as client:
@@ -226,7 +226,7 @@ def test_a_stream_that_flows_for_ever_is_ended(hurried: RunningRouter, engine: S
 
 
 def test_a_long_answer_that_flows_for_ever_is_cut(hurried: RunningRouter, engine: StandIn) -> None:
-    """A long answer that never ends is cut for its client after ROUTER_TOTAL_SECONDS."""
+    """A long answer that never ends is cut for its client after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS."""
     engine.answer_next(Answer(headers=JSON, body=itertools.repeat(bytes(1 << 20)), framing="chunked"))
     with RawClient(hurried.port) as client:
         _begin(client)
@@ -262,7 +262,7 @@ def test_a_silent_stream_gets_comments(commenting: RunningRouter, engine: StandI
 
 
 def test_comments_end_with_the_patience_for_the_engine(commenting: RunningRouter, engine: StandIn) -> None:
-    """Comments do not keep a silent engine: after ROUTER_IDLE_SECONDS the stream ends with an error event."""
+    """Comments do not keep a silent engine: after ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS its stream ends in an error."""
     engine.answer_next(Answer.sse(EVENT, Event()))
     with RawClient(commenting.port) as client:
         _begin(client)

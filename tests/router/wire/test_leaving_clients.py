@@ -206,7 +206,7 @@ def test_a_thousand_clients_that_leave_leave_nothing_behind() -> None:
     """After a thousand aborted requests of all kinds there is no more socket, thread or memory than before."""
     with StandIn() as engine, ThreadPoolExecutor(8) as pool:
         engine.recording = False
-        settings = {"ROUTER_MAX_IN_FLIGHT": str(IN_FLIGHT), "ROUTER_PROBE_SECONDS": "600"}
+        settings = {"ROUTER_MAX_IN_FLIGHT": str(IN_FLIGHT), "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "600"}
         with running_router(None, [engine.url], settings) as router:
             worker = worker_of(router)
             engine.script(_silent)

@@ -399,8 +399,8 @@ def _has_pending_signals(process: int) -> bool:
 
 
 def test_streams_that_outlast_the_grace_are_cut() -> None:
-    """A stream that does not end within ROUTER_GRACEFUL_SECONDS does not hold up the stop for ever."""
-    settings = {"ROUTER_DRAIN_SECONDS": "0", "ROUTER_GRACEFUL_SECONDS": "0.5"}
+    """A stream that does not end within ROUTER_GRACEFUL_TIMEOUT_SECONDS does not hold up the stop for ever."""
+    settings = {"ROUTER_DRAIN_SECONDS": "0", "ROUTER_GRACEFUL_TIMEOUT_SECONDS": "0.5"}
     with StandIn() as engine, running_router(None, [engine.url], settings) as router:
         engine.answer_next(Answer(headers=EVENT_STREAM, body=[b"data: 1\n\n", Event()], framing="chunked"))
         with RawClient(router.port) as client:

@@ -74,9 +74,9 @@ def test_an_engine_behind_tls_that_reads_nothing_is_given_up(tmp_path: Path) -> 
 
     settings = {
         "ROUTER_ENGINE_CA": str(certificate),
-        "ROUTER_IDLE_SECONDS": "0.5",
-        "ROUTER_FIRST_BYTE_SECONDS": "19",
-        "ROUTER_TOTAL_SECONDS": "19",
+        "ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS": "0.5",
+        "ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS": "19",
+        "ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS": "19",
     }
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()

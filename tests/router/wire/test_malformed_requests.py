@@ -253,7 +253,9 @@ def test_a_refusal_before_any_route_is_told_as_the_contract_says(router_of: Rout
 
 def test_a_late_head_is_told_as_the_contract_says(router_of: RouterOf) -> None:
     """So is the type of the 400 of a head that comes too late, as far as its route is known."""
-    router = router_of(Contract(errors=Errors(bad_request_type="odd_request")), ROUTER_HEAD_SECONDS="0.2")
+    router = router_of(
+        Contract(errors=Errors(bad_request_type="odd_request")), ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS="0.2"
+    )
     for target, expected in ((CHAT, "odd_request"), ("/healthz", "invalid_request_error")):
         with RawClient(router.port) as client:
             answer = client.send(f"POST {target} HTTP/1.1\r\n".encode()).answer()

@@ -305,7 +305,7 @@ def test_failing_dns_and_a_broken_file_of_keys_are_counted(engine: StandIn, tmp_
         dns_server.set("e.example", "127.0.0.1")
         settings = {
             "ROUTER_DNS_SERVER": dns_server.address,
-            "ROUTER_DNS_SECONDS": "0.05",
+            "ROUTER_DNS_REFRESH_INTERVAL_SECONDS": "0.05",
             "ROUTER_API_KEYS_FILE": str(keys),
             "ROUTER_METRICS_PORT": str(port),
         }

@@ -22,7 +22,7 @@ from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-OFTEN = {"ROUTER_PROBE_SECONDS": "0.05", "ROUTER_RETRIES": "0"}
+OFTEN = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05", "ROUTER_RETRIES": "0"}
 WORKERS = 2
 TWO_WORKERS = ("-c", "python:router.gunicorn_conf", "--workers", str(WORKERS))
 BOTH = {"ROUTER_MODEL_ID": "tiny-a,tiny-b"}

@@ -17,7 +17,7 @@ from tests.router.serving import RunningRouter, artifact_file, running_router, w
 from tests.router.wire.chat import CHAT, assert_error, chat
 
 ALIASED = Contract(models=Models(aliases=plain_aliases("b", "latest", "vendor/latest")))
-OFTEN = {"ROUTER_PROBE_SECONDS": "0.05"}
+OFTEN = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05"}
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_the_client_repeats_only_what_it_may(
 def test_the_client_waits_for_an_engine_to_come_back() -> None:
     """A 503 without a healthy engine is repeated by the client, which then gets its answer."""
     with StandIn() as engine:
-        settings = {"ROUTER_PROBE_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
+        settings = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
         engine.healthy = False
         with running_router(None, [engine.url], settings, until_ready=False) as router:
             with _client(router) as client, pytest.raises(openai.InternalServerError) as raised:

@@ -32,7 +32,7 @@ def router(router_of: RouterOf) -> RunningRouter:
         errors=Errors(bad_request_type="vendor_error", body={"e": "{message}"}, answers=words),
         limits=Limits(max_body_bytes=1000),
     )
-    return router_of(contract, ROUTER_API_KEYS="me=" + "k" * 20, ROUTER_FIRST_BYTE_SECONDS="0.5")
+    return router_of(contract, ROUTER_API_KEYS="me=" + "k" * 20, ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5")
 
 
 @pytest.fixture(scope="module")

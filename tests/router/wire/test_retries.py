@@ -23,7 +23,7 @@ from tests.router.rawengine import RawEngine, ok, read_request, reset
 from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-UNHURRIED = {"ROUTER_PROBE_SECONDS": "600", "ROUTER_BREAKER_FAILURES": "1000"}
+UNHURRIED = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "600", "ROUTER_BREAKER_FAILURES": "1000"}
 """Engines are looked at once, and no number of failures takes one out."""
 REFUSAL = Answer(429, [*JSON, ("Retry-After", "7"), ("Vary", "a")], b'{"error":"busy"}')
 
@@ -47,7 +47,12 @@ def pair() -> Iterator[tuple[StandIn, StandIn]]:
 def shared(pair: tuple[StandIn, StandIn]) -> Iterator[RunningRouter]:
     """A router in front of both that soon loses patience."""
     first, second = pair
-    with _router(first.url, second.url, ROUTER_FIRST_BYTE_SECONDS="0.5", ROUTER_IDLE_SECONDS="0.5") as router:
+    with _router(
+        first.url,
+        second.url,
+        ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5",
+        ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.5",
+    ) as router:
         yield router
 
 

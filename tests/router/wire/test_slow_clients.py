@@ -45,7 +45,9 @@ def router(router_of: RouterOf) -> RunningRouter:
 @pytest.fixture(scope="module")
 def hasty(router_of: RouterOf) -> RunningRouter:
     """A router with few threads, which is not."""
-    return router_of(ROUTER_MAX_IN_FLIGHT="2", ROUTER_HEAD_SECONDS="1", ROUTER_BODY_SECONDS="1")
+    return router_of(
+        ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS="1", ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="1"
+    )
 
 
 STALLS = {
@@ -105,7 +107,9 @@ LONG_STALLS = {
 @pytest.mark.parametrize("begun", LONG_STALLS.values(), ids=LONG_STALLS)
 def test_stalled_clients_that_need_threads_do_not_get_all(router_of: RouterOf, engine: StandIn, begun: bytes) -> None:
     """Requests too long to be held take half as many threads as may be in flight; others are served meanwhile."""
-    router = router_of(ROUTER_MAX_IN_FLIGHT="2", ROUTER_HEAD_SECONDS="19", ROUTER_BODY_SECONDS="19")
+    router = router_of(
+        ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS="19", ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="19"
+    )
     with _stalled(router, begun) as stalled:
         with RawClient(router.port) as client:
             assert client.get("/healthz").status == 200
@@ -152,7 +156,7 @@ def test_dribbling_clients_hold_nobody_up(router: RunningRouter, engine: StandIn
 
 @pytest.mark.parametrize("stall", ["in the request line", "in the head", "in the next request"])
 def test_a_late_head_is_refused(hasty: RunningRouter, stall: str) -> None:
-    """A head that is not whole after ROUTER_HEAD_SECONDS is a 400, and the connection ends."""
+    """A head that is not whole after ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS is a 400, and the connection ends."""
     with RawClient(hasty.port) as client:
         client.send(STALLS[stall])
         if stall == "in the next request":
@@ -176,7 +180,7 @@ BODY_STALLS = [
 
 @pytest.mark.parametrize("stall", BODY_STALLS)
 def test_a_late_body_is_refused(hasty: RunningRouter, engine: StandIn, stall: str) -> None:
-    """A body that is not whole after ROUTER_BODY_SECONDS is a 400, and the connection ends."""
+    """A body that is not whole after ROUTER_CLIENT_BODY_TIMEOUT_SECONDS is a 400, and the connection ends."""
     with RawClient(hasty.port) as client:
         client.send(STALLS[stall])
         assert "1 s" in assert_error(client.answer(), 400, "bad_request")["message"]
@@ -225,7 +229,7 @@ def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf,
 def test_a_late_body_is_refused_under_the_contract(router_of: RouterOf, engine: StandIn) -> None:
     """What a client is told of its late body has the type that the contract gives to a 400, and the client's id."""
     contract = Contract(errors=Errors(bad_request_type="vendor_error"))
-    router = router_of(contract, ROUTER_BODY_SECONDS="0.2")
+    router = router_of(contract, ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="0.2")
     with RawClient(router.port) as client:
         answer = client.send(post_head(CHAT, {**COUNTED, "X-Request-Id": "mine"})).answer()
     assert assert_error(answer, 400, "bad_request")["type"] == "vendor_error"
@@ -281,8 +285,8 @@ def test_a_request_that_comes_byte_by_byte_is_served(router: RunningRouter, engi
 
 
 def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: StandIn) -> None:
-    """A stream that its client does not read ends after ROUTER_SEND_SECONDS, at the engine too, without noise."""
-    router = router_of(ROUTER_SEND_SECONDS="0.5")
+    """An unread stream ends after ROUTER_CLIENT_SEND_TIMEOUT_SECONDS, at the engine too, without noise."""
+    router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="0.5")
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
     engine.answer_next(Answer(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
     with RawClient(router.port) as deaf:
@@ -294,8 +298,8 @@ def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: Sta
 
 
 def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: StandIn) -> None:
-    """A client that takes an answer of 8 MiB piece by piece, for longer than ROUTER_SEND_SECONDS, gets it whole."""
-    router = router_of(ROUTER_SEND_SECONDS="0.5")
+    """A client that reads 8 MiB slowly, for longer than ROUTER_CLIENT_SEND_TIMEOUT_SECONDS, gets all of it."""
+    router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="0.5")
     body = os.urandom(8 * 1024 * 1024 - 1000)
     engine.answer_next(Answer(headers=[("Content-Type", "application/octet-stream")], body=body))
     with socket.socket() as slow:
@@ -323,9 +327,9 @@ def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine:
 
 
 def test_clients_that_ask_on_and_never_read_hold_nobody_up(router_of: RouterOf, engine: StandIn) -> None:
-    """Clients that do not read the router's own answers are dropped, whatever ROUTER_SEND_SECONDS says."""
+    """Clients that do not read the router's own responses are dropped before ROUTER_CLIENT_SEND_TIMEOUT_SECONDS."""
     long_list = Contract(models=Models(aliases=plain_aliases(*(f"alias-{number:0100}" for number in range(1000)))))
-    router = router_of(long_list, ROUTER_MAX_IN_FLIGHT="2", ROUTER_SEND_SECONDS="600")
+    router = router_of(long_list, ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="600")
     with ExitStack() as stack:
         _assert_serves(router)
         before = descriptors(worker_of(router))
@@ -443,11 +447,14 @@ def test_descriptors_are_as_many_as_allowed(engine: StandIn) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("--preload",)], ids=["forked", "preloaded"])
 def test_a_reload_cuts_no_stream(arguments: tuple[str, ...]) -> None:
-    """A stream outlasts a reload, whatever ROUTER_GRACEFUL_SECONDS says, and its worker ends with it."""
+    """A stream outlasts a reload, whatever ROUTER_GRACEFUL_TIMEOUT_SECONDS says, and its worker ends with it."""
     conf = ("-c", "python:router.gunicorn_conf", *arguments)
     gate = threading.Event()
     body = [b"data: 1\n\n", gate, b"data: [DONE]\n\n"]
-    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_GRACEFUL_SECONDS": "0"}, conf) as router:
+    with (
+        StandIn() as engine,
+        running_router(None, [engine.url], {"ROUTER_GRACEFUL_TIMEOUT_SECONDS": "0"}, conf) as router,
+    ):
         engine.answer_next(Answer(headers=EVENT_STREAM, body=body, framing="chunked"))
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, COUNTED) + chat())
@@ -472,7 +479,11 @@ def _has_ended(router: RunningRouter, worker: int) -> bool:
 def encrypted(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
     """A hasty router that speaks TLS itself, and its certificate."""
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
-    settings = {"ROUTER_HEAD_SECONDS": "1", "ROUTER_BODY_SECONDS": "1", "ROUTER_SEND_SECONDS": "0.5"}
+    settings = {
+        "ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS": "1",
+        "ROUTER_CLIENT_BODY_TIMEOUT_SECONDS": "1",
+        "ROUTER_CLIENT_SEND_TIMEOUT_SECONDS": "0.5",
+    }
     settings["ROUTER_MAX_IN_FLIGHT"] = "2"
     options = ("-c", "python:router.gunicorn_conf", "--certfile", str(certificate), "--keyfile", str(key))
     with running_router(None, [engine.url], settings, options, until_ready=False) as router:
@@ -507,7 +518,7 @@ def test_tls_gains_no_time(encrypted: tuple[RunningRouter, Path], engine: StandI
 
 
 def test_a_deaf_client_under_tls_is_dropped(encrypted: tuple[RunningRouter, Path], engine: StandIn) -> None:
-    """A stream that its client does not read ends after ROUTER_SEND_SECONDS under TLS as well."""
+    """A stream that its client does not read ends after ROUTER_CLIENT_SEND_TIMEOUT_SECONDS under TLS as well."""
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
     engine.answer_next(Answer(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
     with _encrypted_client(encrypted) as deaf:
@@ -540,7 +551,11 @@ def test_stalled_handshakes_take_no_thread(encrypted: tuple[RunningRouter, Path]
 def patient(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
     """A router that speaks TLS itself and waits for long, and its certificate."""
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
-    settings = {"ROUTER_HEAD_SECONDS": "600", "ROUTER_BODY_SECONDS": "600", "ROUTER_MAX_IN_FLIGHT": "2"}
+    settings = {
+        "ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS": "600",
+        "ROUTER_CLIENT_BODY_TIMEOUT_SECONDS": "600",
+        "ROUTER_MAX_IN_FLIGHT": "2",
+    }
     options = ("-c", "python:router.gunicorn_conf", "--certfile", str(certificate), "--keyfile", str(key))
     with running_router(None, [engine.url], settings, options, until_ready=False) as router:
         yield router, certificate

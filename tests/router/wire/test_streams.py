@@ -32,7 +32,7 @@ ALIASES = Models(aliases=plain_aliases("latest"))
 @pytest.fixture(scope="module")
 def router(router_of: RouterOf) -> RunningRouter:
     """A router that enforces nothing and soon loses patience with a silent engine."""
-    return router_of(ROUTER_FIRST_BYTE_SECONDS="0.5", ROUTER_IDLE_SECONDS="0.5")
+    return router_of(ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5", ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.5")
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,9 @@ def test_a_stream_that_breaks_off_says_so(
 ) -> None:
     """A broken stream ends with one error event behind a blank line, and without [DONE]."""
     contract, name = (Contract(models=ALIASES), "latest") if alias else (None, "served")
-    router = router_of(contract, ROUTER_FIRST_BYTE_SECONDS="0.5", ROUTER_IDLE_SECONDS="0.5")
+    router = router_of(
+        contract, ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5", ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS="0.5"
+    )
     gate = Event()
     engine.answer_next(ending(gate))
     event = EVENT.replace(b"served", name.encode())

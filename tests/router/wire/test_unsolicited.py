@@ -53,7 +53,7 @@ def _router(misbehave: Callable[[_Received], bool], **settings: str) -> Iterator
             if not misbehave(received):
                 connection.sendall(received.answer())
 
-    own = {"ROUTER_METRICS": "on", "ROUTER_PROBE_SECONDS": "3600", **settings}
+    own = {"ROUTER_METRICS": "on", "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "3600", **settings}
     with RawEngine(serve) as engine, running_router(None, [engine.url], own) as router:
         yield router, connections
 
@@ -182,7 +182,10 @@ def test_an_answer_that_comes_before_the_request_is_not_its_own(length: int, sta
         connection.sendall(ok(b'{"mark":1}').replace(b"200 OK", b"%d Scripted" % status))
         gone.wait(20)
 
-    with RawEngine(serve) as engine, running_router(None, [engine.url], {"ROUTER_PROBE_SECONDS": "3600"}) as router:
+    with (
+        RawEngine(serve) as engine,
+        running_router(None, [engine.url], {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "3600"}) as router,
+    ):
         assert _ask(router, 1).json()["mark"] == 1
         answer = _ask(router, 2, padding="x" * length)
         if status == 200:

@@ -269,8 +269,8 @@ def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: Stan
     ],
 )
 def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, request_begun: bytes) -> None:
-    """A body that stops coming for longer than ROUTER_BODY_SECONDS is a 400, and the connection ends."""
-    router = router_of(ROUTER_BODY_SECONDS="0.2")
+    """A body that stops coming for longer than ROUTER_CLIENT_BODY_TIMEOUT_SECONDS is a 400, and the connection ends."""
+    router = router_of(ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="0.2")
     with RawClient(router.port) as client:
         client.send(request_begun)
         assert "0.2 s" in assert_error(client.answer(), 400, "bad_request")["message"]
