@@ -21,7 +21,7 @@ from router.pipeline import Gateway
 from router.request import routes
 from router.request.context import exchange_of
 from router.response import Relayed
-from router.runtime.semaphore import Places
+from router.runtime.semaphore import Semaphore
 from router.server.disconnect import ClientGoneError
 from router.settings import Settings
 from router.telemetry.meter import CONTENT_TYPE, Meter, Troubles, View
@@ -59,11 +59,11 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     loads = lifecycle.loads()
     contexts = Contexts(fleet, artifact.digest)
     chooser = Chooser(fleet, POLICIES[settings.policy], loads)
-    in_flight = Places(settings.max_in_flight)
+    in_flight = Semaphore(settings.max_in_flight)
     discovery = Discovery(settings, fleet, Prober(settings, fleet, connections), connections)
     api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
     view = View(
-        in_flight.taken,
+        in_flight.in_use,
         lambda: {**fleet.counts(), "available": fleet.available()},
         (artifact.name, artifact.digest),
         lambda: Troubles(

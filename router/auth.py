@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from router.contract.errors import ApiError
-from router.runtime.files import NotRegularError, read_regular, state_of_regular
+from router.runtime.files import NotRegularFileError, read_regular_file, stat_regular_file
 from router.runtime.shared_memory import SharedRecord
 
 SHORTEST_KEY: Final = 16
@@ -72,7 +72,7 @@ def parse_keys(value: str) -> tuple[ApiKey, ...]:
 def read_keys(path: Path) -> KeysFile:
     """Return the keys of a file, one a line. Raises ValueError as `parse_keys` does."""
     try:
-        data, state = read_regular(path, MAX_FILE_BYTES + 1)
+        data, state = read_regular_file(path, MAX_FILE_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(error) from None
@@ -88,7 +88,7 @@ def read_keys(path: Path) -> KeysFile:
 def version_of(path: Path) -> Version:
     """Return which version of a file is there now. Raises ValueError when it is no file that can be read."""
     try:
-        state = state_of_regular(path)
+        state = stat_regular_file(path)
     except OSError as error:
         raise _unreadable(error) from None
     return Version(state.st_mtime_ns, state.st_ino, state.st_size)
@@ -124,7 +124,7 @@ def _recalled(known: KeysFile) -> KeysFile:
 
 
 def _unreadable(error: OSError) -> ValueError:
-    if isinstance(error, NotRegularError):
+    if isinstance(error, NotRegularFileError):
         return ValueError("a regular file")
     return ValueError(f"a readable file ({error.strerror})")
 

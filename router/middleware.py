@@ -17,7 +17,7 @@ from router.contract.schema.sections import Errors
 from router.pipeline import Gateway
 from router.request import routes
 from router.request.context import Exchange, exchange_of
-from router.runtime.semaphore import Places
+from router.runtime.semaphore import Semaphore
 from router.server import request_body
 from router.telemetry import access_log
 
@@ -47,9 +47,9 @@ class Edge:
         self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
-        self.served_in_turns = self._bounded
+        self.async_routes = self._bounded
         self._in_flight = gateway.in_flight
-        self._patient_drains = Places(MOST_PATIENT_DRAINS)
+        self._patient_drains = Semaphore(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
         self._meter = gateway.meter
         self._tracer = gateway.tracer
@@ -66,7 +66,7 @@ class Edge:
         is_bounded = exchange.method == "POST" and exchange.route in self._bounded
         app: WSGIApplication = self._app
         if is_bounded:
-            app = self._refuse if self._in_flight.are_taken() else self._inference
+            app = self._refuse if self._in_flight.is_exhausted() else self._inference
         return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -96,8 +96,8 @@ class Edge:
         return routes.ONE_MODEL if self._has_models and path.startswith(_MODEL) else ""
 
     def _end(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        if exchange.has_place:
-            self._in_flight.give_back()
+        if exchange.slot_acquired:
+            self._in_flight.release()
         if self._access_log is not None:
             self._access_log.note(exchange)
         if self._meter is not None:
@@ -110,13 +110,13 @@ class Edge:
             request_body.drain(environ)
 
     def _drain_in_a_hurry(self, environ: WSGIEnvironment) -> None:
-        if not self._patient_drains.take():
+        if not self._patient_drains.try_acquire():
             request_body.drain(environ, HURRIED_DRAIN_SECONDS)
             return
         try:
             request_body.drain(environ, OVERLOADED_DRAIN_SECONDS)
         finally:
-            self._patient_drains.give_back()
+            self._patient_drains.release()
 
 
 class Crossing:

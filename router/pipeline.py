@@ -14,7 +14,7 @@ from router.request.context import Exchange
 from router.request.headers import for_engine, value_of
 from router.response import Relay, Relayed, relay
 from router.runtime import cpu_executor
-from router.runtime.semaphore import Places
+from router.runtime.semaphore import Semaphore
 from router.server.disconnect import Client
 from router.server.request_body import read_body
 from router.settings import Settings
@@ -37,7 +37,7 @@ class Gateway(NamedTuple):
     chooser: Chooser
     dispatcher: Dispatcher
     discovery: Discovery
-    in_flight: Places
+    in_flight: Semaphore
     contexts: Contexts
     api_keys: ApiKeys
     meter: Meter | None = None
@@ -51,7 +51,7 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchan
     """
     contract = gateway.artifact.contract
     body = _read(gateway, environ, exchange)
-    decision = cpu_executor.do(len(body), decide, body, contract, gateway.fleet.served_ids())
+    decision = cpu_executor.run(len(body), decide, body, contract, gateway.fleet.served_ids())
     exchange.model_asked = decision.model_asked
     exchange.violations = decision.violations
     exchange.case = decision.found.case.name if decision.found.case is not None else None
@@ -80,7 +80,7 @@ def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange
     """
     contract = gateway.artifact.contract
     body = _read(gateway, environ, exchange)
-    routed = cpu_executor.do(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
+    routed = cpu_executor.run(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
     exchange.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
         exchange.rule = routed.rule
@@ -117,8 +117,8 @@ def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> byte
     exchange.reading_seconds = time.monotonic() - begun
     exchange.bytes_in = len(body)
     # Only now: a client that is slow to send must not hold a place.
-    exchange.has_place = gateway.in_flight.take()
-    if not exchange.has_place:
+    exchange.slot_acquired = gateway.in_flight.try_acquire()
+    if not exchange.slot_acquired:
         raise overloaded()
     return body
 

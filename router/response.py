@@ -159,7 +159,7 @@ class _Body:
         if not self.is_coded:
             return self.sent
         try:
-            return cpu_executor.do(MAX_BUFFERED_BYTES, decoded, self.sent, self._codings, MAX_BUFFERED_BYTES)
+            return cpu_executor.run(MAX_BUFFERED_BYTES, decoded, self.sent, self._codings, MAX_BUFFERED_BYTES)
         except CutError:
             self.is_cut = True
         except UndecodableError:
@@ -173,7 +173,7 @@ def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
     if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
     arguments = body.plain, errors, relay.exchange.request_id, relay.exchange.model_asked
-    told = cpu_executor.do(len(body.plain), retold, *arguments)
+    told = cpu_executor.run(len(body.plain), retold, *arguments)
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
@@ -194,7 +194,7 @@ def _refuse_cut(body: _Body, answer: Answer) -> None:
     plain = body.plain
     if body.is_cut:
         raise EngineError(Outcome.BROKEN)
-    if plain is not None and _is_json_type(_media_type(answer)) and not cpu_executor.do(len(plain), is_json, plain):
+    if plain is not None and _is_json_type(_media_type(answer)) and not cpu_executor.run(len(plain), is_json, plain):
         raise EngineError(Outcome.BROKEN)
 
 
@@ -209,7 +209,7 @@ def _edited(body: _Body, relay: Relay) -> bytes:
     plain = body.plain if edit is not None else None
     if edit is None or plain is None:
         return body.sent
-    edited = cpu_executor.do(len(plain), edit, plain)
+    edited = cpu_executor.run(len(plain), edit, plain)
     return body.sent if edited is plain else edited
 
 
@@ -307,7 +307,7 @@ class _Stream:
         elif self._is_encoded:
             leaving = piece
         else:
-            leaving = cpu_executor.do(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
+            leaving = cpu_executor.run(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
         if not leaving:
             return leaving
         if not self.has_left:

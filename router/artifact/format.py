@@ -18,7 +18,7 @@ from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.rule_list import Rule
 from router.contract.schema.sections import Interval
 from router.contract.schema.types import Frozen
-from router.runtime.files import read_regular
+from router.runtime.files import read_regular_file
 
 FORMAT_VERSION: Final = 3
 """The version of the artifact format that this release writes; it reads the earlier ones too."""
@@ -108,7 +108,7 @@ def read(path: Path) -> Artifact:
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, at most one more than an artifact may have. Raises ArtifactError if it is unreadable."""
     try:
-        data, _ = read_regular(path, MAX_ARTIFACT_BYTES + 1)
+        data, _ = read_regular_file(path, MAX_ARTIFACT_BYTES + 1)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     return data

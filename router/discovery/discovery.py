@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.discovery import cache
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 from router.settings import DnsServer, Settings
 from router.settings.engines import DNS, split_item
 from router.upstream.circuit_breaker import jittered
@@ -134,16 +134,16 @@ class Discovery:
 
     def start(self) -> None:
         """Begin to follow the names and to probe in this process, unless that is done already."""
-        if self._process == own_id():
+        if self._process == cached_pid():
             return
         self._prober.start()
         with self._lock:
-            if self._process == own_id():
+            if self._process == cached_pid():
                 return
             self._recall()
             for name in self._names:
                 threading.Thread(target=self._run, args=(name,), name="engine-discovery", daemon=True).start()
-            self._process = own_id()
+            self._process = cached_pid()
 
     def _recall(self) -> None:
         """Begin with what other processes learnt: a worker that starts in an outage of DNS must know the engines."""
@@ -165,9 +165,9 @@ class Discovery:
         A process that took requests before would refuse them, although its siblings serve. It waits once, not again.
         """
         self.start()
-        if self._waited_in == own_id():
+        if self._waited_in == cached_pid():
             return
-        self._waited_in = own_id()
+        self._waited_in = cached_pid()
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         for answered in self._first_answers.values():
             answered.wait(max(0.0, deadline - time.monotonic()))

@@ -67,7 +67,7 @@ class Exchange:
     status: int = 0
     code: str | None = None
     """The router's own error code, where it answered itself, also within a stream that broke off."""
-    has_place: bool = False
+    slot_acquired: bool = False
     """Is it counted as in flight?"""
     client_gone: bool = False
     bytes_in: int = 0

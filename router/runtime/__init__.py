@@ -1,1 +1,1 @@
-"""What the process runs on: the event loop, the CPU executor, semaphores, shared memory, process ids and files."""
+"""Foundations of a process: event loop, CPU executor, semaphore, shared memory, process id and files."""

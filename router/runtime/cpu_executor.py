@@ -1,7 +1,7 @@
-"""What may compute long is done apart from a worker's loop, so that other clients are served meanwhile.
+"""The CPU executor: it moves long computations out of the event loop, so that other clients are served meanwhile.
 
-That is one thread: a second one that computes would make the loop, and every other thread, wait twice as long for each
-of their own steps, and nothing would be done sooner.
+It has one thread. With a second computing thread the loop would wait twice as long for the interpreter lock, and the
+computations would not finish sooner.
 """
 
 import time
@@ -11,59 +11,59 @@ from typing import Any, Final, TypeVar
 
 from greenlet import getcurrent
 
-from router.runtime.event_loop import Turn
+from router.runtime.event_loop import Task
 
 ResultT = TypeVar("ResultT")
 
-SHORT_BYTES: Final = 16 * 1024
-"""What is no longer is done at once: it takes 3 ms at worst, and 20 µs as a rule."""
-LONG_BYTES: Final = 1024 * 1024
-"""What is longer is done apart: as a rule it takes 1 ms for each MB, and up to 200 ms where a client means ill."""
-SHARE: Final = 2
-"""What is between the two is done at once as long as that is one in so many seconds.
+INLINE_BYTES: Final = 16 * 1024
+"""Up to this size work runs inline: it usually takes 20 µs, and 3 ms at worst."""
+OFFLOAD_BYTES: Final = 1024 * 1024
+"""Above this size work runs in the thread: it usually takes 1 ms per MB, and up to 200 ms for a hostile body."""
+DUTY_CYCLE: Final = 2
+"""Work between the two sizes runs inline for at most one second in so many.
 
-To hand it over takes 0.1 ms, and 5 ms where the loop has other things to do: bodies of 1 MB from one client after the
-other, 0.7 ms in 2.2, should not wait for that.
+Handing it to the thread takes 0.1 ms, and 5 ms while the loop is busy. Bodies of 1 MB one after the other, which
+take 0.7 ms of each 2.2 ms, should not pay for that.
 """
 BURST_SECONDS: Final = 0.02
-"""How long work of that kind may keep a loop from all else, in a moment in which much of it comes."""
+"""How long a burst of such work may block the loop."""
 
 
-class LongWork:
-    """Does what may compute long, at once or apart."""
+class CpuExecutor:
+    """Runs a computation inline, or in the thread when it may take long."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._apart = ThreadPoolExecutor(1, "long-work")
-        self._paid_at = 0.0
-        """When what was done at once has taken no more than its share."""
+        self._thread = ThreadPoolExecutor(1, "cpu-executor")
+        self._budget_at = 0.0
+        """When the inline work so far is within its duty cycle again."""
 
-    def do(self, size: int, function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - its own
-        """Return what a function returns, which works on so many bytes and waits for nothing."""
-        if size <= SHORT_BYTES:
+    def run(self, size: int, function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - its own
+        """Return the result of a function that works on so many bytes and does not wait for anything."""
+        if size <= INLINE_BYTES:
             return function(*arguments)
-        begun = self._clock()
-        if size > LONG_BYTES or self._paid_at - begun > BURST_SECONDS * SHARE:
-            return self._do_apart(function, *arguments)
+        started = self._clock()
+        if size > OFFLOAD_BYTES or self._budget_at - started > BURST_SECONDS * DUTY_CYCLE:
+            return self._offload(function, *arguments)
         try:
             return function(*arguments)
         finally:
-            self._paid_at = max(self._paid_at, begun) + (self._clock() - begun) * SHARE
+            self._budget_at = max(self._budget_at, started) + (self._clock() - started) * DUTY_CYCLE
 
-    def _do_apart(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - as above
+    def _offload(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - as above
         try:
-            running = self._apart.submit(function, *arguments)
-        except RuntimeError:  # the system gives no thread
+            running = self._thread.submit(function, *arguments)
+        except RuntimeError:  # the system cannot start a thread
             return function(*arguments)
         current = getcurrent()
-        if isinstance(current, Turn):
-            current.wait_for_thread(running)
+        if isinstance(current, Task):
+            current.wait_future(running)
         try:
             return running.result()
         finally:
-            # It keeps what was raised, and that keeps this frame.
+            # The future keeps the exception, whose traceback keeps this frame.
             del running
 
 
-do: Final = LongWork().do
-"""Does the long work of this process. No thread begins before there is some, so that workers may be forked before."""
+run: Final = CpuExecutor().run
+"""Runs the computations of this process. The thread starts with the first long one, so forking before is safe."""

@@ -1,7 +1,7 @@
-"""Requests that are served within a worker's loop, in turns: one that has to wait lets the others go on.
+"""The event loop of a worker: it polls descriptors and runs requests as tasks, which are greenlets.
 
-Each is a greenlet, so that what serves it reads as in a thread. Whatever waits for descriptors does so by `wait_for`,
-which polls them in a thread, and in a turn gives way to the loop until something happens.
+Code that runs in a task reads like code that runs in a thread. It waits for descriptors with `poll_fds`: in a thread
+that blocks, in a task it switches to the loop, which runs other tasks until an event or the deadline.
 """
 
 import math
@@ -19,188 +19,194 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 Masks = Mapping[int, int]
-"""Descriptors, and the events of each that are waited for, as `select.poll` has them; hang-up and error always are."""
+"""Descriptors and the events to wait for on each, as in `select.poll`; hang-up and error are always included."""
 
 Call = Callable[[int, int], object]
-"""What is called with a descriptor and what happened at it."""
+"""A callback: it gets a descriptor and the events on it."""
 
 _NEVER: Final = math.inf
 _ALWAYS: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _NOTHING: Final[Masks] = {}
-MOST_IDLE: Final = 64
-"""How many turns that are over are kept for other work."""
-MOST_AT_ONCE: Final = 32
-"""How many descriptors are seen to before the worker looks around: each may be a request that takes its time.
+MAX_IDLE_TASKS: Final = 64
+"""How many finished tasks are kept for reuse."""
+MAX_EVENTS: Final = 32
+"""How many events are handled before the worker does its housekeeping: each may be a slow request.
 
-Of those that are ready the system names first the ones that it has not named for longest.
+epoll reports ready descriptors in turn, so none is starved.
 """
 _HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
-class Loop:
-    """What a worker's loop waits for: descriptors, and turns that must not wait any longer.
+class EventLoop:
+    """Polls descriptors, calls their callbacks, and resumes tasks on events and deadlines.
 
-    `aside` has a function run in another thread, `later` has one run in the loop's.
+    `run_in_executor` runs a function in another thread and returns its future; `call_soon_threadsafe` runs one in the
+    thread of the loop.
     """
 
-    def __init__(self, aside: Callable[..., "Future[Any]"], later: Callable[..., None]) -> None:
-        # Where there is no epoll, poll does the same for fewer descriptors; it counts in milliseconds.
+    def __init__(
+        self, run_in_executor: Callable[..., "Future[Any]"], call_soon_threadsafe: Callable[..., None]
+    ) -> None:
+        # Without epoll (macOS), poll does the same; it scales worse and takes milliseconds.
         self._poll: Any = select.epoll() if _HAS_EPOLL else select.poll()
-        self._waited_for: dict[int, tuple[int, Call]] = {}
-        """The events of each descriptor that somebody waits for, and who."""
-        self._watched: dict[int, int] = {}
-        """What the system watches of each, which may be more: it is told so only once that happens."""
-        self._deadlines: dict[Turn, float] = {}
-        self._idle: list[Turn] = []
+        self._interest: dict[int, tuple[int, Call]] = {}
+        """For each descriptor that is waited for: the events and the callback."""
+        self._registered: dict[int, int] = {}
+        """The events registered with the system, which may be more: they are reduced when an unwanted one occurs."""
+        self._deadlines: dict[Task, float] = {}
+        self._idle: list[Task] = []
         self._earliest = _NEVER
-        """When to look for turns that are late: none is before."""
+        """No deadline is earlier than this; infinity when no task has one."""
         self.greenlet = getcurrent()
-        self.aside = aside
-        self.later = later
+        self.run_in_executor = run_in_executor
+        self.call_soon_threadsafe = call_soon_threadsafe
         _LOOPS.add(self)
 
     def register(self, fd: int, events: int, call: Call) -> None:
-        """Have `call` called, with the descriptor and what happened, whenever one of these events is there.
+        """Call `call` with the descriptor and its events whenever one of these events occurs.
 
-        Of a descriptor that was opened since its number was last waited for, `opened` has to tell before.
+        Call `invalidate_fd` first for a descriptor that was opened since its number was last registered.
         """
-        self._waited_for[fd] = (events, call)
-        watched = self._watched.get(fd)
+        self._interest[fd] = (events, call)
+        watched = self._registered.get(fd)
         if watched is None:
             self._poll.register(fd, events)
-            self._watched[fd] = events
+            self._registered[fd] = events
         elif events & ~watched:
-            self._watch(fd, events | watched)
+            self._modify(fd, events | watched)
 
     def unregister(self, fd: int) -> None:
-        """Wait for a descriptor no more, which may be closed already."""
-        self._waited_for.pop(fd, None)
+        """Stop waiting for a descriptor, which may already be closed."""
+        self._interest.pop(fd, None)
 
-    def forget_number(self, fd: int) -> None:
-        """Take a descriptor for another one than that which had its number before."""
-        self._watched.pop(fd, None)
+    def invalidate_fd(self, fd: int) -> None:
+        """Drop the registration of a descriptor number that now names another file."""
+        self._registered.pop(fd, None)
 
     def dispatch(self, seconds: float) -> None:
-        """Wait so long for something to happen, and let it be dealt with."""
+        """Poll for at most so many seconds, call the callbacks of what happened, and run the timers."""
         seconds = max(0.0, min(seconds, self._earliest - time.monotonic()))
-        happened = self._poll.poll(seconds, MOST_AT_ONCE) if _HAS_EPOLL else self._poll.poll(math.ceil(seconds * 1000))
-        waited_for = self._waited_for
-        for fd, events, waiting in [(fd, events, waited_for.get(fd)) for fd, events in happened]:
+        happened = self._poll.poll(seconds, MAX_EVENTS) if _HAS_EPOLL else self._poll.poll(math.ceil(seconds * 1000))
+        interest = self._interest
+        for fd, events, waiting in [(fd, events, interest.get(fd)) for fd, events in happened]:
             if waiting is None or not events & (waiting[0] | _ALWAYS):
-                self._watch_less(fd)
-            # What was done about one may have closed another, whose number may be a third one's by now.
-            elif waited_for.get(fd) is waiting:
+                self._shrink_registration(fd)
+            # A callback may have closed another descriptor, and its number may already be reused.
+            elif interest.get(fd) is waiting:
                 waiting[1](fd, events & (waiting[0] | _ALWAYS))
         if self._earliest <= time.monotonic():
-            self._end_late()
+            self._run_timers()
 
-    def _watch(self, fd: int, events: int) -> None:
+    def _modify(self, fd: int, events: int) -> None:
         self._poll.modify(fd, events)
-        self._watched[fd] = events
+        self._registered[fd] = events
 
-    def _watch_less(self, fd: int) -> None:
-        """Have the system watch no more of a descriptor than is waited for."""
-        waiting = self._waited_for.get(fd)
+    def _shrink_registration(self, fd: int) -> None:
+        """Reduce the registration of a descriptor to the events that are waited for."""
+        waiting = self._interest.get(fd)
         if waiting is not None:
-            self._watch(fd, waiting[0])
+            self._modify(fd, waiting[0])
             return
-        self._watched.pop(fd, None)
-        with suppress(OSError, KeyError):  # it was closed
+        self._registered.pop(fd, None)
+        with suppress(OSError, KeyError):  # already closed
             self._poll.unregister(fd)
 
-    def settle(self) -> None:
-        """Have the system watch only what somebody waits for: due before one is closed that others have open too."""
-        for fd in self._watched.keys() - self._waited_for.keys():
-            self._watch_less(fd)
+    def flush_interest(self) -> None:
+        """Unregister what is no longer waited for: needed before closing a descriptor that other processes share."""
+        for fd in self._registered.keys() - self._interest.keys():
+            self._shrink_registration(fd)
 
-    def _end_late(self) -> None:
+    def _run_timers(self) -> None:
         now = time.monotonic()
-        for turn in [turn for turn, deadline in self._deadlines.items() if deadline <= now]:
-            if self._deadlines.get(turn, _NEVER) <= now:
-                # Where all of the process stood still, what it waits for may have come in time.
-                turn.go_on(turn.what_happened())
+        for task in [task for task, deadline in self._deadlines.items() if deadline <= now]:
+            if self._deadlines.get(task, _NEVER) <= now:
+                # If the whole process was stopped, the event may have arrived in time.
+                task.resume(task.poll_now())
         self._earliest = min(self._deadlines.values(), default=_NEVER)
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Close the poller and forget all callbacks."""
         if _HAS_EPOLL:
             self._poll.close()
-        self._waited_for.clear()
+        self._interest.clear()
 
-    def begin(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
-        """Let work begin, which must not raise, until it gives way; when it is over, `then` gets what it returns."""
-        # One that is over serves the next request: the system gives each new one memory for its calls.
-        turn = self._idle.pop() if self._idle else Turn(self)
-        turn.begin(work, then)
+    def spawn(self, work: Callable[[], ResultT], on_done: Callable[[ResultT], object]) -> None:
+        """Run `work`, which must not raise, as a task; `on_done` gets its result. Returns when the task first waits."""
+        # Finished tasks are reused: each new greenlet needs a stack.
+        task = self._idle.pop() if self._idle else Task(self)
+        task.start(work, on_done)
 
-    def take_back(self, turn: "Turn") -> None:
-        """Keep a turn that is over for other work; it ends where there are enough."""
-        if len(self._idle) < MOST_IDLE:
-            self._idle.append(turn)
+    def recycle(self, task: "Task") -> None:
+        """Keep a finished task for reuse, unless enough are kept."""
+        if len(self._idle) < MAX_IDLE_TASKS:
+            self._idle.append(task)
 
-    def give_way(self, turn: "Turn", deadline: float) -> tuple[int, int] | None:
-        """Return what let a turn go on; None when that is its deadline, a time of `time.monotonic()`."""
+    def yield_(self, task: "Task", deadline: float) -> tuple[int, int] | None:
+        """Switch from a task to the loop; return the event that resumed it, or None at its deadline.
+
+        The deadline is a time of `time.monotonic()`.
+        """
         if deadline != _NEVER:
-            self._deadlines[turn] = deadline
+            self._deadlines[task] = deadline
             self._earliest = min(self._earliest, deadline)
         happened: tuple[int, int] | None = self.greenlet.switch()
-        self._deadlines.pop(turn, None)
+        self._deadlines.pop(task, None)
         return happened
 
 
-class Turn(greenlet):
-    """One request after the other in its turns."""
+class Task(greenlet):
+    """A greenlet that runs one request after the other."""
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(self._serve, loop.greenlet)
+    def __init__(self, loop: EventLoop) -> None:
+        super().__init__(self._run_work, loop.greenlet)
         self.loop = loop
         self._masks = _NOTHING
-        self._call = self._take
+        self._call = self._on_event
         self._work: Callable[[], Any] | None = None
-        self._then: Callable[[Any], object]
+        self._on_done: Callable[[Any], object]
         self._result: Any = None
 
-    def begin(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
-        """Begin a request, from within the loop, until it gives way or is over."""
-        self._work, self._then = work, then
-        self.go_on()
+    def start(self, work: Callable[[], ResultT], on_done: Callable[[ResultT], object]) -> None:
+        """Run `work` from the loop until it first waits or ends."""
+        self._work, self._on_done = work, on_done
+        self.resume()
 
-    def go_on(self, *happened: tuple[int, int] | None) -> None:
-        """Let it go on, from within the loop, until it gives way again or is over."""
+    def resume(self, *happened: tuple[int, int] | None) -> None:
+        """Resume the task from the loop until it waits again or ends."""
         self.switch(*happened)
         if self._work is None:
-            self._wait_for_other(_NOTHING)
-            then, result, self._result = self._then, self._result, None
-            self.loop.take_back(self)
-            then(result)
+            self._change_masks(_NOTHING)
+            on_done, result, self._result = self._on_done, self._result, None
+            self.loop.recycle(self)
+            on_done(result)
 
-    def _serve(self, *_: object) -> None:
+    def _run_work(self, *_: object) -> None:
         while self._work is not None:
             self._result = self._work()
             self._work = None
             self.loop.greenlet.switch()
 
-    def _take(self, fd: int, events: int) -> None:
-        self.go_on((fd, events))
+    def _on_event(self, fd: int, events: int) -> None:
+        self.resume((fd, events))
 
-    def wait_for(self, masks: Masks, seconds: float) -> list[tuple[int, int]]:
-        """See the function of that name; what is waited for again costs nothing."""
+    def poll_fds(self, masks: Masks, seconds: float) -> list[tuple[int, int]]:
+        """Do what the function of this name does; waiting again for the same events costs no system call."""
         if masks is not self._masks and masks != self._masks:
-            self._wait_for_other(masks)
-        happened = self.loop.give_way(self, time.monotonic() + seconds)
+            self._change_masks(masks)
+        happened = self.loop.yield_(self, time.monotonic() + seconds)
         return [happened] if happened is not None else []
 
-    def what_happened(self) -> tuple[int, int] | None:
-        """Return what has happened, unseen yet, at one of the descriptors that it waits for; None where nothing has."""
-        return next(iter(_polled(self._masks, 0.0)), None)
+    def poll_now(self) -> tuple[int, int] | None:
+        """Poll the task's descriptors without waiting; return one event, or None."""
+        return next(iter(_poll_blocking(self._masks, 0.0)), None)
 
-    def wait_for_thread(self, running: "Future[Any]") -> None:
-        """Give way until another thread is done."""
-        self._wait_for_other(_NOTHING)
-        running.add_done_callback(lambda _: self.loop.later(self.go_on, None))
-        self.loop.give_way(self, _NEVER)
+    def wait_future(self, running: "Future[Any]") -> None:
+        """Suspend the task until a future of another thread is done."""
+        self._change_masks(_NOTHING)
+        running.add_done_callback(lambda _: self.loop.call_soon_threadsafe(self.resume, None))
+        self.loop.yield_(self, _NEVER)
 
-    def _wait_for_other(self, masks: Masks) -> None:
+    def _change_masks(self, masks: Masks) -> None:
         before, self._masks = self._masks, dict(masks)
         for fd in before:
             if fd not in masks:
@@ -209,22 +215,22 @@ class Turn(greenlet):
             if before.get(fd) != events:
                 self.loop.register(fd, events, self._call)
 
-    def forget(self, fd: int) -> None:
-        """Wait no more for a descriptor that is being closed: its number may soon be another one's."""
+    def release_fd(self, fd: int) -> None:
+        """Stop waiting for a descriptor that is about to be closed: its number may be reused."""
         if fd in self._masks:
-            self._wait_for_other({other: events for other, events in self._masks.items() if other != fd})
-        self.loop.forget_number(fd)
+            self._change_masks({other: events for other, events in self._masks.items() if other != fd})
+        self.loop.invalidate_fd(fd)
 
 
-def wait_for(masks: Masks, seconds: float) -> list[tuple[int, int]]:
-    """Return what happened at descriptors, as `select.poll` tells it; nothing once so many seconds are over."""
+def poll_fds(masks: Masks, seconds: float) -> list[tuple[int, int]]:
+    """Return the events on descriptors, as `select.poll` does; an empty list after so many seconds."""
     current = getcurrent()
-    if isinstance(current, Turn):
-        return current.wait_for(masks, seconds)
-    return _polled(masks, seconds)
+    if isinstance(current, Task):
+        return current.poll_fds(masks, seconds)
+    return _poll_blocking(masks, seconds)
 
 
-def _polled(masks: Masks, seconds: float) -> list[tuple[int, int]]:
+def _poll_blocking(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     polled = select.poll()
     for fd, events in masks.items():
         polled.register(fd, events)
@@ -232,39 +238,39 @@ def _polled(masks: Masks, seconds: float) -> list[tuple[int, int]]:
 
 
 MAX_MILLISECONDS: Final = 2**31 - 1
-"""Longest wait that poll takes, almost 25 days."""
+"""The longest timeout that poll accepts, almost 25 days."""
 
 
-def is_turn() -> bool:
-    """Tell whether this runs in a turn, where nothing may block."""
-    return isinstance(getcurrent(), Turn)
+def in_task() -> bool:
+    """Return whether this code runs in a task, where nothing may block."""
+    return isinstance(getcurrent(), Task)
 
 
-def opened(fd: int) -> None:
-    """Say that a descriptor was opened, before it is waited for: its number may have been another one's."""
+def invalidate_fd(fd: int) -> None:
+    """Drop what all loops know of a descriptor number. Call it for a new descriptor: its number may be a reused one."""
     for loop in list(_LOOPS):
-        loop.forget_number(fd)
+        loop.invalidate_fd(fd)
 
 
-_LOOPS: "Final[WeakSet[Loop]]" = WeakSet()
+_LOOPS: "Final[WeakSet[EventLoop]]" = WeakSet()
 
 
-def forget(fd: int) -> None:
-    """Say, before it is closed, that a descriptor may have been waited for."""
+def release_fd(fd: int) -> None:
+    """Stop waiting for a descriptor in the current task. Call it before closing one."""
     current = getcurrent()
-    if isinstance(current, Turn):
-        current.forget(fd)
+    if isinstance(current, Task):
+        current.release_fd(fd)
 
 
-def aside(function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - whatever it takes
-    """Return what a function returns that cannot give way: where this is a turn, it runs in a thread meanwhile."""
+def run_in_executor(function: Callable[..., ResultT], *arguments: Any) -> ResultT:  # noqa: ANN401 - whatever it takes
+    """Return the result of a blocking function: in a task, it runs in a thread of the executor meanwhile."""
     current = getcurrent()
-    if not isinstance(current, Turn):
+    if not isinstance(current, Task):
         return function(*arguments)
-    running: Future[ResultT] = current.loop.aside(function, *arguments)
-    current.wait_for_thread(running)
+    running: Future[ResultT] = current.loop.run_in_executor(function, *arguments)
+    current.wait_future(running)
     try:
         return running.result()
     finally:
-        # It keeps what was raised, and that keeps this frame.
+        # The future keeps the exception, whose traceback keeps this frame.
         del running

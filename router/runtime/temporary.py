@@ -1,19 +1,19 @@
-"""Where temporary files go, on a system whose usual folders may all be read-only."""
+"""The folder for temporary files, on systems whose usual folders may all be read-only."""
 
 import os
 import tempfile
 from pathlib import Path
 from typing import Final
 
-SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - files there get names of their own, as in any temporary folder
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - file names there are unique, as in any temporary folder
 """A folder in memory that container runtimes leave writable under a read-only root."""
 
 
 def temporary_folder() -> Path:
     """Return the system's folder for temporary files (TMPDIR, /tmp, …), else `/dev/shm`.
 
-    Not the working folder, which Python takes at last: it may be a volume that is kept. Raises OSError where there is
-    no folder to write to.
+    The working folder, Python's last resort, is not used: it may be a persistent volume. Raises OSError when no folder
+    is writable.
     """
     try:
         found = Path(tempfile.gettempdir())

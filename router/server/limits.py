@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from router.runtime.event_loop import is_turn
+from router.runtime.event_loop import in_task
 
 if TYPE_CHECKING:
     from router.server.connection import Connection
@@ -54,7 +54,7 @@ class ReadingPlaces:
 
     def _end(self, connection: "Connection") -> None:
         # The answer may take its time: meanwhile another one is read.
-        if is_turn():
+        if in_task():
             self.give_back(connection)
         else:
             self._later(self.give_back, connection)

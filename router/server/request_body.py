@@ -100,7 +100,7 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
         environ[_UNREADABLE] = True
         raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
     finally:
-        if client is not None and not event_loop.is_turn():
+        if client is not None and not event_loop.in_task():
             with contextlib.suppress(OSError):
                 client.settimeout(None)
 

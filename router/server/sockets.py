@@ -70,12 +70,12 @@ class BoundedSocket(_Socket):
                 seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
                 if seconds <= 0:
                     raise TimeoutError from None
-                event_loop.wait_for({self.fileno(): select.POLLIN}, seconds)
+                event_loop.poll_fds({self.fileno(): select.POLLIN}, seconds)
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
         """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""
-        is_turn = event_loop.is_turn()
-        if is_turn and len(data) <= SEND_PIECE_BYTES:
+        in_task = event_loop.in_task()
+        if in_task and len(data) <= SEND_PIECE_BYTES:
             # Nearly always there is room for all of it.
             try:
                 sent = super().send(data, flags)
@@ -88,7 +88,7 @@ class BoundedSocket(_Socket):
         for start in range(0, len(view), SEND_PIECE_BYTES):
             piece = view[start : start + SEND_PIECE_BYTES]
             try:
-                if is_turn:
+                if in_task:
                     self._send_in_turns(piece, flags)
                 else:
                     self.settimeout(self.send_seconds)
@@ -107,7 +107,7 @@ class BoundedSocket(_Socket):
                 self._wait_for_room(end - time.monotonic())
 
     def _wait_for_room(self, seconds: float) -> None:
-        if seconds <= 0 or not event_loop.wait_for({self.fileno(): select.POLLOUT}, seconds):
+        if seconds <= 0 or not event_loop.poll_fds({self.fileno(): select.POLLOUT}, seconds):
             raise TimeoutError
 
 

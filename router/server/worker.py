@@ -21,7 +21,7 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER
 from router import lifecycle
 from router.contract.errors import ApiError, overloaded
 from router.contract.schema.model import Contract
-from router.runtime.event_loop import Loop, wait_for
+from router.runtime.event_loop import EventLoop, poll_fds
 from router.server import parse_errors, sockets, tls
 from router.server.connection import FINISH_SECONDS, Connection, Waiting, missed_least
 from router.server.handler import serve
@@ -61,7 +61,7 @@ class Worker(Process):
                 else:
                     self.loop.unregister(listener.fileno())
         if not alive:
-            self.loop.settle()
+            self.loop.flush_interest()
             for listener in self.sockets:
                 listener.close()
 
@@ -87,8 +87,8 @@ class Worker(Process):
         # Other protocols than HTTP/1 are none of the loop's business.
         self.is_opaque = self.cfg.http2_cleartext != "off"
         self.poller.close()
-        self.loop = Loop(self.tpool.submit, self.method_queue.defer)
-        in_turns = () if self.log.access_log_enabled else getattr(self.wsgi, "served_in_turns", ())
+        self.loop = EventLoop(self.tpool.submit, self.method_queue.defer)
+        in_turns = () if self.log.access_log_enabled else getattr(self.wsgi, "async_routes", ())
         self.plain = PlainReader(self.cfg, in_turns)
 
     # --- the loop ---
@@ -133,14 +133,14 @@ class Worker(Process):
     def _look_around(self, now: float) -> None:
         """Show the master a sign of life, look for its own, and for connections that have had their time."""
         self.notify()
-        self._end_late()
+        self._expire_timeouts()
         if not self.is_parent_alive():
             self.alive = False
         self.set_accept_enabled(now >= self.accept_from)
         accept_from = self.accept_from if self.alive and not self._accepting else now + ROUND_SECONDS
         self.look_at = min(now + ROUND_SECONDS, accept_from, *[queue.next_deadline() for queue in self._queues()])
 
-    def _end_late(self) -> None:
+    def _expire_timeouts(self) -> None:
         for connection in self._late(self.heads):
             self._refuse(connection, parse_errors.late_head(self.own.client_header_timeout_seconds))
         for connection in self._late(self.bodies):
@@ -154,7 +154,7 @@ class Worker(Process):
         """Yield the connections whose time is over, of which not even now has come what they wait for."""
         for connection in queue.late():
             # Where all of the process stood still, it may have come in time; once more is looked, and no longer waited.
-            if wait_for({connection.sock.fileno(): select.POLLIN}, 0.0):
+            if poll_fds({connection.sock.fileno(): select.POLLIN}, 0.0):
                 self._on_readable(connection)
             if connection.waits_in is queue:
                 yield connection
@@ -185,7 +185,7 @@ class Worker(Process):
         if is_full:
             self._shed()
         self.nr_conns += 1
-        self.loop.forget_number(client.fileno())
+        self.loop.invalidate_fd(client.fileno())
         self._wait(connection, self.silent)
 
     def _bear(self, error: OSError) -> None:
@@ -286,7 +286,7 @@ class Worker(Process):
         if plain is None:
             self.enqueue_req(connection)
         else:
-            self.loop.begin(partial(serve, self, connection, plain), partial(self._end_turn, connection, plain.left))
+            self.loop.spawn(partial(serve, self, connection, plain), partial(self._end_turn, connection, plain.left))
 
     def _hand_over_long(self, connection: Connection) -> None:
         """Have the rest of a request read, unless too many are: a thread must be left for requests that are here."""

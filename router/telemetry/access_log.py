@@ -24,7 +24,7 @@ import orjson
 
 from router.request import routes
 from router.request.context import Exchange
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 from router.settings import Settings
 
 STDOUT: Final = 1
@@ -90,24 +90,24 @@ class AccessLog:
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines so far are written, but no longer than that."""
-        if self._process == own_id():
+        if self._process == cached_pid():
             written = threading.Event()
             self._waiting.put(written)
             written.wait(seconds)
 
     def _is_running(self) -> bool:
         """Start the writer unless it runs; threads do not survive a fork. Without a thread to be had there is none."""
-        if self._process == own_id():
+        if self._process == cached_pid():
             return True
         with self._lock:
-            if self._process != own_id():
+            if self._process != cached_pid():
                 try:
                     threading.Thread(target=self._write_for_ever, name="access-log", daemon=True).start()
                 except RuntimeError:
                     self._dropped += 1
                     return False
                 atexit.register(self.flush)
-                self._process = own_id()
+                self._process = cached_pid()
         return True
 
     def _drop(self, count: int) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from router.request.context import Exchange
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 
 TICK_SECONDS: Final = 0.1
 """How long a request that is over may wait."""
@@ -54,7 +54,7 @@ class Recorder(Generic[SinkT]):
         if self.has_failed():
             return
         self._waiting.append(exchange)
-        if self._process != own_id():
+        if self._process != cached_pid():
             with suppress(Exception):  # it said so itself
                 self.start()
         elif len(self._waiting) >= MOST_WAITING:
@@ -62,14 +62,14 @@ class Recorder(Generic[SinkT]):
 
     def start(self) -> SinkT:
         """Return the sink of this process; the first to ask opens it. Raises what opening it raises."""
-        if self._process == own_id():
+        if self._process == cached_pid():
             return self._sink
         with self._lock:
-            if self._process != own_id():
+            if self._process != cached_pid():
                 try:
                     self._sink = self._open_sink()
                 except Exception as error:
-                    self._failed_in = own_id()
+                    self._failed_in = cached_pid()
                     self._try_again_at = time.monotonic() + PAUSE_SECONDS
                     self._waiting.clear()
                     cause = " ".join(str(error).split()) or type(error).__name__
@@ -77,7 +77,7 @@ class Recorder(Generic[SinkT]):
                         _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
                     self._cause = cause
                     raise
-                self._process = own_id()
+                self._process = cached_pid()
                 self._failed_in = 0
                 atexit.register(self.flush)
                 self._start_thread()
@@ -85,12 +85,12 @@ class Recorder(Generic[SinkT]):
 
     def has_failed(self) -> bool:
         """Tell whether nothing is recorded in this process, because its sink could not be opened a moment ago."""
-        return self._failed_in == own_id() and time.monotonic() < self._try_again_at
+        return self._failed_in == cached_pid() and time.monotonic() < self._try_again_at
 
     def flush(self) -> None:
         """Take all that waits to the sink."""
         with self._lock:
-            if self._process != own_id():
+            if self._process != cached_pid():
                 return
             try:
                 self._sink.add(_taken(self._waiting))

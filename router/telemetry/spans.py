@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from router.request import routes
 from router.request.context import Exchange
 from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 from router.settings import OPENTELEMETRY
 from router.telemetry.recorder import Recorder
 
@@ -62,7 +62,7 @@ class Tracer(Recorder["_Spans"]):
     def export(self) -> None:
         """Send what there is, without waiting long: the process ends."""
         self.flush()
-        if self._process == own_id():
+        if self._process == cached_pid():
             self._sink.export()
 
 
@@ -78,7 +78,7 @@ class _Spans:
         named = resources.Resource.create()
         if named.attributes.get("service.name", "").startswith("unknown_service"):
             named = named.merge(resources.Resource({"service.name": SERVICE}))
-        self._resource = named.merge(resources.Resource({"process.pid": own_id()}))
+        self._resource = named.merge(resources.Resource({"process.pid": cached_pid()}))
         self._sampler: Any = sdk.TracerProvider(shutdown_on_exit=False).sampler
         self._processor: Any = importlib.import_module("opentelemetry.sdk.trace.export").BatchSpanProcessor(
             exporter.OTLPSpanExporter()

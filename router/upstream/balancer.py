@@ -26,7 +26,7 @@ class Chooser:
 
     def key_of(self, session: str | None, body: bytes) -> int | None:
         """Return what a request should stay together with, where the policy asks for it."""
-        return cpu_executor.do(len(body), affinity_key.key_of, session, body) if self.asks_for_key else None
+        return cpu_executor.run(len(body), affinity_key.key_of, session, body) if self.asks_for_key else None
 
     def choose(self, model: str, key: int | None = None, excluding: Collection[str] = ()) -> str:
         """Return an engine that takes requests and is known to list the model.

@@ -6,7 +6,7 @@ import certifi
 import requests
 
 from router.request.headers import without_key
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 from router.server.disconnect import Client
 from router.settings import Settings
 from router.upstream.response import Answer, Times
@@ -48,16 +48,16 @@ class Connections:
 
     def unsolicited(self) -> int:
         """Return how often engines sent what no request asked for, to this process."""
-        return self._adapter.pool.distrust.total if self._adapter is not None and self._process == own_id() else 0
+        return self._adapter.pool.distrust.total if self._adapter is not None and self._process == cached_pid() else 0
 
     def close_idle(self) -> None:
         """Close connections that nobody has used for a while."""
-        if self._adapter is not None and self._process == own_id():
+        if self._adapter is not None and self._process == cached_pid():
             self._adapter.pool.close_idle()
 
     def forget(self, engine: str) -> None:
         """Close the idle connections to an engine that has left; those in use are not kept afterwards."""
-        if self._adapter is not None and self._process == own_id():
+        if self._adapter is not None and self._process == cached_pid():
             self._adapter.forget(engine)
 
     def close(self) -> None:
@@ -73,10 +73,10 @@ class Connections:
 
     def _own_adapter(self) -> EngineAdapter:
         adapter = self._adapter
-        if adapter is None or self._process != own_id():
+        if adapter is None or self._process != cached_pid():
             with self._lock:
                 adapter = self._adapter
-                if adapter is None or self._process != own_id():
+                if adapter is None or self._process != cached_pid():
                     adapter = self._open_session()
         return adapter
 
@@ -88,7 +88,7 @@ class Connections:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter)
         self._adapter = adapter
-        self._process = own_id()
+        self._process = cached_pid()
         return adapter
 
 

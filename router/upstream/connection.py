@@ -95,7 +95,7 @@ class Connection:
             plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
         except OSError as error:
             raise not_connected(error) from error
-        event_loop.opened(plain.fileno())
+        event_loop.invalidate_fd(plain.fileno())
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is None:
@@ -112,13 +112,13 @@ class Connection:
             connecting = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:  # no descriptor is left
             raise not_connected(error) from error
-        event_loop.opened(connecting.fileno())
+        event_loop.invalidate_fd(connecting.fileno())
         try:
             connecting.setblocking(False)
             connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _connect(connecting, endpoint, seconds)
         except OSError as error:
-            event_loop.forget(connecting.fileno())
+            event_loop.release_fd(connecting.fileno())
             connecting.close()
             raise not_connected(error) from error
         return cls(endpoint, connecting)
@@ -239,12 +239,12 @@ class Connection:
         """
         if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
             return False
-        is_gone = bool(event_loop.wait_for({self.fd: 0}, _RESET_SECONDS))
+        is_gone = bool(event_loop.poll_fds({self.fd: 0}, _RESET_SECONDS))
         return is_gone and _bytes_acked(self._socket) == self._acked
 
     def close(self) -> None:
         """Close the connection at once."""
-        event_loop.forget(self.fd)
+        event_loop.release_fd(self.fd)
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -253,7 +253,7 @@ def _connect(connecting: socket.socket, endpoint: Endpoint, seconds: float) -> N
     """Connect a socket that does not block. Raises OSError."""
     failure = connecting.connect_ex((endpoint.host, endpoint.port))
     if failure == errno.EINPROGRESS:
-        if not event_loop.wait_for({connecting.fileno(): select.POLLOUT}, seconds):
+        if not event_loop.poll_fds({connecting.fileno(): select.POLLOUT}, seconds):
             raise TimeoutError("timed out")
         failure = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if failure:

@@ -69,7 +69,7 @@ class Request(NamedTuple):
 
     def without_budget(self) -> "Request":
         """Return the request without the budget that the router has injected."""
-        return self._replace(body=cpu_executor.do(len(self.body), without_budget, self.body), tokens=None)
+        return self._replace(body=cpu_executor.run(len(self.body), without_budget, self.body), tokens=None)
 
 
 class Dispatcher:

@@ -12,7 +12,7 @@ from router.contract.errors import OVERLOADED, ApiError
 from router.discovery import cache
 from router.request.outcome import Verdict, verdict_of
 from router.request.routes import CHAT, EMBEDDINGS
-from router.runtime.pid import own_id
+from router.runtime.pid import cached_pid
 from router.settings import Settings
 from router.upstream.circuit_breaker import State
 from router.upstream.client import Connections
@@ -52,15 +52,15 @@ class Prober:
 
     def start(self) -> None:
         """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
-        if self._process == own_id():
+        if self._process == cached_pid():
             return
         with self._lock:
-            if self._process == own_id():
+            if self._process == cached_pid():
                 return
             self._schedule = Schedule()
             self._schedule.join(self._fleet.engines)
             threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
-            self._process = own_id()
+            self._process = cached_pid()
 
     def start_and_look(self) -> None:
         """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.

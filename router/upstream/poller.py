@@ -3,7 +3,7 @@
 import math
 import time
 
-from router.runtime.event_loop import wait_for
+from router.runtime.event_loop import poll_fds
 from router.server.disconnect import Client
 
 
@@ -43,7 +43,7 @@ class Watch:
                 raise TimeoutError
             if client is not None:
                 masks[client.fd] = client.mask
-            ready = wait_for(masks, end - now)
+            ready = poll_fds(masks, end - now)
             if not ready:
                 raise TimeoutError
             happened = 0

@@ -126,10 +126,10 @@ class EngineAdapter(BaseAdapter):
 
     def _open(self, endpoint: Endpoint, seconds: float) -> Connection:
         context = None if endpoint.scheme == _PLAIN else self._tls()
-        family = endpoint.family() if context is None and event_loop.is_turn() else None
+        family = endpoint.family() if context is None and event_loop.in_task() else None
         if family is not None:
             return Connection.open_at(endpoint, family, seconds)
-        return event_loop.aside(Connection.open, endpoint, seconds, context)
+        return event_loop.run_in_executor(Connection.open, endpoint, seconds, context)
 
     def _tls(self) -> ssl.SSLContext:
         with self._lock:

@@ -12,7 +12,7 @@ from router.artifact.format import freeze
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors
 from router.middleware import Edge
-from router.runtime.semaphore import Places
+from router.runtime.semaphore import Semaphore
 from router.settings import Settings
 from router.upstream.circuit_breaker import State
 from router.upstream.registry import Report
@@ -34,7 +34,7 @@ def client() -> Client:
     )
     gateway.fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": "served"},)))
     gateway.discovery.start = lambda: None
-    broken = gateway._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Places(2))
+    broken = gateway._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Semaphore(2))
     return Client(Edge(create_app(broken), broken))
 
 

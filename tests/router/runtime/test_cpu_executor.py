@@ -1,4 +1,4 @@
-"""Work that may compute long: at once while others hardly wait for it, else apart in one thread."""
+"""The CPU executor: computations run inline while that delays others little, else in one thread."""
 
 import threading
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from router.runtime.cpu_executor import BURST_SECONDS, LONG_BYTES, SHARE, SHORT_BYTES, LongWork
-from router.runtime.event_loop import Loop
+from router.runtime.cpu_executor import BURST_SECONDS, DUTY_CYCLE, INLINE_BYTES, OFFLOAD_BYTES, CpuExecutor
+from router.runtime.event_loop import EventLoop
 from tests.router.runtime.test_event_loop import loop, run  # noqa: F401 - a fixture
 
 HERE = threading.get_ident()
 
 
 class _Clock:
-    """A clock that goes on when work is done."""
+    """A clock that advances with the work."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,17 +34,20 @@ def clock() -> _Clock:
     return _Clock()
 
 
-def test_what_is_short_is_done_at_once(clock: _Clock) -> None:
-    """However long it took, and however much of it there is."""
-    work = LongWork(clock)
-    assert {work.do(SHORT_BYTES, clock.work, 10.0) for _ in range(9)} == {HERE}
+def test_short_work_runs_inline(clock: _Clock) -> None:
+    """Small inputs run inline, however long and however often."""
+    executor = CpuExecutor(clock)
+    assert {executor.run(INLINE_BYTES, clock.work, 10.0) for _ in range(9)} == {HERE}
 
 
-def test_what_is_long_is_done_apart_in_one_thread(clock: _Clock) -> None:
-    """From wherever it is asked for, one after the other."""
-    work = LongWork(clock)
+def test_long_work_runs_in_one_thread(clock: _Clock) -> None:
+    """Large inputs run in one thread, one after the other, whichever thread asks."""
+    executor = CpuExecutor(clock)
     found: list[int] = []
-    askers = [threading.Thread(target=lambda: found.append(work.do(LONG_BYTES + 1, clock.work, 0.0))) for _ in range(9)]
+    askers = [
+        threading.Thread(target=lambda: found.append(executor.run(OFFLOAD_BYTES + 1, clock.work, 0.0)))
+        for _ in range(9)
+    ]
     for asker in askers:
         asker.start()
     for asker in askers:
@@ -54,27 +57,27 @@ def test_what_is_long_is_done_apart_in_one_thread(clock: _Clock) -> None:
     assert HERE not in found
 
 
-def test_what_is_between_is_done_at_once_within_its_share(clock: _Clock) -> None:
-    """A burst is; more of it only when the share of the time has paid for it."""
-    work = LongWork(clock)
-    burst = BURST_SECONDS * SHARE / (SHARE - 1)
-    assert {work.do(LONG_BYTES, clock.work, seconds) for seconds in (0.9 * burst, 0.2 * burst)} == {HERE}
-    assert HERE not in {work.do(LONG_BYTES, clock.work, 0.0) for _ in range(9)}
-    clock.now += 2 * BURST_SECONDS * SHARE
-    assert work.do(LONG_BYTES, clock.work, 0.0) == HERE
+def test_medium_work_runs_inline_within_its_duty_cycle(clock: _Clock) -> None:
+    """A burst runs inline; more only once the duty cycle allows it."""
+    executor = CpuExecutor(clock)
+    burst = BURST_SECONDS * DUTY_CYCLE / (DUTY_CYCLE - 1)
+    assert {executor.run(OFFLOAD_BYTES, clock.work, seconds) for seconds in (0.9 * burst, 0.2 * burst)} == {HERE}
+    assert HERE not in {executor.run(OFFLOAD_BYTES, clock.work, 0.0) for _ in range(9)}
+    clock.now += 2 * BURST_SECONDS * DUTY_CYCLE
+    assert executor.run(OFFLOAD_BYTES, clock.work, 0.0) == HERE
 
 
-def test_work_that_keeps_to_its_share_is_never_handed_over(clock: _Clock) -> None:
-    """As nearly all requests do."""
-    work = LongWork(clock)
+def test_work_within_its_duty_cycle_never_leaves_the_loop(clock: _Clock) -> None:
+    """Work of nearly all requests runs inline."""
+    executor = CpuExecutor(clock)
     for _ in range(100):
-        assert work.do(LONG_BYTES, clock.work, 0.001) == HERE
-        clock.now += 0.001 * SHARE
+        assert executor.run(OFFLOAD_BYTES, clock.work, 0.001) == HERE
+        clock.now += 0.001 * DUTY_CYCLE
 
 
-def test_a_turn_lets_the_loop_go_on_meanwhile(loop: Loop) -> None:  # noqa: F811
-    """The loop serves others until the work is done; its error is the turn's."""
-    work, over, may_end = LongWork(), list[Any](), threading.Event()
+def test_a_task_leaves_the_loop_free_while_its_work_runs(loop: EventLoop) -> None:  # noqa: F811
+    """The loop serves others until the work is done; its error is the task's."""
+    executor, over, may_end = CpuExecutor(), list[Any](), threading.Event()
 
     def fail() -> None:
         may_end.wait()
@@ -82,22 +85,22 @@ def test_a_turn_lets_the_loop_go_on_meanwhile(loop: Loop) -> None:  # noqa: F811
 
     def serve() -> str:
         with pytest.raises(ValueError, match="no"):
-            work.do(LONG_BYTES + 1, fail)
+            executor.run(OFFLOAD_BYTES + 1, fail)
         return "done"
 
-    loop.begin(serve, over.append)
-    loop.begin(lambda: "another", over.append)
+    loop.spawn(serve, over.append)
+    loop.spawn(lambda: "another", over.append)
     assert over == ["another"]
     may_end.set()
     run(loop, over, 2)
     assert over == ["another", "done"]
 
 
-def test_without_a_thread_it_is_done_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the system has no thread to give, others wait; nobody gets an error for it."""
+def test_without_a_thread_long_work_runs_inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the system cannot start a thread, the work runs inline and no error is raised."""
 
-    def refuse(*_: Any) -> Iterator[None]:
+    def fail_to_start(*_: Any) -> Iterator[None]:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert LongWork().do(LONG_BYTES + 1, threading.get_ident) == HERE
+    monkeypatch.setattr(threading.Thread, "start", fail_to_start)
+    assert CpuExecutor().run(OFFLOAD_BYTES + 1, threading.get_ident) == HERE

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from router.request.outcome import Outcome
-from router.runtime.event_loop import Loop, wait_for
+from router.runtime.event_loop import EventLoop, poll_fds
 from router.upstream.connection import Connection, Endpoint
 from router.upstream.errors import EngineError
 from router.upstream.poller import Watch
@@ -144,15 +144,15 @@ def test_an_engine_that_is_fast_gives_way_under_tls_too(tmp_path: Path) -> None:
         with accepted.result(LONG) as engine, ours, theirs:
             sent = threads.submit(engine.sendall, bytes(MUCH))
             theirs.send(b"x")
-            loop = Loop(threads.submit, threads.submit)
+            loop = EventLoop(threads.submit, threads.submit)
 
             def read() -> None:
                 left = MUCH
                 while left:
                     left -= len(_receive(connection) or b"")
 
-            loop.begin(read, lambda _: order.append("all was read"))
-            loop.begin(lambda: wait_for({ours.fileno(): select.POLLIN}, LONG), lambda _: order.append("other"))
+            loop.spawn(read, lambda _: order.append("all was read"))
+            loop.spawn(lambda: poll_fds({ours.fileno(): select.POLLIN}, LONG), lambda _: order.append("other"))
             while len(order) < 2:
                 loop.dispatch(LONG)
             sent.result(LONG)

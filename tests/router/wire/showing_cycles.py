@@ -23,7 +23,7 @@ def _found() -> dict[str, int]:
 class _Showing:
     def __init__(self) -> None:
         self.extensions = router.extensions
-        self.served_in_turns = router.served_in_turns
+        self.async_routes = router.async_routes
         self.count_refusal = router.count_refusal
         self.flush = router.flush
 

@@ -10,7 +10,7 @@ import pytest
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits, Sampling
 from router.mock_engine import Answer, StandIn
-from router.runtime.cpu_executor import LONG_BYTES
+from router.runtime.cpu_executor import OFFLOAD_BYTES
 from router.server.request_framing import MOST_CHUNKS
 from tests.router.conftest import RouterOf
 from tests.router.process import threads, worker_of
@@ -108,7 +108,7 @@ def test_streams_take_no_thread_each(router: RunningRouter, engine: StandIn) -> 
 def test_long_requests_take_no_thread_each(router_of: RouterOf, engine: StandIn) -> None:
     """However many come at once, they are judged one after the other beside the loop, and reach an engine."""
     router = router_of(CONTRACT_OF_LONG)
-    body = chat(user="x" * LONG_BYTES)
+    body = chat(user="x" * OFFLOAD_BYTES)
     head = post_head(CHAT, {"Content-Length": str(len(body))})
     with RawClient(router.port) as client:
         client.post(CHAT, chat())
