@@ -10,8 +10,9 @@ from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import MESSAGE_CHECKS
 from compiler.probe.evidence import things_said
 from compiler.probe.experiment import Base, Learning, Question, Reply, asked
-from compiler.probe.limits import learn_body, learn_images
+from compiler.probe.limits import Limits, learn_body, learn_images, merged_limits
 from compiler.probe.modes import Situations, learn_situations
+from compiler.probe.part_limits import OTHER_LIMITS, learn_part_limits
 from compiler.probe.sections import Scope, Sections, keeping, learn_sections
 from compiler.probe.seed_corpus import ENTRIES, OTHER_NAMES, Entry
 from compiler.verify.check import Fields, written
@@ -60,9 +61,13 @@ def learn(aims: Aims) -> Learning[Learnt]:
         largest = _largest(values, aims.max_body)
         images = yield from keeping(learn_images(base, largest), kept)
         if images.limits:
-            values["limits"] = _with_images(values.get("limits", {}), images.limits)
+            values["limits"] = merged_limits(values.get("limits", {}), images.limits)
         usual = usual._replace(values=_with(usual.values, "checks", images.checks))
         untold += images.untold
+    counted: Limits = yield from keeping(_learn_part_limits(base, scope, usual), kept)
+    if counted.limits:
+        values["limits"] = merged_limits(values.get("limits", {}), counted.limits)
+    untold += counted.untold
     values |= usual.values
     situations = Situations({}, {}, {})
     if scope.wants("mode") or scope.wants("cases"):
@@ -75,9 +80,10 @@ def learn(aims: Aims) -> Learning[Learnt]:
     return Learnt(values, cases, tuple(dict.fromkeys(untold)), tuple(kept))
 
 
-def _with_images(limits: Fields, images: Fields) -> Fields:
-    source = "; ".join(each["source"] for each in (limits, images) if "source" in each)
-    return {**limits, **images, "source": source}
+def _learn_part_limits(base: Base, scope: Scope, usual: Sections) -> Learning[Limits]:
+    names = [name for name in OTHER_LIMITS if scope.wants(f"limits.{name}")]
+    parts = usual.values.get("checks", {}).get("content_parts", {})
+    return (yield from learn_part_limits(base, names, parts.get("allowed")))
 
 
 def _with(values: dict[str, Fields], section: str, rules: dict[str, Fields]) -> dict[str, Fields]:

@@ -41,22 +41,17 @@ def learn_images(base: Base, max_body: int) -> Learning[Limits]:
     if not first.is_accepted:
         return Limits({}, {}, ("limits.max_images: no image was answered or refused",))
     sources = yield from _learn_sources(base)
-    counted = yield from numbers(
-        lambda count: _showing(base, "limits.max_images", [_SMALL] * int(count)), _COUNTS, is_whole=True
-    )
+    small = [_SMALL]
+    counted = yield from largest_count(lambda count: _showing(base, "limits.max_images", small * count), "max_images")
     check: Fields = sources.rules.get("images", {})
-    untold = sources.untold
-    limits: Fields = {}
-    if any(reply.answer.status == _TOO_LARGE for reply in counted.replies):
-        untold = (*untold, "limits.max_images: so many images make a body that is too large")
-    elif counted.high is not None:
-        most = int(counted.high.at)
-        said = _counts_said(most, counted.replies)
-        elsewhere = yield from one(_showing(base, "limits.max_images", ["https://127.0.0.1/a.png"] * (most + 1)))
+    untold = (*sources.untold, *counted.untold)
+    limits = counted.limits
+    if limits:
+        beyond = ["https://127.0.0.1/a.png"] * (limits["max_images"] + 1)
+        elsewhere = yield from one(_showing(base, "limits.max_images", beyond))
         if elsewhere.is_accepted:
-            check = {**check, "max_data_urls": most, "source": said}
-        else:
-            limits = {"max_images": most, "source": said}
+            check = {**check, "max_data_urls": limits["max_images"], "source": limits["source"]}
+            limits = {}
     size, not_told = yield from _learn_size(base, max_body)
     untold = (*untold, *not_told)
     if size is not None:
@@ -64,8 +59,25 @@ def learn_images(base: Base, max_body: int) -> Learning[Limits]:
     return Limits(limits, {"images": check} if check else {}, untold)
 
 
-def _counts_said(most: int, replies: tuple[Reply, ...]) -> str:
-    return things_said([f"{most} images"], [f"{most + 1}"], replies)
+def largest_count(carrying: Callable[[int], Question], limit: str) -> Learning[Limits]:
+    """Learn the largest number of parts that is accepted, as a member of `limits`; one part is."""
+    most = yield from one(carrying(_COUNTS[-1]))
+    if most.is_accepted:
+        return Limits({}, {})
+    counted = yield from numbers(lambda count: carrying(int(count)), _COUNTS, is_whole=True)
+    if any(reply.answer.status == _TOO_LARGE for reply in counted.replies):
+        return Limits({}, {}, (f"limits.{limit}: so many parts make a body that is too large",))
+    if counted.high is None:
+        return Limits({}, {})
+    count = int(counted.high.at)
+    noun = limit.removeprefix("max_")
+    return Limits({limit: count, "source": things_said([f"{count} {noun}"], [f"{count + 1}"], counted.replies)}, {})
+
+
+def merged_limits(one_section: Fields, other: Fields) -> Fields:
+    """Return the members of two sections `limits`, with the evidence of both."""
+    source = "; ".join(each["source"] for each in (one_section, other) if "source" in each)
+    return {**one_section, **other, **({"source": source} if source else {})}
 
 
 def _showing(base: Base, about: str, urls: list[Any]) -> Question:

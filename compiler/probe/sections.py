@@ -15,6 +15,7 @@ from compiler.probe.tools import learn_message_tools, learn_response_format, lea
 from compiler.verify.check import Fields
 from compiler.verify.oracle.values import at
 from router.contract.schema.named_checks import CHECKS as CHECK_NAMES
+from router.contract.schema.rule_list import PART_LIMITS
 
 OUTPUT: Final = "output.max_tokens"
 
@@ -63,8 +64,8 @@ def known_rules() -> tuple[str, ...]:
 
 
 _AROUND: Final = (
-    *("models", "mode", "cases", "limits.max_body_bytes", "limits.max_images", OUTPUT, "unknown_fields"),
-    *("stream.usage", "errors"),
+    *("models", "mode", "cases", "limits.max_body_bytes", *(f"limits.{name}" for name in PART_LIMITS.values())),
+    *(OUTPUT, "unknown_fields", "stream.usage", "errors"),
 )
 
 _CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {

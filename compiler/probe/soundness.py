@@ -47,7 +47,7 @@ _PARTS_OF_CHECKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """The members of a rule that a part of it stands for; where none is named here, the part is the rule."""
 
 _SECTIONS: Final = ("fields", "checks")
-_WHOLE: Final = {"limits.max_images": "limits", "output.max_tokens": "output", "unknown_fields": "unknown_fields"}
+_WHOLE: Final = {"output.max_tokens": "output", "unknown_fields": "unknown_fields"}
 
 
 class _Wrong(NamedTuple):
@@ -94,6 +94,11 @@ def _without(learnt: Learnt, wrong: _Wrong) -> Learnt:
         changed = {
             each: kept if each == kind else section for each, section in sections.items() if each != kind or kept
         }
+    elif kind == "limits" and name in sections.get("limits", {}):
+        limits = {member: value for member, value in sections["limits"].items() if member != name}
+        changed = {**sections, "limits": limits}
+        if limits.keys() <= {"source"}:
+            del changed["limits"]
     elif wrong.rule in _WHOLE and _WHOLE[wrong.rule] in sections:
         changed = {each: section for each, section in sections.items() if each != _WHOLE[wrong.rule]}
     if changed is None:

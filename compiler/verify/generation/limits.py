@@ -82,7 +82,7 @@ _URLS: Final = {
 
 def probes_of_part_limit(situation: Situation, rule: PartLimit) -> Iterator[Probe]:
     """Yield requests with as many parts of a modality as are allowed, and one more."""
-    most, (kind, *others) = rule.max, _KINDS[rule.modality]
+    most, (kind, *others) = rule.max, KINDS_OF[rule.modality]
 
     def showing(count: int, kind: str = kind) -> Fields:
         parts = [part_of(kind, situation.text)] * count
@@ -104,11 +104,11 @@ def probes_of_part_limit(situation: Situation, rule: PartLimit) -> Iterator[Prob
         yield Probe(f"{named(most + 1)} of type {other}", ask, is_edge=False)
 
 
-_KINDS: Final = {
+KINDS_OF: Final = {
     "image": ("image_url", "input_image", "image"),
     "video": ("video_url", "video"),
     "audio": ("input_audio", "audio_url"),
-    "file": ("file", "input_file"),
+    "file": ("file", "input_file", "file_url", "document_url"),
 }
 """The types of parts that are tried for each modality, the usual one first."""
 

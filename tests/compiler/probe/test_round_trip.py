@@ -33,6 +33,15 @@ def failing(one: Contract, other: Contract, model: str, max_body: int) -> dict[s
     return found
 
 
+def unexpected(failures: dict[str, str], differs: dict[str, str]) -> dict[str, str]:
+    """Return failures without those in the message alone of rules whose words are known to differ."""
+    return {
+        check: reason
+        for check, reason in failures.items()
+        if not (reason.startswith("error.message is ") and any(f" {path}:" in check for path in differs))
+    }
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['preset']}-{case.get('model', 'any')}")
 def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
     """No check of a preset fails against its draft, none of the draft against the preset, and every answer is alike."""
@@ -40,12 +49,13 @@ def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
     max_body = case.get("max_body_mib", 1) * SMALL
     contract = preset_contract(case["preset"])
     found = probed(contract, model, max_body)
-    assert not failing(contract, found.contract, model, max_body)
-    assert not failing(found.contract, contract, model, max_body)
-    assert {each.reply.question.about for each in found.draft.mismatches} == set(case.get("differs", {}))
+    differs = case.get("differs", {})
+    assert not unexpected(failing(contract, found.contract, model, max_body), differs)
+    assert not unexpected(failing(found.contract, contract, model, max_body), differs)
+    assert {each.reply.question.about for each in found.draft.mismatches} == set(differs)
     assert found.requests <= MOST_REQUESTS
     seen = changes_seen(observe(contract, found.contract, (model,), max_body=max_body))
-    untold = [change for change in seen if not any(path in change.path for path in case.get("differs", {}))]
+    untold = [change for change in seen if not any(path in change.path for path in differs)]
     assert not untold
 
 
