@@ -1,0 +1,28 @@
+"""How all tests are run: failures are shown as they happen, and cases of a batch can be chosen."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--case", default="", help="of tests with many cases, run the cases with this text in their name")
+
+
+class ShowFailures:
+    """Writes a failure when it happens; pytest itself writes it at the end, which is minutes later."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            case = f" [{report.context.msg}]" if isinstance(report, pytest.SubtestReport) else ""
+            self._reporter.line("")
+            self._reporter.write_sep("_", f"{report.nodeid}{case} ({report.when})", red=True)
+            self._reporter.write_line(report.longreprtext)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:  # the processes of xdist have none
+        config.pluginmanager.register(ShowFailures(reporter), "show-failures")
