@@ -6,7 +6,7 @@ from typing import Any, Final
 from router.auth import ApiKeys
 from router.contract.errors import ApiError
 from router.request import headers, routes
-from router.request.context import exchange_of
+from router.request.context import context_of
 from router.settings import Settings
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
@@ -44,7 +44,7 @@ class Door:
         """Let a request in that shows an API key; behind this door nobody sees the key again."""
         if routes.path_as_sent(environ) in routes.PROBES:
             return
-        exchange_of(environ).key_name = self._api_keys.name_of(environ)
+        context_of(environ).key_name = self._api_keys.name_of(environ)
         headers.forget_credentials(environ)
 
 

@@ -19,7 +19,7 @@ from router.endpoints import Inference, failure, refusal, unanswered
 from router.model_cards import cards_of
 from router.pipeline import Gateway
 from router.request import routes
-from router.request.context import exchange_of
+from router.request.context import context_of
 from router.response import Relayed
 from router.runtime.semaphore import Semaphore
 from router.server.disconnect import ClientGoneError
@@ -116,7 +116,7 @@ def _add_inference(app: flask.Flask, inference: Inference, open_routes: tuple[st
 
     def serve() -> flask.Response:
         environ = flask.request.environ
-        return _response(inference.serve(environ, exchange_of(environ)))
+        return _response(inference.serve(environ, context_of(environ)))
 
     for route in open_routes:
         if route != routes.MODELS:
@@ -186,7 +186,7 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
-        return _response(refusal(error, errors, exchange_of(flask.request.environ)))
+        return _response(refusal(error, errors, context_of(flask.request.environ)))
 
     @app.errorhandler(HTTPException)
     def refuse_route(error: HTTPException) -> flask.Response:
@@ -201,11 +201,11 @@ def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
 
     @app.errorhandler(ClientGoneError)
     def leave_unanswered(_: ClientGoneError) -> flask.Response:
-        return _response(unanswered(exchange_of(flask.request.environ)))
+        return _response(unanswered(context_of(flask.request.environ)))
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> flask.Response:
-        return _response(failure(error, errors, exchange_of(flask.request.environ)))
+        return _response(failure(error, errors, context_of(flask.request.environ)))
 
 
 def _forget_frames_of_routing() -> None:

@@ -12,7 +12,7 @@ from router.contract.errors import ApiError, answer, without_frames
 from router.contract.schema.sections import Errors
 from router.pipeline import Gateway
 from router.request import headers, routes
-from router.request.context import Exchange, exchange_of
+from router.request.context import RequestContext, context_of
 from router.response import Relayed
 from router.server.disconnect import ClientGoneError
 
@@ -34,46 +34,46 @@ class Inference:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
-        exchange = exchange_of(environ)
+        context = context_of(environ)
         try:
             self._gateway.discovery.start()
             self._door.enter(environ)
-            relayed = self.serve(environ, exchange)
+            relayed = self.serve(environ, context)
         except ApiError as error:
-            relayed = refusal(error, self._errors, exchange)
+            relayed = refusal(error, self._errors, context)
         except ClientGoneError:
-            relayed = unanswered(exchange)
+            relayed = unanswered(context)
         except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
-            relayed = failure(error, self._errors, exchange)
+            relayed = failure(error, self._errors, context)
         return _put_out(relayed, start_response)
 
-    def serve(self, environ: dict[str, Any], exchange: Exchange) -> Relayed:
+    def serve(self, environ: dict[str, Any], context: RequestContext) -> Relayed:
         """Take a request through the straight line. Raises ApiError, ClientGoneError."""
         route = environ["PATH_INFO"]
         step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
-        return step(self._gateway, environ, route, exchange)
+        return step(self._gateway, environ, route, context)
 
 
-def refusal(error: ApiError, errors: Errors, exchange: Exchange) -> Relayed:
+def refusal(error: ApiError, errors: Errors, context: RequestContext) -> Relayed:
     """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
     without_frames(error)
-    error.details.setdefault("model", exchange.model_asked)
-    status, own_headers, body = answer(error, exchange.errors or errors, exchange.request_id, exchange.protocol)
-    if exchange.attempts > 1:
-        own_headers.append((headers.ATTEMPTS, str(exchange.attempts)))
+    error.details.setdefault("model", context.model_asked)
+    status, own_headers, body = answer(error, context.errors or errors, context.request_id, context.protocol)
+    if context.attempts > 1:
+        own_headers.append((headers.ATTEMPTS, str(context.attempts)))
     return Relayed(status, own_headers, body)
 
 
-def failure(error: Exception, errors: Errors, exchange: Exchange) -> Relayed:
+def failure(error: Exception, errors: Errors, context: RequestContext) -> Relayed:
     """Return the answer to a request that fails as nobody foresaw, and log it."""
-    _LOG.error("request %s failed", exchange.request_id, exc_info=error)
+    _LOG.error("request %s failed", context.request_id, exc_info=error)
     without_frames(error)
-    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, exchange)
+    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, context)
 
 
-def unanswered(exchange: Exchange) -> Relayed:
+def unanswered(context: RequestContext) -> Relayed:
     """Return what stands in logs for the answer to a client that hung up."""
-    exchange.client_gone = True
+    context.client_gone = True
     return Relayed(CLIENT_CLOSED_REQUEST, [], b"")
 
 

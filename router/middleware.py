@@ -16,7 +16,7 @@ from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, 
 from router.contract.schema.sections import Errors
 from router.pipeline import Gateway
 from router.request import routes
-from router.request.context import Exchange, exchange_of
+from router.request.context import RequestContext, context_of
 from router.runtime.semaphore import Semaphore
 from router.server import request_body
 from router.telemetry import access_log
@@ -57,21 +57,21 @@ class Edge:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
-        exchange = exchange_of(environ)
+        context = context_of(environ)
         # No other protocol is spoken here; Werkzeug would refuse who asks for one (RFC 9110, section 7.8).
         environ.pop("HTTP_UPGRADE", None)
-        exchange.route = self._route_of(environ)
+        context.route = self._route_of(environ)
         if self._tracer is not None:
-            self._tracer.begin(exchange, environ)
-        is_bounded = exchange.method == "POST" and exchange.route in self._bounded
+            self._tracer.begin(context, environ)
+        is_bounded = context.method == "POST" and context.route in self._bounded
         app: WSGIApplication = self._app
         if is_bounded:
             app = self._refuse if self._in_flight.is_exhausted() else self._inference
-        return Crossing(exchange, start_response, partial(self._end, environ), self._errors).run(app, environ)
+        return Crossing(context, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        exchange = exchange_of(environ)
-        refused = answer(overloaded(), self._errors, exchange.request_id, exchange.protocol)
+        context = context_of(environ)
+        refused = answer(overloaded(), self._errors, context.request_id, context.protocol)
         return _answer_with(refused, start_response)
 
     def flush(self) -> None:
@@ -86,7 +86,7 @@ class Edge:
     def count_refusal(self, error: ApiError) -> None:
         """Count a request that the server refused before the app heard of it."""
         if self._meter is not None:
-            self._meter.note(Exchange(request_id="", status=error.status, code=error.code))
+            self._meter.note(RequestContext(request_id="", status=error.status, code=error.code))
 
     def _route_of(self, environ: WSGIEnvironment) -> str:
         """Return the route that a target names, as it was sent; empty for anything else."""
@@ -95,16 +95,16 @@ class Edge:
             return path
         return routes.ONE_MODEL if self._has_models and path.startswith(_MODEL) else ""
 
-    def _end(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        if exchange.slot_acquired:
+    def _end(self, environ: WSGIEnvironment, context: RequestContext) -> None:
+        if context.slot_acquired:
             self._in_flight.release()
         if self._access_log is not None:
-            self._access_log.note(exchange)
+            self._access_log.note(context)
         if self._meter is not None:
-            self._meter.note(exchange)
+            self._meter.note(context)
         if self._tracer is not None:
-            self._tracer.note(exchange)
-        if exchange.code in _NOT_WAITED_FOR:
+            self._tracer.note(context)
+        if context.code in _NOT_WAITED_FOR:
             self._drain_in_a_hurry(environ)
         else:
             request_body.drain(environ)
@@ -122,16 +122,16 @@ class Edge:
 class Crossing:
     """One answer on its way out: learns of it what the exchange does not know, and ends the exchange exactly once."""
 
-    __slots__ = ("_close", "_end", "_errors", "_exchange", "_is_ended", "_is_whole", "_next", "_start_response")
+    __slots__ = ("_close", "_context", "_end", "_errors", "_is_ended", "_is_whole", "_next", "_start_response")
 
     def __init__(
         self,
-        exchange: Exchange,
+        context: RequestContext,
         start_response: StartResponse,
-        end: Callable[[Exchange], None],
+        end: Callable[[RequestContext], None],
         errors: Errors = NO_WORDS,
     ) -> None:
-        self._exchange = exchange
+        self._context = context
         self._start_response = start_response
         self._end = end
         self._errors = errors
@@ -156,26 +156,26 @@ class Crossing:
         try:
             return app(environ, self.start)
         except Exception as error:
-            if self._exchange.status:
+            if self._context.status:
                 raise
-            _LOG.error("request %s failed", self._exchange.request_id, exc_info=error)
+            _LOG.error("request %s failed", self._context.request_id, exc_info=error)
             without_frames(error)
             failure = ApiError("internal_error", "The router failed to handle this request")
-            exchange = self._exchange
-            return _answer_with(answer(failure, self._errors, exchange.request_id, exchange.protocol), self.start)
+            context = self._context
+            return _answer_with(answer(failure, self._errors, context.request_id, context.protocol), self.start)
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
     ) -> Callable[[bytes], object]:
         """Note the status and the router's own error code, and send the head on with the request's id."""
-        exchange = self._exchange
-        exchange.status = int(status[:3])
-        if exchange.status >= HTTPStatus.BAD_REQUEST and exchange.code is None:
+        context = self._context
+        context.status = int(status[:3])
+        if context.status >= HTTPStatus.BAD_REQUEST and context.code is None:
             # No engine's answer carries this header: it is taken out on the way.
-            exchange.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
-        headers = [*headers, ("x-request-id", exchange.request_id)]
-        for name in exchange.protocol.request_id_headers:
-            headers.append((name, exchange.request_id))
+            context.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
+        headers = [*headers, ("x-request-id", context.request_id)]
+        for name in context.protocol.request_id_headers:
+            headers.append((name, context.request_id))
         return self._start_response(status, headers, exc_info)
 
     def __iter__(self) -> Self:
@@ -188,10 +188,10 @@ class Crossing:
             # It came to its own end, or broke off by itself: not for want of a client.
             self._is_whole = True
             raise
-        exchange = self._exchange
-        if exchange.left is None:
-            exchange.left = time.monotonic()
-        exchange.bytes_out += len(piece)
+        context = self._context
+        if context.response_started_at is None:
+            context.response_started_at = time.monotonic()
+        context.bytes_out += len(piece)
         return piece
 
     def close(self) -> None:
@@ -200,13 +200,13 @@ class Crossing:
             return
         self._is_ended = True
         if not self._is_whole:
-            self._exchange.client_gone = True
+            self._context.client_gone = True
         try:
             if self._close is not None:
                 self._close()
         finally:
-            self._exchange.ended = time.monotonic()
-            self._end(self._exchange)
+            self._context.ended_at = time.monotonic()
+            self._end(self._context)
 
 
 def _answer_with(

@@ -10,7 +10,7 @@ from router.contract.errors import ApiError, overloaded
 from router.contract.responses.rewrite_plan import AnswerEdits
 from router.contract.routing import route_by_model
 from router.discovery.discovery import Discovery
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.headers import for_engine, value_of
 from router.response import Relay, Relayed, relay
 from router.runtime import cpu_executor
@@ -44,81 +44,81 @@ class Gateway(NamedTuple):
     tracer: Tracer | None = None
 
 
-def chat(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
+def chat(gateway: Gateway, environ: dict[str, Any], route: str, context: RequestContext) -> Relayed:
     """Answer a chat completion request, which is under the whole contract.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
     """
     contract = gateway.artifact.contract
-    body = _read(gateway, environ, exchange)
+    body = _read(gateway, environ, context)
     decision = cpu_executor.run(len(body), decide, body, contract, gateway.fleet.served_ids())
-    exchange.model_asked = decision.model_asked
-    exchange.violations = decision.violations
-    exchange.case = decision.found.case.name if decision.found.case is not None else None
-    exchange.errors = decision.errors
+    context.model_asked = decision.model_asked
+    context.violations = decision.violations
+    context.case = decision.found.case.name if decision.found.case is not None else None
+    context.errors = decision.errors
     if isinstance(decision, Refusal):
-        exchange.rule = decision.rule
+        context.rule = decision.rule
         try:
             raise decision.error
         finally:
             # The error holds this frame from here on, which must not hold the error.
             del decision
-    exchange.model_served = decision.model_served
-    exchange.stream = decision.stream
-    exchange.tokens = decision.tokens
+    context.model_served = decision.model_served
+    context.stream = decision.stream
+    context.tokens = decision.tokens
     edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
-    headers = _headers(gateway, environ, exchange, edits)
+    headers = _headers(gateway, environ, context, edits)
     key = _key(gateway, environ, decision.body)
     request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
-    return _answer(gateway, environ, exchange, request, edits)
+    return _answer(gateway, environ, context, request, edits)
 
 
-def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, exchange: Exchange) -> Relayed:
+def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, context: RequestContext) -> Relayed:
     """Answer a request on a route where only the body limit holds, and the model decides where it goes.
 
     Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
     """
     contract = gateway.artifact.contract
-    body = _read(gateway, environ, exchange)
+    body = _read(gateway, environ, context)
     routed = cpu_executor.run(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
-    exchange.model_asked = routed.model_asked
+    context.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
-        exchange.rule = routed.rule
+        context.rule = routed.rule
         try:
             raise routed.error
         finally:
             # As above.
             del routed
-    exchange.model_served = routed.model_served
+    context.model_served = routed.model_served
     edits = AnswerEdits(routed.answer_as)
-    headers = _headers(gateway, environ, exchange, edits)
+    headers = _headers(gateway, environ, context, edits)
     key = _key(gateway, environ, routed.body)
     request = Request(route, headers, routed.body, routed.model_served, key)
-    return _answer(gateway, environ, exchange, request, edits)
+    return _answer(gateway, environ, context, request, edits)
 
 
-def _headers(gateway: Gateway, environ: dict[str, Any], exchange: Exchange, edits: AnswerEdits) -> dict[str, str]:
-    headers = for_engine(environ, exchange.request_id, gateway.settings.engine_api_key)
+def _headers(gateway: Gateway, environ: dict[str, Any], context: RequestContext, edits: AnswerEdits) -> dict[str, str]:
+    headers = for_engine(environ, context.request_id, gateway.settings.engine_api_key)
     if edits.due():
         # What may have to be edited should not come compressed.
         headers["Accept-Encoding"] = "identity"
     return headers
 
 
-def _read(gateway: Gateway, environ: dict[str, Any], exchange: Exchange) -> bytes:
+def _read(gateway: Gateway, environ: dict[str, Any], context: RequestContext) -> bytes:
     limit = gateway.artifact.contract.limits.max_body_bytes
     begun = time.monotonic()
     try:
         body = read_body(environ, limit, gateway.settings.client_body_timeout_seconds)
     except ApiError as error:
         if error.code == "request_too_large":
-            exchange.rule = BODY_SIZE
+            context.rule = BODY_SIZE
         raise
-    exchange.reading_seconds = time.monotonic() - begun
-    exchange.bytes_in = len(body)
+    context.body_read_seconds = time.monotonic() - begun
+    context.bytes_in = len(body)
     # Only now: a client that is slow to send must not hold a place.
-    exchange.slot_acquired = gateway.in_flight.try_acquire()
-    if not exchange.slot_acquired:
+    context.slot_acquired = gateway.in_flight.try_acquire()
+    if not context.slot_acquired:
         raise overloaded()
     return body
 
@@ -130,12 +130,12 @@ def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
 
 
 def _answer(
-    gateway: Gateway, environ: dict[str, Any], exchange: Exchange, request: Request, edits: AnswerEdits
+    gateway: Gateway, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
 ) -> Relayed:
     client = Client(environ)
-    answer = gateway.dispatcher.send(request, client, exchange)
+    answer = gateway.dispatcher.send(request, client, context)
     client.may_take(gateway.settings.client_send_timeout_seconds)
     own = gateway.settings
     return relay(
-        Relay(answer, edits, client, exchange, own.sse_keepalive_interval_seconds or None, own.response_headers)
+        Relay(answer, edits, client, context, own.sse_keepalive_interval_seconds or None, own.response_headers)
     )

@@ -16,7 +16,7 @@ from router.contract.responses.rewrite import is_json
 from router.contract.responses.rewrite_plan import AnswerEdits
 from router.contract.responses.stream_progress import StreamProgress
 from router.contract.responses.upstream_errors import retold
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, OF_THE_BODY, for_client
 from router.request.outcome import Outcome
 from router.runtime import cpu_executor
@@ -65,7 +65,7 @@ class Relay(NamedTuple):
     answer: Answer
     edits: AnswerEdits
     client: Client
-    exchange: Exchange
+    context: RequestContext
     comment_seconds: float | None = None
     also_headers: tuple[str, ...] = ()
 
@@ -86,8 +86,8 @@ def relay(relay: Relay) -> Relayed:
         relay.answer.close()
         raise
     relay.client.is_answered = True
-    if relay.exchange.attempts > 1:
-        relayed.headers.append((ATTEMPTS, str(relay.exchange.attempts)))
+    if relay.context.attempts > 1:
+        relayed.headers.append((ATTEMPTS, str(relay.context.attempts)))
     return relayed
 
 
@@ -126,9 +126,9 @@ def _buffered(relay: Relay) -> Relayed:
         pieces.append(piece)
         length += len(piece)
         if length > MAX_BUFFERED_BYTES:
-            relay.exchange.answered = time.monotonic()
+            relay.context.buffered_at = time.monotonic()
             return _too_long_to_hold(relay, pieces)
-    relay.exchange.answered = time.monotonic()
+    relay.context.buffered_at = time.monotonic()
     body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
     answer.tell(Outcome.SUCCEEDED)
@@ -172,7 +172,7 @@ def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
     errors = relay.edits.errors
     if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
-    arguments = body.plain, errors, relay.exchange.request_id, relay.exchange.model_asked
+    arguments = body.plain, errors, relay.context.request_id, relay.context.model_asked
     told = cpu_executor.run(len(body.plain), retold, *arguments)
     if told is None:
         return None
@@ -232,11 +232,11 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
             answer.tell(Outcome.SUCCEEDED)
         except EngineError as error:
             answer.tell(error.outcome)
-            relay.exchange.code = error.code
+            relay.context.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
             raise AbortedAnswerError(error.message) from error
         except ClientGoneError as error:
-            relay.exchange.client_gone = True
+            relay.context.client_gone = True
             raise AbortedAnswerError("the client left") from error
 
     headers = for_client(answer.headers, relay.also_headers)
@@ -262,7 +262,7 @@ def _streamed(relay: Relay) -> Relayed:
     events = _events(relay)
     # What fails before anything has left still gets its own status.
     first = next(events)
-    relay.exchange.answered = time.monotonic()
+    relay.context.buffered_at = time.monotonic()
     headers = for_client(answer.headers, relay.also_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
@@ -283,7 +283,7 @@ def _events(relay: Relay) -> Iterator[bytes]:
     except ClientGoneError as error:
         if not stream.has_left:
             raise
-        relay.exchange.client_gone = True
+        relay.context.client_gone = True
         raise AbortedAnswerError("the client left") from error
 
 
@@ -293,8 +293,8 @@ class _Stream:
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in UNENCODED
-        self._lines = relay.edits.of_stream(relay.exchange.protocol)
-        self._progress = StreamProgress(relay.exchange.protocol)
+        self._lines = relay.edits.of_stream(relay.context.protocol)
+        self._progress = StreamProgress(relay.context.protocol)
         self._is_at_line_start = True
         self._left: tuple[bytes, bytes] | None = None
         self.has_left = False
@@ -313,7 +313,7 @@ class _Stream:
         if not self.has_left:
             self.has_left = True
             # Until it ends otherwise.
-            self._relay.exchange.stream_end = "client_gone"
+            self._relay.context.stream_end = "client_gone"
         self._is_at_line_start = leaving.endswith(b"\n")
         if not self._is_encoded:
             self._progress.note(leaving)
@@ -330,28 +330,28 @@ class _Stream:
             raise EngineError(Outcome.BROKEN)
         self._relay.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
         end = "done" if self._progress.is_whole else "without_done"
-        self._relay.exchange.stream_end = "encoded" if self._is_encoded else end
+        self._relay.context.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
 
     def fail(self, error: EngineError) -> bytes:
         """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
         self._relay.answer.tell(error.outcome)
         whole, rest = self._flush()
-        exchange = self._relay.exchange
+        context = self._relay.context
         if not self.has_left and not self._progress.is_whole:
             raise error
         _LOG.warning("a stream broke off: %s", error.code)
-        exchange.code = error.code
+        context.code = error.code
         if self._progress.is_whole:
             # Nothing is missing any more.
-            exchange.stream_end = "done"
+            context.stream_end = "done"
             return whole + rest
-        exchange.stream_end = "broken"
+        context.stream_end = "broken"
         if self._is_encoded:
             # Plain bytes behind compressed ones would be garbage.
             raise AbortedAnswerError(error.message) from error
-        model = exchange.model_asked or exchange.model_served
-        return whole + self._progress.failure(error, self._relay.edits.errors, exchange.request_id, model)
+        model = context.model_asked or context.model_served
+        return whole + self._progress.failure(error, self._relay.edits.errors, context.request_id, model)
 
     def _flush(self) -> tuple[bytes, bytes]:
         """Return what was held at the end: whole events, and the rest."""

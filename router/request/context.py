@@ -23,7 +23,7 @@ _IN_ENVIRON: Final = "router.request.context"
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange:
+class RequestContext:
     """The facts of one request and its answer, each written by the step of the line that learns it.
 
     Nothing of a prompt, an answer or a key stands here. Times are of `time.monotonic()`, in seconds.
@@ -56,7 +56,7 @@ class Exchange:
     """How many engines, or connections to one, the request was tried on."""
     retries: tuple[str, ...] = ()
     """Why it was sent once more, each time (RETRY_REASONS)."""
-    tried: tuple[str, ...] = ()
+    attempted_engines: tuple[str, ...] = ()
     """The engine of each attempt."""
     upstream_errors: tuple[tuple[str, Outcome], ...] = ()
     """What went wrong at engines, in all attempts, each with its engine."""
@@ -72,28 +72,28 @@ class Exchange:
     client_gone: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
-    started: float = field(default_factory=time.monotonic)
-    reading_seconds: float = 0.0
+    started_at: float = field(default_factory=time.monotonic)
+    body_read_seconds: float = 0.0
     """How long the body was waited for and read."""
-    first_sent: float | None = None
+    first_attempt_at: float | None = None
     """When the request was sent to an engine for the first time."""
-    sent: float | None = None
+    sent_at: float | None = None
     """When the request was sent to the engine that answered."""
-    first_byte: float | None = None
+    first_byte_at: float | None = None
     """When the first byte of that engine's answer came."""
-    answered: float | None = None
+    buffered_at: float | None = None
     """When as much of its body had come as is held back: the first piece of a stream, else all of it."""
-    left: float | None = None
+    response_started_at: float | None = None
     """When the first piece of an answer was handed to the server."""
-    ended: float = 0.0
+    ended_at: float = 0.0
     """When the answer was over."""
 
 
-def exchange_of(environ: dict[str, Any]) -> Exchange:
+def context_of(environ: dict[str, Any]) -> RequestContext:
     """Return the exchange of a request; the first to ask makes it, which is the edge where there is one."""
-    exchange: Exchange | None = environ.get(_IN_ENVIRON)
-    if exchange is None:
+    context: RequestContext | None = environ.get(_IN_ENVIRON)
+    if context is None:
         protocol = protocol_of(path_as_sent(environ))
-        exchange = Exchange(request_id=request_id(environ), method=environ["REQUEST_METHOD"], protocol=protocol)
-        environ[_IN_ENVIRON] = exchange
-    return exchange
+        context = RequestContext(request_id=request_id(environ), method=environ["REQUEST_METHOD"], protocol=protocol)
+        environ[_IN_ENVIRON] = context
+    return context

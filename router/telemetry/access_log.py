@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from router.request import routes
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.runtime.pid import cached_pid
 from router.settings import Settings
 
@@ -51,7 +51,7 @@ Fields = dict[str, Any]
 class _Over(NamedTuple):
     """A request that is over, and when that was, on both clocks."""
 
-    exchange: Exchange
+    context: RequestContext
     clock: float
     monotonic: float
 
@@ -74,19 +74,19 @@ class AccessLog:
         self._is_within_line = False
         self._is_broken = False
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, context: RequestContext) -> None:
         """Have a line written about a request that is over; probes and scrapes that went well are left out."""
-        if exchange.route in _PROBES and exchange.status == HTTPStatus.OK:
+        if context.route in _PROBES and context.status == HTTPStatus.OK:
             return
         if self._is_broken or not self._is_running():
             return
         if self._waiting.qsize() >= self._most_waiting:
             self._drop(1)
             return
-        if exchange.model_asked is not None:
+        if context.model_asked is not None:
             # Names may be as long as a body, and many may wait.
-            exchange.model_asked = exchange.model_asked[:SHOWN_CHARACTERS]
-        self._waiting.put(_Over(exchange, time.time(), time.monotonic()))
+            context.model_asked = context.model_asked[:SHOWN_CHARACTERS]
+        self._waiting.put(_Over(context, time.time(), time.monotonic()))
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines so far are written, but no longer than that."""
@@ -190,30 +190,30 @@ def open_log(settings: Settings) -> AccessLog | None:
     return AccessLog(as_text if form == "text" else as_json)
 
 
-def fields_of(exchange: Exchange, clock: float, monotonic: float) -> Fields:
+def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields:
     """Return what the line of a request says that was over at these times; what there is nothing to say of is None."""
-    sent, first_byte = exchange.sent, exchange.first_byte
+    sent, first_byte = context.sent_at, context.first_byte_at
     return {
         "time": _rfc3339(clock),
-        "request_id": exchange.request_id,
-        "method": exchange.method if exchange.method in _METHODS else "other",
-        "route": exchange.route or None,
-        "key": exchange.key_name,
-        "model_asked": exchange.model_asked,
-        "model_served": exchange.model_served,
-        "stream": exchange.stream or None,
-        "engine": exchange.engine,
-        "attempts": exchange.attempts if exchange.attempts > 1 else None,
-        "status": exchange.status,
-        "code": exchange.code,
-        "rule": exchange.rule,
-        "case": exchange.case,
-        "client_gone": exchange.client_gone or None,
-        "bytes_in": exchange.bytes_in,
-        "bytes_out": exchange.bytes_out,
-        "to_engine_ms": None if sent is None else _milliseconds(sent - exchange.started),
+        "request_id": context.request_id,
+        "method": context.method if context.method in _METHODS else "other",
+        "route": context.route or None,
+        "key": context.key_name,
+        "model_asked": context.model_asked,
+        "model_served": context.model_served,
+        "stream": context.stream or None,
+        "engine": context.engine,
+        "attempts": context.attempts if context.attempts > 1 else None,
+        "status": context.status,
+        "code": context.code,
+        "rule": context.rule,
+        "case": context.case,
+        "client_gone": context.client_gone or None,
+        "bytes_in": context.bytes_in,
+        "bytes_out": context.bytes_out,
+        "to_engine_ms": None if sent is None else _milliseconds(sent - context.started_at),
         "first_byte_ms": None if sent is None or first_byte is None else _milliseconds(first_byte - sent),
-        "total_ms": _milliseconds(monotonic - exchange.started),
+        "total_ms": _milliseconds(monotonic - context.started_at),
     }
 
 

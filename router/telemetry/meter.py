@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from router import lifecycle
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.telemetry import metrics, shared_metrics
 from router.telemetry.metrics import Metric
 from router.telemetry.recorder import Recorder
@@ -109,11 +109,11 @@ class _Numbers:
             child = self._children[key] = whole.labels(*labels) if labels else whole
         return child
 
-    def add(self, exchanges: Iterator[Exchange]) -> None:
+    def add(self, contexts: Iterator[RequestContext]) -> None:
         """Count requests, each label set once for all of them, and bring the gauges up to date."""
         values: dict[tuple[Metric, tuple[str, ...]], list[float]] = defaultdict(list)
-        for exchange in exchanges:
-            for metric, labels, value in self._samples_of(exchange):
+        for context in contexts:
+            for metric, labels, value in self._samples_of(context):
                 values[metric, labels].append(value)
         for (metric, labels), of_all in values.items():
             child = self._child(metric, self._bounded(labels) if metric in metrics.BY_ENGINE else labels)
@@ -163,9 +163,9 @@ class _Numbers:
         return bytes(self._client.generate_latest(registry) + self._client.generate_latest(inherited))
 
 
-def _samples_with_engines(exchange: Exchange) -> Iterator[metrics.Sample]:
-    yield from metrics.samples_of(exchange)
-    yield from metrics.samples_by_engine(exchange)
+def _samples_with_engines(context: RequestContext) -> Iterator[metrics.Sample]:
+    yield from metrics.samples_of(context)
+    yield from metrics.samples_by_engine(context)
 
 
 def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - prometheus_client's

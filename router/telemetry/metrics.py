@@ -16,7 +16,7 @@ from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.schema.named_checks import CHECKS
 from router.contract.schema.rule_list import PART_LIMITS
 from router.request import routes
-from router.request.context import RETRY_REASONS, STREAM_ENDS, Exchange
+from router.request.context import RETRY_REASONS, STREAM_ENDS, RequestContext
 from router.request.outcome import Outcome
 from router.upstream.circuit_breaker import State
 
@@ -261,63 +261,63 @@ class Sample(NamedTuple):
     value: float = 1.0
 
 
-def samples_of(exchange: Exchange) -> Iterator[Sample]:
+def samples_of(context: RequestContext) -> Iterator[Sample]:
     """Yield what a request that is over adds to each metric."""
-    route = exchange.route or NONE
-    yield Sample(REQUESTS, (route, _STATUSES.get(exchange.status, OTHER)))
-    if exchange.code is not None:
-        yield Sample(ERRORS, (exchange.code if exchange.code in STATUS_OF else OTHER,))
-    if exchange.rule is not None or exchange.model_served is not None:
-        yield Sample(DECISIONS, (exchange.rule or NONE,))
-    for parameter in exchange.violations:
+    route = context.route or NONE
+    yield Sample(REQUESTS, (route, _STATUSES.get(context.status, OTHER)))
+    if context.code is not None:
+        yield Sample(ERRORS, (context.code if context.code in STATUS_OF else OTHER,))
+    if context.rule is not None or context.model_served is not None:
+        yield Sample(DECISIONS, (context.rule or NONE,))
+    for parameter in context.violations:
         yield Sample(VIOLATIONS, (parameter,))
-    if exchange.tokens is not None:
-        source, asked, granted = exchange.tokens
+    if context.tokens is not None:
+        source, asked, granted = context.tokens
         yield Sample(TOKENS_ASKED, (source,), asked or 0)
         yield Sample(TOKENS_GRANTED, (source,), granted)
-    if exchange.client_gone:
-        yield Sample(ABORTED, (_phase_of(exchange),))
-    if exchange.stream_end is not None:
-        yield Sample(STREAMS, (exchange.stream_end,))
-    if exchange.first_sent is not None:
-        yield from _samples_of_engine(exchange, exchange.first_sent)
+    if context.client_gone:
+        yield Sample(ABORTED, (_phase_of(context),))
+    if context.stream_end is not None:
+        yield Sample(STREAMS, (context.stream_end,))
+    if context.first_attempt_at is not None:
+        yield from _samples_of_engine(context, context.first_attempt_at)
 
 
-def _samples_of_engine(exchange: Exchange, first_sent: float) -> Iterator[Sample]:
-    for reason in exchange.retries:
+def _samples_of_engine(context: RequestContext, first_sent: float) -> Iterator[Sample]:
+    for reason in context.retries:
         yield Sample(RETRIES, (reason,))
-    for _, cause in _upstream_errors(exchange):
+    for _, cause in _upstream_errors(context):
         yield Sample(UPSTREAM_ERRORS, (_label(cause),))
-    if exchange.first_byte is not None:
-        yield Sample(FIRST_BYTE_SECONDS, (exchange.route,), exchange.first_byte - exchange.started)
-    if exchange.answered is not None and exchange.left is not None:
-        before = first_sent - exchange.started - exchange.reading_seconds
-        yield Sample(OVERHEAD_SECONDS, (exchange.route,), before + exchange.left - exchange.answered)
-        yield Sample(REQUEST_SECONDS, (exchange.route,), exchange.ended - exchange.started)
+    if context.first_byte_at is not None:
+        yield Sample(FIRST_BYTE_SECONDS, (context.route,), context.first_byte_at - context.started_at)
+    if context.buffered_at is not None and context.response_started_at is not None:
+        before = first_sent - context.started_at - context.body_read_seconds
+        yield Sample(OVERHEAD_SECONDS, (context.route,), before + context.response_started_at - context.buffered_at)
+        yield Sample(REQUEST_SECONDS, (context.route,), context.ended_at - context.started_at)
 
 
-def samples_by_engine(exchange: Exchange) -> Iterator[Sample]:
+def samples_by_engine(context: RequestContext) -> Iterator[Sample]:
     """Yield what a request that is over adds to the metrics by engine; the first label is the engine."""
-    for engine in exchange.tried:
+    for engine in context.attempted_engines:
         yield Sample(ENGINE_REQUESTS, (engine,))
-    for engine, cause in _upstream_errors(exchange):
+    for engine, cause in _upstream_errors(context):
         yield Sample(ENGINE_ERRORS, (engine, _label(cause)))
 
 
-def _upstream_errors(exchange: Exchange) -> tuple[tuple[str, Outcome], ...]:
+def _upstream_errors(context: RequestContext) -> tuple[tuple[str, Outcome], ...]:
     """Return what went wrong at engines, also what turned out once an engine had been judged."""
-    late = _CAUSE_OF_CODE.get(exchange.code or "")
-    return exchange.upstream_errors or (((exchange.engine or OTHER, late),) if late else ())
+    late = _CAUSE_OF_CODE.get(context.code or "")
+    return context.upstream_errors or (((context.engine or OTHER, late),) if late else ())
 
 
 def _label(cause: Outcome) -> str:
     return cause.value.replace(" ", "_")
 
 
-def _phase_of(exchange: Exchange) -> str:
-    if exchange.left is not None and exchange.status != CLIENT_CLOSED_REQUEST:
+def _phase_of(context: RequestContext) -> str:
+    if context.response_started_at is not None and context.status != CLIENT_CLOSED_REQUEST:
         return "answer"
-    return "waiting" if exchange.first_sent is not None else "sending"
+    return "waiting" if context.first_attempt_at is not None else "sending"
 
 
 def reference() -> str:

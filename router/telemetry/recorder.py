@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.runtime.pid import cached_pid
 
 TICK_SECONDS: Final = 0.1
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("router")
 class Sink(Protocol):
     """Where requests that are over are taken."""
 
-    def add(self, exchanges: Iterator[Exchange]) -> None:
+    def add(self, contexts: Iterator[RequestContext]) -> None:
         """Take in requests that are over; called in regular time without any, too."""
 
 
@@ -40,7 +40,7 @@ class Recorder(Generic[SinkT]):
 
     def __init__(self, open_sink: Callable[[], SinkT]) -> None:
         self._open_sink = open_sink
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: deque[RequestContext] = deque()
         self._lock = threading.Lock()
         self._process = 0
         self._failed_in = 0
@@ -49,11 +49,11 @@ class Recorder(Generic[SinkT]):
         """Why no sink could be opened, at last."""
         self._sink: SinkT
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, context: RequestContext) -> None:
         """Have a request recorded that is over; where no sink could be opened, nothing is."""
         if self.has_failed():
             return
-        self._waiting.append(exchange)
+        self._waiting.append(context)
         if self._process != cached_pid():
             with suppress(Exception):  # it said so itself
                 self.start()
@@ -109,6 +109,6 @@ class Recorder(Generic[SinkT]):
             self.flush()
 
 
-def _taken(waiting: deque[Exchange]) -> Iterator[Exchange]:
+def _taken(waiting: deque[RequestContext]) -> Iterator[RequestContext]:
     while waiting:
         yield waiting.popleft()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from router.request import routes
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
 from router.runtime.pid import cached_pid
 from router.settings import OPENTELEMETRY
@@ -43,21 +43,21 @@ class Tracer(Recorder["_Spans"]):
     def __init__(self) -> None:
         super().__init__(_Spans)
 
-    def begin(self, exchange: Exchange, environ: Mapping[str, Any]) -> None:
+    def begin(self, context: RequestContext, environ: Mapping[str, Any]) -> None:
         """Let an inference request have a trace: its client's, else a new one; none where OpenTelemetry fails."""
-        if exchange.route not in _TRACED or self.has_failed():
+        if context.route not in _TRACED or self.has_failed():
             return
         parent = parent_of(environ)
         trace_id = parent.trace_id if parent else new_trace_id()
         trace = Trace(trace_id, new_span_id(), parent, is_sampled=False)
         with suppress(Exception):  # its start says so itself, once; no trace is worth a request
-            trace.is_sampled = self.start().samples(trace, f"{exchange.method} {exchange.route}")
-            exchange.trace = trace
+            trace.is_sampled = self.start().samples(trace, f"{context.method} {context.route}")
+            context.trace = trace
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, context: RequestContext) -> None:
         """Have spans made of a request that is over, where it has a trace that is sampled."""
-        if exchange.trace is not None and exchange.trace.is_sampled:
-            super().note(exchange)
+        if context.trace is not None and context.trace.is_sampled:
+            super().note(context)
 
     def export(self) -> None:
         """Send what there is, without waiting long: the process ends."""
@@ -93,13 +93,13 @@ class _Spans:
         result = self._sampler.should_sample(context, trace.trace_id, name, self._api.SpanKind.SERVER)
         return bool(result.decision.is_sampled())
 
-    def add(self, exchanges: Iterator[Exchange]) -> None:
+    def add(self, contexts: Iterator[RequestContext]) -> None:
         """Make the spans of requests and leave them to OpenTelemetry's own thread, which sends them."""
         # The clocks of spans and of requests may drift apart over the years, but not while a request waits here.
         self._epoch = time.time_ns() - time.monotonic_ns()
-        for exchange in exchanges:
-            if exchange.trace is not None:
-                self._add(exchange, exchange.trace)
+        for context in contexts:
+            if context.trace is not None:
+                self._add(context, context.trace)
 
     def export(self) -> None:
         """Send what waits, as far as that goes in a moment."""
@@ -108,22 +108,22 @@ class _Spans:
         flush.start()
         flush.join(FLUSH_SECONDS)
 
-    def _add(self, exchange: Exchange, trace: Trace) -> None:
+    def _add(self, context: RequestContext, trace: Trace) -> None:
         own = self._context(trace.trace_id, trace.span_id)
         parent = self._context(trace.trace_id, trace.parent.span_id, is_remote=True) if trace.parent else None
         kinds = self._api.SpanKind
-        name = f"{exchange.method} {exchange.route}"
+        name = f"{context.method} {context.route}"
         for number, attempt in enumerate(trace.attempts):
             self._end(
-                f"POST {exchange.route}",
+                f"POST {context.route}",
                 self._context(trace.trace_id, attempt.span_id),
                 own,
                 kinds.CLIENT,
-                attributes_of_attempt(exchange, attempt, number),
-                (attempt.begun, exchange.ended if attempt.ended is None else attempt.ended),
+                attributes_of_attempt(context, attempt, number),
+                (attempt.begun, context.ended_at if attempt.ended is None else attempt.ended),
             )
-        times = (exchange.started, exchange.ended)
-        self._end(name, own, parent, kinds.SERVER, attributes_of(exchange), times)
+        times = (context.started_at, context.ended_at)
+        self._end(name, own, parent, kinds.SERVER, attributes_of(context), times)
 
     def _end(  # noqa: PLR0913, PLR0917 - a span has many sides
         self,
@@ -158,55 +158,55 @@ class _Spans:
         return self._api.SpanContext(trace_id, span_id, is_remote=is_remote, trace_flags=flags)
 
 
-def attributes_of(exchange: Exchange) -> Attributes:
+def attributes_of(context: RequestContext) -> Attributes:
     """Return the attributes of the router's own span."""
-    status = exchange.status
-    error = exchange.code if status >= HTTPStatus.INTERNAL_SERVER_ERROR or exchange.stream_end == "broken" else None
+    status = context.status
+    error = context.code if status >= HTTPStatus.INTERNAL_SERVER_ERROR or context.stream_end == "broken" else None
     if error is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         error = str(status)
     return _present(
         {
-            "http.request.method": exchange.method,
-            "http.route": exchange.route,
+            "http.request.method": context.method,
+            "http.route": context.route,
             "http.response.status_code": status,
-            "http.request.body.size": exchange.bytes_in,
-            "http.response.body.size": exchange.bytes_out,
-            **_of_model(exchange),
-            "router.request_id": exchange.request_id,
-            "router.code": exchange.code,
-            "router.rule": exchange.rule,
-            "router.client_gone": exchange.client_gone or None,
+            "http.request.body.size": context.bytes_in,
+            "http.response.body.size": context.bytes_out,
+            **_of_model(context),
+            "router.request_id": context.request_id,
+            "router.code": context.code,
+            "router.rule": context.rule,
+            "router.client_gone": context.client_gone or None,
             "error.type": error,
         }
     )
 
 
-def attributes_of_attempt(exchange: Exchange, attempt: Attempt, number: int) -> Attributes:
+def attributes_of_attempt(context: RequestContext, attempt: Attempt, number: int) -> Attributes:
     """Return the attributes of the span of an attempt at an engine, which has a number, counted from 0."""
     address = urlsplit(attempt.engine)
     failed = attempt.status is not None and attempt.status >= HTTPStatus.BAD_REQUEST
     return _present(
         {
             "http.request.method": "POST",
-            "url.full": attempt.engine + exchange.route,
+            "url.full": attempt.engine + context.route,
             "server.address": address.hostname,
             "server.port": address.port,
             "http.request.resend_count": number or None,
             "http.response.status_code": attempt.status,
-            **_of_model(exchange),
-            "gen_ai.response.model": exchange.model_served if attempt.status == HTTPStatus.OK else None,
+            **_of_model(context),
+            "gen_ai.response.model": context.model_served if attempt.status == HTTPStatus.OK else None,
             "error.type": attempt.error or (str(attempt.status) if failed else None),
         }
     )
 
 
-def _of_model(exchange: Exchange) -> Attributes:
-    asked = exchange.model_asked
+def _of_model(context: RequestContext) -> Attributes:
+    asked = context.model_asked
     return {
-        "gen_ai.operation.name": _OPERATIONS.get(exchange.route),
+        "gen_ai.operation.name": _OPERATIONS.get(context.route),
         "gen_ai.request.model": None if asked is None else asked[:SHOWN_CHARACTERS],
-        "gen_ai.request.stream": exchange.stream or None,
-        "gen_ai.request.max_tokens": None if exchange.tokens is None else exchange.tokens.granted,
+        "gen_ai.request.stream": context.stream or None,
+        "gen_ai.request.max_tokens": None if context.tokens is None else context.tokens.granted,
     }
 
 

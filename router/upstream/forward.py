@@ -11,7 +11,7 @@ from router.content_encoding import UNENCODED, UndecodableError, decoded
 from router.contract.errors import ApiError
 from router.contract.responses.upstream_errors import is_budget_overflow
 from router.contract.rules.budget import Tokens, without_budget
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.outcome import Outcome, outcome_of
 from router.runtime import cpu_executor
 from router.server.disconnect import Client
@@ -94,7 +94,7 @@ class Dispatcher:
         self._budget = RetryBudget()
         self._sent_ids = SentIds()
 
-    def send(self, request: Request, client: Client, exchange: Exchange) -> Answer:
+    def send(self, request: Request, client: Client, context: RequestContext) -> Answer:
         """Return an engine's answer, of which the head was read.
 
         A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
@@ -110,7 +110,7 @@ class Dispatcher:
                 try:
                     engine = self._chooser.choose(request.model, request.key, tried)
                     tried.append(engine)
-                    answer = self._send_within_context(engine, request, client, exchange)
+                    answer = self._send_within_context(engine, request, client, context)
                     reason = "refused"
                 except ApiError as error:
                     if not _is_unreached(error) or not self._may_retry(request.model, tried):
@@ -126,7 +126,7 @@ class Dispatcher:
                     if refusal is not None:
                         refusal.close()
                     refusal = answer
-                exchange.retries += (reason,)
+                context.retries += (reason,)
                 Watch(client).sleep(backoff_seconds(len(tried) - 1))
         finally:
             if refusal is not None:
@@ -135,81 +135,83 @@ class Dispatcher:
     def _may_retry(self, model: str, tried: list[str]) -> bool:
         return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()
 
-    def _send_within_context(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:
+    def _send_within_context(self, engine: str, request: Request, client: Client, context: RequestContext) -> Answer:
         """Send to one engine, without the injected budget where that exceeds the engine's context."""
         tokens, model = request.tokens, request.model
         if tokens is None or tokens.source != "default":
-            return self._send_to(engine, request, client, exchange)
+            return self._send_to(engine, request, client, context)
         if self._contexts.is_too_short(engine, model, tokens.granted):
-            return self._send_to(engine, request.without_budget(), client, exchange)
-        answer = self._send_to(engine, request, client, exchange)
+            return self._send_to(engine, request.without_budget(), client, context)
+        answer = self._send_to(engine, request, client, context)
         if answer.status != HTTPStatus.BAD_REQUEST or not _rejects_budget(answer):
             return answer
         answer.close()
-        exchange.retries += ("context",)
-        answer = self._send_to(engine, request.without_budget(), client, exchange)
+        context.retries += ("context",)
+        answer = self._send_to(engine, request.without_budget(), client, context)
         if answer.status == HTTPStatus.OK:
             self._contexts.note_overflow(engine, model, tokens.granted)
         return answer
 
-    def _send_to(self, engine: str, request: Request, client: Client, exchange: Exchange) -> Answer:
+    def _send_to(self, engine: str, request: Request, client: Client, context: RequestContext) -> Answer:
         """Send to one engine, on a second connection where the first was closed before it read anything."""
-        exchange.engine = engine
-        exchange.tokens = request.tokens
+        context.engine = engine
+        context.tokens = request.tokens
         try:
-            return self._attempt(engine, request, client, exchange)
+            return self._attempt(engine, request, client, context)
         except EngineError as error:
             if not error.is_unread:
                 raise
-        exchange.retries += ("closed",)
-        return self._attempt(engine, request, client, exchange, is_fresh=True)
+        context.retries += ("closed",)
+        return self._attempt(engine, request, client, context, is_fresh=True)
 
     def _attempt(
-        self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool = False
+        self, engine: str, request: Request, client: Client, context: RequestContext, *, is_fresh: bool = False
     ) -> Answer:
         counted = self._loads.begin(engine)
         try:
-            answer = self._post(engine, request, client, exchange, is_fresh=is_fresh)
+            answer = self._post(engine, request, client, context, is_fresh=is_fresh)
         except BaseException:
             counted.end()
             raise
         answer.on_close = counted.end
         return answer
 
-    def _post(self, engine: str, request: Request, client: Client, exchange: Exchange, *, is_fresh: bool) -> Answer:
-        exchange.attempts += 1
-        exchange.tried += (engine,)
-        exchange.sent = time.monotonic()
-        self._sent_ids.note(engine, exchange.request_id)
-        if exchange.first_sent is None:
-            exchange.first_sent = exchange.sent
+    def _post(
+        self, engine: str, request: Request, client: Client, context: RequestContext, *, is_fresh: bool
+    ) -> Answer:
+        context.attempts += 1
+        context.attempted_engines += (engine,)
+        context.sent_at = time.monotonic()
+        self._sent_ids.note(engine, context.request_id)
+        if context.first_attempt_at is None:
+            context.first_attempt_at = context.sent_at
         try:
             headers = request.headers
-            if exchange.trace is not None:
-                headers = exchange.trace.begin_attempt(engine, headers)
+            if context.trace is not None:
+                headers = context.trace.begin_attempt(engine, headers)
             answer = self._connections.post(engine + request.route, headers, request.body, client, is_fresh=is_fresh)
         except EngineError as error:
             if not error.is_unread:
                 _LOG.info("engine %s: %s", engine, reason_of(error))
-                self._note(engine, exchange, error.outcome)
+                self._note(engine, context, error.outcome)
             raise
-        exchange.first_byte = time.monotonic()
-        if exchange.trace is not None:
-            exchange.trace.attempts[-1].status = answer.status
+        context.first_byte_at = time.monotonic()
+        if context.trace is not None:
+            context.trace.attempts[-1].status = answer.status
         self._refuse_own_key(engine, answer)
         outcome = outcome_of(answer.status)
         if outcome is Outcome.SUCCEEDED:
-            answer.is_foreign = partial(self._sent_ids.is_foreign, engine, exchange.request_id)
-            answer.on_end = partial(self._note, engine, exchange)
+            answer.is_foreign = partial(self._sent_ids.is_foreign, engine, context.request_id)
+            answer.on_end = partial(self._note, engine, context)
         else:
-            self._note(engine, exchange, outcome)
+            self._note(engine, context, outcome)
         return answer
 
-    def _note(self, engine: str, exchange: Exchange, outcome: Outcome) -> None:
+    def _note(self, engine: str, context: RequestContext, outcome: Outcome) -> None:
         if outcome is not Outcome.SUCCEEDED:
-            exchange.upstream_errors += ((engine, outcome),)
-        if exchange.trace is not None:
-            exchange.trace.tell(outcome)
+            context.upstream_errors += ((engine, outcome),)
+        if context.trace is not None:
+            context.trace.tell(outcome)
         self._fleet.note(engine, outcome)
 
     def _refuse_own_key(self, engine: str, answer: Answer) -> None:

@@ -30,7 +30,7 @@ from router.contract.jsonbytes.parsing import parse
 from router.contract.jsonbytes.splice import apply_edits
 from router.contract.responses.stream_rewrite import StreamEditor
 from router.middleware import Edge
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
 from router.request.outcome import Outcome
 from router.server.disconnect import Client
@@ -151,9 +151,9 @@ def _edit_stream(model: str | None, usage: Any) -> None:
         editor.feed(EVENT)
 
 
-def _exchange() -> Exchange:
+def _exchange() -> RequestContext:
     now = time.monotonic()
-    return Exchange(
+    return RequestContext(
         request_id="request-1",
         method="POST",
         route=ROUTE,
@@ -164,12 +164,12 @@ def _exchange() -> Exchange:
         status=200,
         bytes_in=1024,
         bytes_out=400,
-        first_sent=now,
-        sent=now,
-        first_byte=now,
-        answered=now,
-        left=now,
-        ended=now,
+        first_attempt_at=now,
+        sent_at=now,
+        first_byte_at=now,
+        buffered_at=now,
+        response_started_at=now,
+        ended_at=now,
     )
 
 
@@ -190,7 +190,7 @@ def _dispatch(yardstick: bytes) -> Step:
     request, client = Request(ROUTE, {}, yardstick, MODEL), Client({})
 
     def run() -> None:
-        answer: Any = dispatcher.send(request, client, Exchange(request_id="1"))
+        answer: Any = dispatcher.send(request, client, RequestContext(request_id="1"))
         answer.on_end(Outcome.SUCCEEDED)
         answer.on_close()
 

@@ -14,7 +14,7 @@ from router.artifact.format import freeze
 from router.auth import MAX_FILE_BYTES, ApiKey, ApiKeys, parse_keys, read_keys
 from router.contract.errors import ApiError
 from router.contract.schema.model import Contract
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.settings import SettingError, Settings, load
 
 KEY = "a-key-of-16-char"
@@ -292,6 +292,6 @@ def test_the_exchange_learns_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway.discovery, "start", lambda: None)
     client = create_app(gateway).test_client()
     for key, name in ((KEY, "team"), (OTHER, None)):
-        exchange = Exchange(request_id="1")
-        client.get("/v1/models", headers={"X-API-Key": key}, environ_overrides={"router.request.context": exchange})
-        assert exchange.key_name == name
+        context = RequestContext(request_id="1")
+        client.get("/v1/models", headers={"X-API-Key": key}, environ_overrides={"router.request.context": context})
+        assert context.key_name == name

@@ -12,7 +12,7 @@ from router.contract.protocols import CHAT
 from router.contract.responses.rewrite_plan import AnswerEdits
 from router.contract.responses.sse import WholeEvents
 from router.contract.schema.sections import Errors
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.response import AbortedAnswerError, Relay, relay
 from router.server.disconnect import Client
@@ -42,7 +42,7 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_head()
-    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), Exchange(request_id="1"))).body
+    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), RequestContext(request_id="1"))).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
 
@@ -57,14 +57,14 @@ BROKEN = b'\n\ndata: {"error":'
 
 def _streamed(
     edits: AnswerEdits, *pieces: bytes | Exception, ends: bool = True
-) -> tuple[list[bytes], Exchange, list[Outcome]]:
+) -> tuple[list[bytes], RequestContext, list[Outcome]]:
     """Return what leaves of a stream whose pieces are chunks, what is noted of it, and what is told of the engine."""
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_head()
-    exchange = Exchange(request_id="1")
-    body: Any = relay(Relay(answer, edits, Client({}), exchange, 0.01)).body
-    return list(body), exchange, told
+    context = RequestContext(request_id="1")
+    body: Any = relay(Relay(answer, edits, Client({}), context, 0.01)).body
+    return list(body), context, told
 
 
 @pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
@@ -72,9 +72,9 @@ def test_the_usage_of_a_stream_is_brought_to_its_end_frame(usage: Any, tail: lis
     """Content leaves at once, the end frame with its usage, and the end is seen though the tail frame is dropped."""
     edits = AnswerEdits(usage=usage)
     assert edits.due()
-    left, exchange, told = _streamed(edits, CONTENT, END_FRAME, TAIL_FRAME, DONE)
+    left, context, told = _streamed(edits, CONTENT, END_FRAME, TAIL_FRAME, DONE)
     assert [piece for piece in left if piece] == [CONTENT, b"".join([WITH_USAGE, *tail]), DONE]
-    assert (exchange.stream_end, exchange.code, told) == ("done", None, [Outcome.SUCCEEDED])
+    assert (context.stream_end, context.code, told) == ("done", None, [Outcome.SUCCEEDED])
 
 
 def test_a_comment_overtakes_an_end_frame_that_is_held() -> None:
@@ -100,9 +100,9 @@ def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
     pieces: list[bytes], whole: bytes, model: str | None
 ) -> None:
     """Of a stream that breaks off every whole event reaches the client, and then the error."""
-    left, exchange, told = _streamed(AnswerEdits(model, usage="move"), *pieces, ends=False)
+    left, context, told = _streamed(AnswerEdits(model, usage="move"), *pieces, ends=False)
     assert b"".join(left).startswith(whole + BROKEN)
-    assert (exchange.stream_end, exchange.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
+    assert (context.stream_end, context.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
 
 
 @pytest.mark.parametrize(
@@ -128,31 +128,31 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     pieces = [LONG[start : min(length, start + 37)] for start in range(0, length, 37)]
     answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_head()
-    exchange = Exchange(request_id="1")
-    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), exchange)).body)
+    context = RequestContext(request_id="1")
+    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), context)).body)
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)
-        assert (exchange.code, told) == (None, [Outcome.SUCCEEDED])
+        assert (context.code, told) == (None, [Outcome.SUCCEEDED])
     else:
         with pytest.raises(AbortedAnswerError):
             left.extend(body)
-        assert (exchange.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
+        assert (context.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
     assert b"".join(left) == LONG[:length]
 
 
 def test_a_stream_cut_behind_done_is_whole() -> None:
     """Once DONE came, though not its blank line, all that was held leaves and no error."""
-    left, exchange, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
+    left, context, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
     assert b"".join(left) == END_FRAME + DONE[:-1]
-    assert exchange.stream_end == "done"
+    assert context.stream_end == "done"
 
 
 def test_an_error_event_behind_an_end_frame_is_noted() -> None:
     """An engine that dies behind its end frame counts as failed, and the client gets every byte in order."""
-    left, exchange, told = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, DIED, DONE)
+    left, context, told = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, DIED, DONE)
     assert b"".join(left) == CONTENT + END_FRAME + DIED + DONE
-    assert (exchange.stream_end, told) == ("done", [Outcome.FAILED])
+    assert (context.stream_end, told) == ("done", [Outcome.FAILED])
 
 
 def test_usage_changes_no_other_answer() -> None:
@@ -183,7 +183,7 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
     answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_head()
-    going = Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))
+    going = Relay(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))
     if is_whole:
         assert relay(going).body == body
     else:
@@ -205,5 +205,5 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     answer, told, _ = answer_of(head, *pieces)
     answer.read_head()
     with suppress(ApiError):
-        list(relay(Relay(answer, AnswerEdits(), Client({}), Exchange(request_id="1"))).body)
+        list(relay(Relay(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))).body)
     assert told == [Outcome.BROKEN]

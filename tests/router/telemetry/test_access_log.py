@@ -12,26 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.telemetry.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
 
 CLOCK = 1_700_000_000.25
 NASTY = 'a"b\\\n\r\x1b[2J\x9b\u2028\u202e\ud800\U0001f600'
 
 
-def _exchange(**facts: object) -> Exchange:
-    return Exchange(**{"request_id": "id", "method": "POST", "status": 200, "started": 10.0, **facts})  # type: ignore[arg-type]
+def _request(**facts: object) -> RequestContext:
+    return RequestContext(**{"request_id": "id", "method": "POST", "status": 200, "started_at": 10.0, **facts})  # type: ignore[arg-type]
 
 
-def _json(exchange: Exchange) -> dict[str, object]:
-    line = as_json(fields_of(exchange, CLOCK, 12.0))
+def _json(context: RequestContext) -> dict[str, object]:
+    line = as_json(fields_of(context, CLOCK, 12.0))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     return json.loads(line)  # type: ignore[no-any-return]
 
 
-def _text(exchange: Exchange) -> str:
-    return as_text(fields_of(exchange, CLOCK, 12.0)).decode()
+def _text(context: RequestContext) -> str:
+    return as_text(fields_of(context, CLOCK, 12.0)).decode()
 
 
 FULL = {
@@ -47,14 +47,14 @@ FULL = {
     "client_gone": True,
     "bytes_in": 1,
     "bytes_out": 2,
-    "sent": 10.5,
-    "first_byte": 11.25,
+    "sent_at": 10.5,
+    "first_byte_at": 11.25,
 }
 
 
 def test_a_line_says_all_that_is_known_in_a_fixed_order() -> None:
     """Every fact of an exchange has its field; times are UTC and milliseconds."""
-    assert list(_json(_exchange(**FULL)).items()) == [
+    assert list(_json(_request(**FULL)).items()) == [
         ("time", "2023-11-14T22:13:20.250Z"),
         ("request_id", "id"),
         ("method", "POST"),
@@ -80,32 +80,32 @@ def test_a_line_says_all_that_is_known_in_a_fixed_order() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     """A request of which nothing was learnt has a short line; a first attempt is not worth a field."""
     names = ["time", "request_id", "method", "status", "bytes_in", "bytes_out", "total_ms"]
-    assert list(_json(_exchange(attempts=1))) == names
+    assert list(_json(_request(attempts=1))) == names
 
 
 @pytest.mark.parametrize("method", ["PROPFIND", "\x1b[2J", "get"])
 def test_a_method_of_a_clients_own_making_is_other(method: str) -> None:
     """Only methods that exist are named."""
-    assert _json(_exchange(method=method))["method"] == "other"
+    assert _json(_request(method=method))["method"] == "other"
 
 
 def test_a_name_that_is_no_text_is_escaped() -> None:
     """Quotes, line breaks, control characters and half a surrogate pair leave a line that is one and is JSON."""
-    assert _json(_exchange(model_asked=NASTY))["model_asked"] == NASTY.replace("\ud800", "\\ud800")
+    assert _json(_request(model_asked=NASTY))["model_asked"] == NASTY.replace("\ud800", "\\ud800")
 
 
 @pytest.mark.parametrize("character", ["x", "\x01", "\U0001f600", "\ud800", "\xff"])
 def test_a_line_is_never_longer_than_one_write(character: str) -> None:
     """A name as long as a body is cut, so that no line can be torn apart by another worker's."""
     huge = character * 1_000_000
-    line = as_json(fields_of(_exchange(**{**FULL, "model_asked": huge, "model_served": huge}), CLOCK, 12.0))
+    line = as_json(fields_of(_request(**{**FULL, "model_asked": huge, "model_served": huge}), CLOCK, 12.0))
     assert len(line) <= WRITE_BYTES
     assert len(str(json.loads(line)["model_asked"])) <= 200 * len("\\ud800")
 
 
 def test_text_is_in_columns() -> None:
     """For people the same stands in columns, with what is not always there behind them by name."""
-    assert _text(_exchange(**FULL)) == (
+    assert _text(_request(**FULL)) == (
         "2023-11-14T22:13:20.250Z 200 POST   /v1/chat/completions         2000.0 ms request_id=id key=team-a"
         " model_asked=latest model_served=served stream=yes engine=http://engine:30000 attempts=2"
         " code=upstream_incomplete rule=sampling.params.top_p client_gone=yes bytes_in=1 bytes_out=2"
@@ -116,7 +116,7 @@ def test_text_is_in_columns() -> None:
 @pytest.mark.parametrize("name", [NASTY, "a code=forged", "a\tb", "\u200f", "\x7f", '"', ""])
 def test_text_gives_no_orders_to_a_terminal(name: str) -> None:
     """What is not printable, or pretends to be a further field, is escaped."""
-    line = _text(_exchange(model_asked=name))
+    line = _text(_request(model_asked=name))
     assert line.removesuffix("\n").isprintable()
     shown = line.partition("model_asked=")[2].removesuffix(" bytes_in=0 bytes_out=0\n")
     assert json.loads(f'"{shown}"' if not shown.startswith('"') else shown) == name
@@ -167,7 +167,7 @@ def test_lines_that_nobody_takes_are_counted_not_waited_for(pipe: tuple[int, int
     os.set_blocking(writer, blocking)
     log = AccessLog(as_json, writer, most_waiting=5)
     for number in range(50):
-        log.note(_exchange(request_id=str(number)))
+        log.note(_request(request_id=str(number)))
     _read(reader, filled)
     lines = _read_until(reader, 50)
     assert any("dropped_lines" in line for line in lines)
@@ -182,7 +182,7 @@ def test_each_write_is_of_whole_lines_and_short() -> None:
         writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
         log = AccessLog(as_json, writer.fileno())
         for number in range(200):
-            log.note(_exchange(request_id=str(number), **FULL))
+            log.note(_request(request_id=str(number), **FULL))
         writes: list[bytes] = []
         while b"".join(writes).count(b"\n") < 200:
             writes.append(reader.recv(1024 * 1024))
@@ -196,7 +196,7 @@ def test_a_stdout_that_is_gone_ends_the_log_alone(pipe: tuple[int, int], caplog:
     os.close(reader)
     log = AccessLog(as_json, writer)
     for _ in range(3):
-        log.note(_exchange())
+        log.note(_request())
         log.flush()
     assert [record.getMessage() for record in caplog.records] == [
         "the access log ends, stdout cannot be written to: Broken pipe"
@@ -208,10 +208,10 @@ def test_a_full_disk_is_no_end(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     full = os.open("/dev/full", os.O_WRONLY)
     log = AccessLog(as_json, full)
-    log.note(_exchange())
+    log.note(_request())
     log.flush()
     os.dup2(writer, full)
-    log.note(_exchange(request_id="later"))
+    log.note(_request(request_id="later"))
     lines = _read_until(reader, 2)
     os.close(full)
     assert [line.get("request_id") or line["dropped_lines"] for line in lines] == ["later", 1]
@@ -243,7 +243,7 @@ def test_on_a_disk_that_gets_full_lines_are_whole_and_the_others_are_counted(roo
         for each in [*rooms, 10**6]:
             room += each
             for _ in range(last if each == 10**6 else 20):
-                log.note(_exchange(request_id=str(count), **FULL))
+                log.note(_request(request_id=str(count), **FULL))
                 count += 1
             log.flush()
     os.close(writer)
@@ -259,11 +259,11 @@ def test_a_forked_process_has_a_writer_of_its_own(pipe: tuple[int, int]) -> None
     """A log that was made, and used, before a fork works on both sides of it."""
     reader, writer = pipe
     log = AccessLog(as_json, writer)
-    log.note(_exchange(request_id="parent"))
+    log.note(_request(request_id="parent"))
     log.flush()
     child = os.fork()
     if child == 0:
-        log.note(_exchange(request_id="child"))
+        log.note(_request(request_id="child"))
         log.flush()
         os._exit(0)
     os.waitpid(child, 0)
@@ -275,8 +275,8 @@ def test_probes_are_told_of_only_when_they_fail(pipe: tuple[int, int], route: st
     """A probe each second that goes well would drown what matters."""
     reader, writer = pipe
     log = AccessLog(as_json, writer)
-    log.note(_exchange(route=route, request_id="well"))
-    log.note(_exchange(route=route, request_id="ill", status=503))
+    log.note(_request(route=route, request_id="well"))
+    log.note(_request(route=route, request_id="ill", status=503))
     assert [line["request_id"] for line in _read_until(reader, 1)] == ["ill"]
 
 
@@ -286,7 +286,7 @@ def test_flushing_waits_no_longer_than_it_is_told(pipe: tuple[int, int]) -> None
     filled = _fill(writer)
     os.set_blocking(writer, True)
     log = AccessLog(as_json, writer)
-    log.note(_exchange())
+    log.note(_request())
     log.flush(0.01)
     _read(reader, filled)
     assert len(_read_until(reader, 1)) == 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.telemetry import meter
 from router.telemetry.meter import View, _Numbers, _observe
@@ -41,10 +41,12 @@ def test_engines_that_are_counted_by_name_are_bounded(monkeypatch: pytest.Monkey
     states = dict.fromkeys((*meter.metrics.ENGINE_STATES, "available"), 0)
     numbers = _Numbers(View(lambda: 0, lambda: states, ("p", "d"), in_flight_by_engine=dict))
 
-    def over() -> Iterator[Exchange]:
+    def over() -> Iterator[RequestContext]:
         for engine in "abcadb":
             errors = ((engine, Outcome.BROKEN),)
-            yield Exchange(request_id="1", first_sent=1.0, tried=(engine, engine), upstream_errors=errors)
+            yield RequestContext(
+                request_id="1", first_attempt_at=1.0, attempted_engines=(engine, engine), upstream_errors=errors
+            )
 
     numbers.add(over())
     text = numbers.exposition().decode()

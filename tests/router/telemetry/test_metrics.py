@@ -7,7 +7,7 @@ from router.contract.rules.budget import Tokens
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import Pin
 from router.contract.schema.sections import MaxTokens, Output, Sampling
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.telemetry import metrics
 from router.telemetry.metrics import METRICS, samples_of
@@ -15,9 +15,9 @@ from tests.router.wire.chat import CHAT, chat
 
 
 def _told(**facts: object) -> dict[str, float]:
-    exchange = Exchange(request_id="1", **facts)  # type: ignore[arg-type]
+    context = RequestContext(request_id="1", **facts)  # type: ignore[arg-type]
     told: dict[str, float] = {}
-    for metric, labels, value in samples_of(exchange):
+    for metric, labels, value in samples_of(context):
         key = "|".join((metric.name, *labels))
         told[key] = round(told.get(key, 0) + value, 6)
     return told
@@ -49,8 +49,16 @@ def test_the_rules_of_every_contract_are_on_the_list() -> None:
 
 def test_a_request_that_an_engine_answered() -> None:
     """Times are counted from arrival; the router's own leaves out the client's body and the engine."""
-    times = {"started": 10.0, "reading_seconds": 0.5, "first_sent": 10.75, "sent": 11.0, "first_byte": 12.0}
-    told = _told(route=CHAT, status=200, model_served="m", answered=13.0, left=13.25, ended=15.0, **times)
+    times = {
+        "started_at": 10.0,
+        "body_read_seconds": 0.5,
+        "first_attempt_at": 10.75,
+        "sent_at": 11.0,
+        "first_byte_at": 12.0,
+    }
+    told = _told(
+        route=CHAT, status=200, model_served="m", buffered_at=13.0, response_started_at=13.25, ended_at=15.0, **times
+    )
     assert told == {
         f"router_requests_total|{CHAT}|200": 1,
         "router_decisions_total|none": 1,
@@ -71,14 +79,14 @@ def test_all_that_went_wrong_at_engines_is_told() -> None:
     told = _told(
         route=CHAT,
         status=502,
-        first_sent=1.0,
+        first_attempt_at=1.0,
         retries=("unreachable", "unreachable"),
         upstream_errors=(("a", Outcome.UNREACHABLE), ("b", Outcome.UNREACHABLE), ("c", Outcome.TIMED_OUT)),
     )
     assert told["router_retries_total|unreachable"] == 2
     assert told["router_upstream_errors_total|unreachable"] == 2
     assert told["router_upstream_errors_total|timed_out"] == 1
-    cut = _told(route=CHAT, status=502, first_sent=1.0, code="upstream_incomplete")
+    cut = _told(route=CHAT, status=502, first_attempt_at=1.0, code="upstream_incomplete")
     assert cut["router_upstream_errors_total|broken"] == 1
 
 
@@ -86,8 +94,8 @@ def test_all_that_went_wrong_at_engines_is_told() -> None:
     ("facts", "phase"),
     [
         ({"status": 499}, "sending"),
-        ({"status": 499, "first_sent": 1.0, "left": 2.0}, "waiting"),
-        ({"status": 200, "first_sent": 1.0, "left": 2.0}, "answer"),
+        ({"status": 499, "first_attempt_at": 1.0, "response_started_at": 2.0}, "waiting"),
+        ({"status": 200, "first_attempt_at": 1.0, "response_started_at": 2.0}, "answer"),
     ],
 )
 def test_a_client_that_left(facts: dict[str, float], phase: str) -> None:

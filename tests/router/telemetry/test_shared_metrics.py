@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.telemetry import recorder, shared_metrics
 from router.telemetry.recorder import Recorder
 
@@ -20,10 +20,10 @@ class _Kept:
     def __init__(self) -> None:
         self.statuses: list[int] = []
 
-    def add(self, exchanges: Iterator[Exchange]) -> None:
-        for exchange in exchanges:
-            self.statuses.append(exchange.status)
-            assert exchange.status
+    def add(self, contexts: Iterator[RequestContext]) -> None:
+        for context in contexts:
+            self.statuses.append(context.status)
+            assert context.status
 
 
 @pytest.fixture
@@ -109,9 +109,9 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: Recorder[_Kept] = Recorder(_Kept)
     sink = kept.start()
     for status in (1, 2):
-        kept.note(Exchange(request_id="", status=status))
+        kept.note(RequestContext(request_id="", status=status))
     assert sink.statuses == []
-    kept.note(Exchange(request_id="", status=3))
+    kept.note(RequestContext(request_id="", status=3))
     assert sink.statuses == [1, 2, 3]
 
 
@@ -122,7 +122,7 @@ def test_a_sink_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog:
     sink = kept.start()
     with caplog.at_level(logging.ERROR, "router"):
         for status in (0, 7):
-            kept.note(Exchange(request_id="", status=status))
+            kept.note(RequestContext(request_id="", status=status))
             kept.flush()
     assert sink.statuses == [0, 7]
     assert "missing in the metrics or traces" in caplog.text
@@ -149,14 +149,14 @@ def test_what_could_not_begin_begins_later(monkeypatch: pytest.MonkeyPatch, capl
 
     made = Recorder(open_sink)
     for _ in range(3):
-        made.note(Exchange(request_id="", status=200))
+        made.note(RequestContext(request_id="", status=200))
         assert made.has_failed()
     monkeypatch.setattr(made, "_try_again_at", 0.0)
-    made.note(Exchange(request_id="", status=200))
+    made.note(RequestContext(request_id="", status=200))
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["no room"]
     has_room = True
     assert made.start() is kept  # somebody asks for the metrics meanwhile
-    made.note(Exchange(request_id="", status=404))
+    made.note(RequestContext(request_id="", status=404))
     made.flush()
     assert kept.statuses == [404]
 

@@ -10,7 +10,7 @@ import pytest
 from router.balancing.in_flight import Loads
 from router.balancing.policies import RoundRobin
 from router.contract.errors import ApiError
-from router.request.context import Exchange
+from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.server.disconnect import Client, ClientGoneError
 from router.settings import Settings
@@ -95,7 +95,7 @@ class _Sent:
         self.replies = [REPLIES[word]() if word in REPLIES else _Answer(int(word)) for word in words]
         self.fleet: Any = _Fleet("abcdefgh"[:engines])
         self.connections: Any = _Connections(self.replies)
-        self.exchange = Exchange(request_id="1")
+        self.context = RequestContext(request_id="1")
         own = Settings(engines=("http://unused",), **settings)
         self.loads = Loads()
         chooser = Chooser(self.fleet, RoundRobin(), self.loads)
@@ -104,7 +104,7 @@ class _Sent:
         )
 
     def send(self, client: Client | None = None) -> Any:
-        return self.dispatcher.send(REQUEST, client or Client({}), self.exchange)
+        return self.dispatcher.send(REQUEST, client or Client({}), self.context)
 
     def result(self) -> object:
         """Return the status of the answer, or the code of the error and whether the request may have run."""
@@ -166,7 +166,7 @@ def test_a_request_goes_on_only_where_nothing_can_have_run(
     request = _Sent(script, engines)
     assert request.result() == result
     assert "".join(engine for engine, _ in request.connections.sent) == sent
-    assert request.exchange.attempts == len(sent)
+    assert request.context.attempts == len(sent)
     assert request.open_answers() == ([result] if isinstance(result, int) else [])
     assert request.in_flight() == [
         engine
