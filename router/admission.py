@@ -13,7 +13,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9
 _MODEL: Final = f"{routes.MODELS}/"
 
 
-class Door:
+class Admission:
     """Lets requests in. Where they come on the metrics' own port they find there only the metrics and the probes."""
 
     def __init__(self, settings: Settings, api_keys: ApiKeys) -> None:
@@ -34,7 +34,7 @@ class Door:
         Raises ApiError `not_found` for what belongs to the other port.
         """
         on_own_port = _port_of(environ) == self._metrics_port
-        path = routes.path_as_sent(environ)
+        path = routes.raw_path(environ)
         is_out_of_place = path == routes.METRICS and not on_own_port
         if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
             raise ApiError("not_found", "There is no such route here")
@@ -42,7 +42,7 @@ class Door:
 
     def _admit(self, environ: dict[str, Any]) -> None:
         """Let a request in that shows an API key; behind this door nobody sees the key again."""
-        if routes.path_as_sent(environ) in routes.PROBES:
+        if routes.raw_path(environ) in routes.PROBES:
             return
         context_of(environ).key_name = self._api_keys.name_of(environ)
         headers.forget_credentials(environ)
@@ -57,7 +57,7 @@ def _port_of(environ: dict[str, Any]) -> int | None:
 
 def _refuse_other_spelling_of_route(environ: dict[str, Any]) -> None:
     # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
-    raw = routes.path_as_sent(environ)
+    raw = routes.raw_path(environ)
     as_sent = raw == environ["PATH_INFO"] and not raw.startswith("//")
     if not as_sent and not raw.startswith(_MODEL):
         raise ApiError("not_found", "There is no such route here")

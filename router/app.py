@@ -9,18 +9,18 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
 from router import lifecycle
-from router.admission import Door
+from router.admission import Admission
 from router.artifact.format import Artifact
 from router.auth import ApiKeys
 from router.balancing.policies import POLICIES
 from router.contract.errors import ApiError, without_frames
 from router.discovery.discovery import Discovery, engines_of
-from router.endpoints import Inference, failure, refusal, unanswered
+from router.endpoints import InferenceEndpoint, failure, refusal, unanswered
 from router.model_cards import cards_of
-from router.pipeline import Gateway
+from router.pipeline import Services
 from router.request import routes
 from router.request.context import context_of
-from router.response import Relayed
+from router.response import ProxyResponse
 from router.runtime.semaphore import Semaphore
 from router.server.disconnect import ClientGoneError
 from router.settings import Settings
@@ -50,7 +50,7 @@ class _MembersInOrder(DefaultJSONProvider):
     sort_keys = False
 
 
-def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
+def open_services(settings: Settings, artifact: Artifact) -> Services:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
     breaker = Breaker(settings.breaker_failures, settings.breaker_reset_timeout_seconds)
     has_aliases = any(alias.model is None for alias in artifact.contract.models.aliases.values())
@@ -75,7 +75,7 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
         ),
         (lambda: {engine: loads.load(engine) for engine in fleet.engines}) if settings.metrics_by_engine else None,
     )
-    return Gateway(
+    return Services(
         settings=settings,
         artifact=artifact,
         fleet=fleet,
@@ -91,45 +91,45 @@ def open_gateway(settings: Settings, artifact: Artifact) -> Gateway:
     )
 
 
-def create_app(gateway: Gateway) -> flask.Flask:
+def create_app(services: Services) -> flask.Flask:
     """Return the WSGI app that serves a gateway; its `extensions` have the inference routes as one of their own."""
-    door = Door(gateway.settings, gateway.api_keys)
-    inference = Inference(gateway, door)
+    admission = Admission(services.settings, services.api_keys)
+    inference_endpoint = InferenceEndpoint(services, admission)
     app = flask.Flask("router", static_folder=None)
-    app.extensions |= {"router": gateway, "router.endpoints": inference}
+    app.extensions |= {"router": services, "router.endpoints": inference_endpoint}
     app.url_map.merge_slashes = False
     app.url_map.converters["any_path"] = _AnyPath
     app.json = _MembersInOrder(app)
-    open_routes = gateway.settings.routes
-    _add_inference(app, inference, open_routes)
+    open_routes = services.settings.routes
+    _add_inference(app, inference_endpoint, open_routes)
     if routes.MODELS in open_routes:
-        _add_models(app, gateway)
-    _add_probes(app, gateway)
-    if gateway.meter is not None:
-        _add_metrics(app, gateway.meter)
-    _add_refusals(app, gateway, door)
+        _add_models(app, services)
+    _add_probes(app, services)
+    if services.meter is not None:
+        _add_metrics(app, services.meter)
+    _add_refusals(app, services, admission)
     return app
 
 
-def _add_inference(app: flask.Flask, inference: Inference, open_routes: tuple[str, ...]) -> None:
+def _add_inference(app: flask.Flask, inference_endpoint: InferenceEndpoint, open_routes: tuple[str, ...]) -> None:
     """Add the inference routes, which the edge asks itself when they are asked as they should be."""
 
     def serve() -> flask.Response:
         environ = flask.request.environ
-        return _response(inference.serve(environ, context_of(environ)))
+        return _response(inference_endpoint.serve(environ, context_of(environ)))
 
     for route in open_routes:
         if route != routes.MODELS:
             _add(app, route, serve, "POST")
 
 
-def _add_models(app: flask.Flask, gateway: Gateway) -> None:
+def _add_models(app: flask.Flask, services: Services) -> None:
     def list_models() -> flask.Response:
-        return _json({"object": "list", "data": _cards(gateway)})
+        return _json({"object": "list", "data": _cards(services)})
 
     def show_model(model_id: str) -> flask.Response:  # noqa: ARG001 - the raw target decides, see below
-        asked = unquote(routes.path_as_sent(flask.request.environ).removeprefix(_MODEL))
-        for card in _cards(gateway):
+        asked = unquote(routes.raw_path(flask.request.environ).removeprefix(_MODEL))
+        for card in _cards(services):
             if card["id"] == asked:
                 return _json(card)
         raise ApiError("model_not_found", f"The model {asked[:200]!r} does not exist here", "model")
@@ -138,28 +138,28 @@ def _add_models(app: flask.Flask, gateway: Gateway) -> None:
     _add(app, f"{_MODEL}<any_path:model_id>", show_model, "GET")
 
 
-def _add_probes(app: flask.Flask, gateway: Gateway) -> None:
+def _add_probes(app: flask.Flask, services: Services) -> None:
     def healthz() -> flask.Response:
         return _json({"status": "ok"})
 
     def readyz() -> flask.Response:
-        obstacle = "draining" if lifecycle.is_draining() else gateway.fleet.obstacle()
+        obstacle = "draining" if lifecycle.is_draining() else services.fleet.obstacle()
         state: dict[str, Any] = {
             "status": "ready" if obstacle is None else "not ready",
-            "profile": gateway.artifact.name,
-            "digest": gateway.artifact.digest,
-            "models": list(gateway.fleet.served_ids().present),
-            "engines": gateway.fleet.counts(),
+            "profile": services.artifact.name,
+            "digest": services.artifact.digest,
+            "models": list(services.fleet.served_ids().present),
+            "engines": services.fleet.counts(),
         }
         # An engine that gets no requests has the greater problem.
-        problems = gateway.contexts.problems() | gateway.fleet.problems()
+        problems = services.contexts.problems() | services.fleet.problems()
         if problems:
             state["engine_problems"] = problems
         if obstacle is not None:
             state["reason"] = obstacle
         if lifecycle.reload_error() is not None:
             state["reload_error"] = "the newest artifact could not be loaded; see the log"
-        if gateway.api_keys.problem() is not None:
+        if services.api_keys.problem() is not None:
             state["api_keys_error"] = "the newest API keys could not be read; see the log"
         return _json(state, 200 if obstacle is None else 503)
 
@@ -174,15 +174,15 @@ def _add_metrics(app: flask.Flask, meter: Meter) -> None:
     _add(app, routes.METRICS, tell, "GET")
 
 
-def _add_refusals(app: flask.Flask, gateway: Gateway, door: Door) -> None:
+def _add_refusals(app: flask.Flask, services: Services, admission: Admission) -> None:
     """Add what is refused before any route is entered, and the one shape of every error."""
-    errors = gateway.artifact.contract.errors
+    errors = services.artifact.contract.errors
 
     @app.before_request
     def enter() -> None:
         _forget_frames_of_routing()
-        gateway.discovery.start()
-        door.enter(flask.request.environ)
+        services.discovery.start()
+        admission.enter(flask.request.environ)
 
     @app.errorhandler(ApiError)
     def refuse(error: ApiError) -> flask.Response:
@@ -220,9 +220,9 @@ class _Response(flask.Response):
     default_mimetype = None
 
 
-def _response(relayed: Relayed) -> flask.Response:
-    response = _Response(relayed.body, relayed.status, relayed.headers)
-    response.call_on_close(relayed.close)
+def _response(proxied: ProxyResponse) -> flask.Response:
+    response = _Response(proxied.body, proxied.status, proxied.headers)
+    response.call_on_close(proxied.close)
     return response
 
 
@@ -230,12 +230,12 @@ def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa:
     app.add_url_rule(route, route, view, methods=[method], provide_automatic_options=False)
 
 
-def _cards(gateway: Gateway) -> list[Card]:
-    served = gateway.fleet.served_ids()
+def _cards(services: Services) -> list[Card]:
+    served = services.fleet.served_ids()
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
-    aliases = gateway.artifact.contract.models.aliases
-    return cards_of(served, aliases, gateway.fleet.cards(), shows_length=gateway.settings.show_max_model_len)
+    aliases = services.artifact.contract.models.aliases
+    return cards_of(served, aliases, services.fleet.cards(), shows_length=services.settings.show_max_model_len)
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

@@ -7,13 +7,13 @@ from typing import Any, Final
 from werkzeug.http import HTTP_STATUS_CODES
 
 from router import pipeline
-from router.admission import Door
+from router.admission import Admission
 from router.contract.errors import ApiError, answer, without_frames
 from router.contract.schema.sections import Errors
-from router.pipeline import Gateway
+from router.pipeline import Services
 from router.request import headers, routes
 from router.request.context import RequestContext, context_of
-from router.response import Relayed
+from router.response import ProxyResponse
 from router.server.disconnect import ClientGoneError
 
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -24,57 +24,57 @@ _BODILESS: Final = 204
 _LOG = logging.getLogger("router")
 
 
-class Inference:
+class InferenceEndpoint:
     """The inference routes of one worker, which answer POST alone."""
 
-    def __init__(self, gateway: Gateway, door: Door) -> None:
-        self._gateway = gateway
-        self._door = door
-        self._errors = gateway.artifact.contract.errors
+    def __init__(self, services: Services, admission: Admission) -> None:
+        self._services = services
+        self._admission = admission
+        self._errors = services.artifact.contract.errors
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
         context = context_of(environ)
         try:
-            self._gateway.discovery.start()
-            self._door.enter(environ)
-            relayed = self.serve(environ, context)
+            self._services.discovery.start()
+            self._admission.enter(environ)
+            response = self.serve(environ, context)
         except ApiError as error:
-            relayed = refusal(error, self._errors, context)
+            response = refusal(error, self._errors, context)
         except ClientGoneError:
-            relayed = unanswered(context)
+            response = unanswered(context)
         except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
-            relayed = failure(error, self._errors, context)
-        return _put_out(relayed, start_response)
+            response = failure(error, self._errors, context)
+        return _put_out(response, start_response)
 
-    def serve(self, environ: dict[str, Any], context: RequestContext) -> Relayed:
+    def serve(self, environ: dict[str, Any], context: RequestContext) -> ProxyResponse:
         """Take a request through the straight line. Raises ApiError, ClientGoneError."""
         route = environ["PATH_INFO"]
         step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
-        return step(self._gateway, environ, route, context)
+        return step(self._services, environ, route, context)
 
 
-def refusal(error: ApiError, errors: Errors, context: RequestContext) -> Relayed:
+def refusal(error: ApiError, errors: Errors, context: RequestContext) -> ProxyResponse:
     """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
     without_frames(error)
     error.details.setdefault("model", context.model_asked)
     status, own_headers, body = answer(error, context.errors or errors, context.request_id, context.protocol)
     if context.attempts > 1:
         own_headers.append((headers.ATTEMPTS, str(context.attempts)))
-    return Relayed(status, own_headers, body)
+    return ProxyResponse(status, own_headers, body)
 
 
-def failure(error: Exception, errors: Errors, context: RequestContext) -> Relayed:
+def failure(error: Exception, errors: Errors, context: RequestContext) -> ProxyResponse:
     """Return the answer to a request that fails as nobody foresaw, and log it."""
     _LOG.error("request %s failed", context.request_id, exc_info=error)
     without_frames(error)
     return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, context)
 
 
-def unanswered(context: RequestContext) -> Relayed:
+def unanswered(context: RequestContext) -> ProxyResponse:
     """Return what stands in logs for the answer to a client that hung up."""
     context.client_gone = True
-    return Relayed(CLIENT_CLOSED_REQUEST, [], b"")
+    return ProxyResponse(CLIENT_CLOSED_REQUEST, [], b"")
 
 
 def status_line(status: int) -> str:
@@ -95,11 +95,11 @@ class _Pieces:
         return self._pieces
 
 
-def _put_out(relayed: Relayed, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    body = relayed.body
+def _put_out(response: ProxyResponse, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    body = response.body
     if isinstance(body, bytes):
-        length = [] if relayed.status == _BODILESS else [("Content-Length", str(len(body)))]
-        start_response(status_line(relayed.status), [*relayed.headers, *length])
+        length = [] if response.status == _BODILESS else [("Content-Length", str(len(body)))]
+        start_response(status_line(response.status), [*response.headers, *length])
         return [body]
-    start_response(status_line(relayed.status), relayed.headers)
-    return _Pieces(body, relayed.close)
+    start_response(status_line(response.status), response.headers)
+    return _Pieces(body, response.close)

@@ -14,7 +14,7 @@ import flask
 
 from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded, without_frames
 from router.contract.schema.sections import Errors
-from router.pipeline import Gateway
+from router.pipeline import Services
 from router.request import routes
 from router.request.context import RequestContext, context_of
 from router.runtime.semaphore import Semaphore
@@ -36,24 +36,24 @@ _LOG = logging.getLogger("router")
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
 
 
-class Edge:
+class Middleware:
     """The app of one worker, with its bound of inference requests in flight and its access log."""
 
-    def __init__(self, app: flask.Flask, gateway: Gateway) -> None:
+    def __init__(self, app: flask.Flask, services: Services) -> None:
         self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
         self._app = app
         self._inference = app.extensions["router.endpoints"]
-        own = gateway.settings
+        own = services.settings
         self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
         self.async_routes = self._bounded
-        self._in_flight = gateway.in_flight
+        self._in_flight = services.in_flight
         self._patient_drains = Semaphore(MOST_PATIENT_DRAINS)
         self._access_log = access_log.open_log(own)
-        self._meter = gateway.meter
-        self._tracer = gateway.tracer
-        self._errors = gateway.artifact.contract.errors
+        self._meter = services.meter
+        self._tracer = services.tracer
+        self._errors = services.artifact.contract.errors
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -67,7 +67,7 @@ class Edge:
         app: WSGIApplication = self._app
         if is_bounded:
             app = self._refuse if self._in_flight.is_exhausted() else self._inference
-        return Crossing(context, start_response, partial(self._end, environ), self._errors).run(app, environ)
+        return LoggedResponse(context, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
     def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         context = context_of(environ)
@@ -90,10 +90,10 @@ class Edge:
 
     def _route_of(self, environ: WSGIEnvironment) -> str:
         """Return the route that a target names, as it was sent; empty for anything else."""
-        path = routes.path_as_sent(environ)
+        path = routes.raw_path(environ)
         if path in self._routes:
             return path
-        return routes.ONE_MODEL if self._has_models and path.startswith(_MODEL) else ""
+        return routes.MODEL_DETAIL if self._has_models and path.startswith(_MODEL) else ""
 
     def _end(self, environ: WSGIEnvironment, context: RequestContext) -> None:
         if context.slot_acquired:
@@ -119,7 +119,7 @@ class Edge:
             self._patient_drains.release()
 
 
-class Crossing:
+class LoggedResponse:
     """One answer on its way out: learns of it what the exchange does not know, and ends the exchange exactly once."""
 
     __slots__ = ("_close", "_context", "_end", "_errors", "_is_ended", "_is_whole", "_next", "_start_response")

@@ -12,7 +12,7 @@ from router.contract.routing import route_by_model
 from router.discovery.discovery import Discovery
 from router.request.context import RequestContext
 from router.request.headers import for_engine, value_of
-from router.response import Relay, Relayed, relay
+from router.response import ProxyResponse, ResponseForwarding, forward_response
 from router.runtime import cpu_executor
 from router.runtime.semaphore import Semaphore
 from router.server.disconnect import Client
@@ -27,7 +27,7 @@ from router.upstream.forward import Dispatcher, Request
 from router.upstream.registry import Fleet
 
 
-class Gateway(NamedTuple):
+class Services(NamedTuple):
     """What the line works with: the settings, the artifact in force and the engines."""
 
     settings: Settings
@@ -44,14 +44,14 @@ class Gateway(NamedTuple):
     tracer: Tracer | None = None
 
 
-def chat(gateway: Gateway, environ: dict[str, Any], route: str, context: RequestContext) -> Relayed:
+def chat(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
     """Answer a chat completion request, which is under the whole contract.
 
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
     """
-    contract = gateway.artifact.contract
-    body = _read(gateway, environ, context)
-    decision = cpu_executor.run(len(body), decide, body, contract, gateway.fleet.served_ids())
+    contract = services.artifact.contract
+    body = _read(services, environ, context)
+    decision = cpu_executor.run(len(body), decide, body, contract, services.fleet.served_ids())
     context.model_asked = decision.model_asked
     context.violations = decision.violations
     context.case = decision.found.case.name if decision.found.case is not None else None
@@ -67,20 +67,20 @@ def chat(gateway: Gateway, environ: dict[str, Any], route: str, context: Request
     context.stream = decision.stream
     context.tokens = decision.tokens
     edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
-    headers = _headers(gateway, environ, context, edits)
-    key = _key(gateway, environ, decision.body)
+    headers = _headers(services, environ, context, edits)
+    key = _key(services, environ, decision.body)
     request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
-    return _answer(gateway, environ, context, request, edits)
+    return _answer(services, environ, context, request, edits)
 
 
-def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, context: RequestContext) -> Relayed:
+def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
     """Answer a request on a route where only the body limit holds, and the model decides where it goes.
 
     Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
     """
-    contract = gateway.artifact.contract
-    body = _read(gateway, environ, context)
-    routed = cpu_executor.run(len(body), route_by_model, body, contract, gateway.fleet.served_ids())
+    contract = services.artifact.contract
+    body = _read(services, environ, context)
+    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.fleet.served_ids())
     context.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
         context.rule = routed.rule
@@ -91,25 +91,27 @@ def pass_through(gateway: Gateway, environ: dict[str, Any], route: str, context:
             del routed
     context.model_served = routed.model_served
     edits = AnswerEdits(routed.answer_as)
-    headers = _headers(gateway, environ, context, edits)
-    key = _key(gateway, environ, routed.body)
+    headers = _headers(services, environ, context, edits)
+    key = _key(services, environ, routed.body)
     request = Request(route, headers, routed.body, routed.model_served, key)
-    return _answer(gateway, environ, context, request, edits)
+    return _answer(services, environ, context, request, edits)
 
 
-def _headers(gateway: Gateway, environ: dict[str, Any], context: RequestContext, edits: AnswerEdits) -> dict[str, str]:
-    headers = for_engine(environ, context.request_id, gateway.settings.engine_api_key)
+def _headers(
+    services: Services, environ: dict[str, Any], context: RequestContext, edits: AnswerEdits
+) -> dict[str, str]:
+    headers = for_engine(environ, context.request_id, services.settings.engine_api_key)
     if edits.due():
         # What may have to be edited should not come compressed.
         headers["Accept-Encoding"] = "identity"
     return headers
 
 
-def _read(gateway: Gateway, environ: dict[str, Any], context: RequestContext) -> bytes:
-    limit = gateway.artifact.contract.limits.max_body_bytes
+def _read(services: Services, environ: dict[str, Any], context: RequestContext) -> bytes:
+    limit = services.artifact.contract.limits.max_body_bytes
     begun = time.monotonic()
     try:
-        body = read_body(environ, limit, gateway.settings.client_body_timeout_seconds)
+        body = read_body(environ, limit, services.settings.client_body_timeout_seconds)
     except ApiError as error:
         if error.code == "request_too_large":
             context.rule = BODY_SIZE
@@ -117,25 +119,27 @@ def _read(gateway: Gateway, environ: dict[str, Any], context: RequestContext) ->
     context.body_read_seconds = time.monotonic() - begun
     context.bytes_in = len(body)
     # Only now: a client that is slow to send must not hold a place.
-    context.slot_acquired = gateway.in_flight.try_acquire()
+    context.slot_acquired = services.in_flight.try_acquire()
     if not context.slot_acquired:
         raise overloaded()
     return body
 
 
-def _key(gateway: Gateway, environ: dict[str, Any], body: bytes) -> int | None:
-    if not gateway.chooser.asks_for_key:
+def _key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
+    if not services.chooser.asks_for_key:
         return None
-    return gateway.chooser.key_of(value_of(environ, gateway.settings.session_header), body)
+    return services.chooser.key_of(value_of(environ, services.settings.session_header), body)
 
 
 def _answer(
-    gateway: Gateway, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
-) -> Relayed:
+    services: Services, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
+) -> ProxyResponse:
     client = Client(environ)
-    answer = gateway.dispatcher.send(request, client, context)
-    client.may_take(gateway.settings.client_send_timeout_seconds)
-    own = gateway.settings
-    return relay(
-        Relay(answer, edits, client, context, own.sse_keepalive_interval_seconds or None, own.response_headers)
+    answer = services.dispatcher.send(request, client, context)
+    client.may_take(services.settings.client_send_timeout_seconds)
+    own = services.settings
+    return forward_response(
+        ResponseForwarding(
+            answer, edits, client, context, own.sse_keepalive_interval_seconds or None, own.response_headers
+        )
     )

@@ -39,7 +39,7 @@ def _nothing() -> None:
     return
 
 
-class Relayed(NamedTuple):
+class ProxyResponse(NamedTuple):
     """An answer for the client: whole, or in pieces, of which `close` has to be called at the end."""
 
     status: int
@@ -48,14 +48,14 @@ class Relayed(NamedTuple):
     close: Callable[[], None] = _nothing
 
 
-class AbortedAnswerError(ConnectionResetError):
+class ResponseAbortedError(ConnectionResetError):
     """An answer cannot go on although its beginning was sent: gunicorn closes the connection without an end."""
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.ECONNRESET, message)
 
 
-class Relay(NamedTuple):
+class ResponseForwarding(NamedTuple):
     """An engine's answer on its way to the client, and what is done to it.
 
     `comment_seconds` is the silence after which a stream's client gets a comment, None for never; `also_headers` are
@@ -70,25 +70,25 @@ class Relay(NamedTuple):
     also_headers: tuple[str, ...] = ()
 
 
-def relay(relay: Relay) -> Relayed:
+def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     """Return the answer that brings an engine's answer to the client.
 
     Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
     """
     try:
-        _refuse_useless(relay.answer)
-        relayed = _streamed(relay) if _is_stream(relay.answer) else _buffered(relay)
+        _refuse_useless(forwarding.answer)
+        response = _streamed(forwarding) if _is_stream(forwarding.answer) else _buffered(forwarding)
     except EngineError as error:
-        relay.answer.tell(error.outcome)
-        relay.answer.close()
+        forwarding.answer.tell(error.outcome)
+        forwarding.answer.close()
         raise
     except BaseException:
-        relay.answer.close()
+        forwarding.answer.close()
         raise
-    relay.client.is_answered = True
-    if relay.context.attempts > 1:
-        relayed.headers.append((ATTEMPTS, str(relay.context.attempts)))
-    return relayed
+    forwarding.client.is_answered = True
+    if forwarding.context.attempts > 1:
+        response.headers.append((ATTEMPTS, str(forwarding.context.attempts)))
+    return response
 
 
 def _refuse_useless(answer: Answer) -> None:
@@ -118,29 +118,29 @@ def _is_json_type(media_type: str) -> bool:
     return media_type == JSON or media_type.endswith("+json")
 
 
-def _buffered(relay: Relay) -> Relayed:
-    answer = relay.answer
+def _buffered(forwarding: ResponseForwarding) -> ProxyResponse:
+    answer = forwarding.answer
     pieces = []
     length = 0
     for piece in _pieces(answer):
         pieces.append(piece)
         length += len(piece)
         if length > MAX_BUFFERED_BYTES:
-            relay.context.buffered_at = time.monotonic()
-            return _too_long_to_hold(relay, pieces)
-    relay.context.buffered_at = time.monotonic()
+            forwarding.context.buffered_at = time.monotonic()
+            return _too_long_to_hold(forwarding, pieces)
+    forwarding.context.buffered_at = time.monotonic()
     body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
     answer.tell(Outcome.SUCCEEDED)
-    told = _told_anew(body, relay)
+    told = _told_anew(body, forwarding)
     if told is not None:
         return told
-    edited = _edited(body, relay)
-    headers = for_client(answer.headers, relay.also_headers)
+    edited = _edited(body, forwarding)
+    headers = for_client(answer.headers, forwarding.also_headers)
     if edited is not body.sent:
         stale = OF_THE_BODY | ({"content-encoding"} if body.is_coded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
-    return Relayed(answer.status, headers, edited)
+    return ProxyResponse(answer.status, headers, edited)
 
 
 class _Body:
@@ -167,19 +167,19 @@ class _Body:
         return None
 
 
-def _told_anew(body: _Body, relay: Relay) -> Relayed | None:
+def _told_anew(body: _Body, forwarding: ResponseForwarding) -> ProxyResponse | None:
     """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
-    errors = relay.edits.errors
-    if relay.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
+    errors = forwarding.edits.errors
+    if forwarding.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
-    arguments = body.plain, errors, relay.context.request_id, relay.context.model_asked
+    arguments = body.plain, errors, forwarding.context.request_id, forwarding.context.model_asked
     told = cpu_executor.run(len(body.plain), retold, *arguments)
     if told is None:
         return None
     stale = OF_THE_BODY | {"content-encoding", "content-type"}
-    passing = for_client(relay.answer.headers, relay.also_headers)
+    passing = for_client(forwarding.answer.headers, forwarding.also_headers)
     headers = [(name, value) for name, value in passing if name.lower() not in stale]
-    return Relayed(told.status, [*headers, ("Content-Type", JSON)], told.body)
+    return ProxyResponse(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
 def _refuse_cut(body: _Body, answer: Answer) -> None:
@@ -203,9 +203,9 @@ def _is_empty(body: _Body) -> bool:
     return len(body.sent) <= _LONGEST_EMPTY and body.plain is not None and not body.plain.strip()
 
 
-def _edited(body: _Body, relay: Relay) -> bytes:
+def _edited(body: _Body, forwarding: ResponseForwarding) -> bytes:
     """Return the body for the client, the same object where nothing is to be edited or nobody can decode it."""
-    edit = relay.edits.edit_of(relay.answer.status)
+    edit = forwarding.edits.edit_of(forwarding.answer.status)
     plain = body.plain if edit is not None else None
     if edit is None or plain is None:
         return body.sent
@@ -213,8 +213,8 @@ def _edited(body: _Body, relay: Relay) -> bytes:
     return body.sent if edited is plain else edited
 
 
-def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
-    answer = relay.answer
+def _too_long_to_hold(forwarding: ResponseForwarding, pieces: list[bytes]) -> ProxyResponse:
+    answer = forwarding.answer
     balance = Balance() if _must_tell_its_end(answer) else None
 
     def taken() -> Iterator[bytes]:
@@ -232,18 +232,18 @@ def _too_long_to_hold(relay: Relay, pieces: list[bytes]) -> Relayed:
             answer.tell(Outcome.SUCCEEDED)
         except EngineError as error:
             answer.tell(error.outcome)
-            relay.context.code = error.code
+            forwarding.context.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
-            raise AbortedAnswerError(error.message) from error
+            raise ResponseAbortedError(error.message) from error
         except ClientGoneError as error:
-            relay.context.client_gone = True
-            raise AbortedAnswerError("the client left") from error
+            forwarding.context.client_gone = True
+            raise ResponseAbortedError("the client left") from error
 
-    headers = for_client(answer.headers, relay.also_headers)
+    headers = for_client(answer.headers, forwarding.also_headers)
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
-    return Relayed(answer.status, headers, everything(), answer.close)
+    return ProxyResponse(answer.status, headers, everything(), answer.close)
 
 
 def _refuse_unbalanced(balance: Balance | None) -> None:
@@ -257,24 +257,24 @@ def _must_tell_its_end(answer: Answer) -> bool:
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
 
 
-def _streamed(relay: Relay) -> Relayed:
-    answer = relay.answer
-    events = _events(relay)
+def _streamed(forwarding: ResponseForwarding) -> ProxyResponse:
+    answer = forwarding.answer
+    events = _events(forwarding)
     # What fails before anything has left still gets its own status.
     first = next(events)
-    relay.context.buffered_at = time.monotonic()
-    headers = for_client(answer.headers, relay.also_headers)
+    forwarding.context.buffered_at = time.monotonic()
+    headers = for_client(answer.headers, forwarding.also_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    return Relayed(answer.status, headers, chain((first,), events), answer.close)
+    return ProxyResponse(answer.status, headers, chain((first,), events), answer.close)
 
 
-def _events(relay: Relay) -> Iterator[bytes]:
+def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
     """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
-    stream = _Stream(relay)
+    stream = _Stream(forwarding)
     try:
-        while (piece := relay.answer.read_piece(relay.comment_seconds)) != b"":
+        while (piece := forwarding.answer.read_piece(forwarding.comment_seconds)) != b"":
             if leaving := stream.take(piece):
                 yield leaving
         yield stream.end()
@@ -283,18 +283,18 @@ def _events(relay: Relay) -> Iterator[bytes]:
     except ClientGoneError as error:
         if not stream.has_left:
             raise
-        relay.context.client_gone = True
-        raise AbortedAnswerError("the client left") from error
+        forwarding.context.client_gone = True
+        raise ResponseAbortedError("the client left") from error
 
 
 class _Stream:
     """One stream on its way: what of it leaves, and how it ended."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-        self._is_encoded = relay.answer.header("Content-Encoding").strip().lower() not in UNENCODED
-        self._lines = relay.edits.of_stream(relay.context.protocol)
-        self._progress = StreamProgress(relay.context.protocol)
+    def __init__(self, forwarding: ResponseForwarding) -> None:
+        self._forwarding = forwarding
+        self._is_encoded = forwarding.answer.header("Content-Encoding").strip().lower() not in UNENCODED
+        self._lines = forwarding.edits.of_stream(forwarding.context.protocol)
+        self._progress = StreamProgress(forwarding.context.protocol)
         self._is_at_line_start = True
         self._left: tuple[bytes, bytes] | None = None
         self.has_left = False
@@ -313,31 +313,31 @@ class _Stream:
         if not self.has_left:
             self.has_left = True
             # Until it ends otherwise.
-            self._relay.context.stream_end = "client_gone"
+            self._forwarding.context.stream_end = "client_gone"
         self._is_at_line_start = leaving.endswith(b"\n")
         if not self._is_encoded:
             self._progress.note(leaving)
             if self._progress.has_failed:
                 # vLLM says so under a 200 when its engine process has died.
-                self._relay.answer.tell(Outcome.FAILED)
+                self._forwarding.answer.tell(Outcome.FAILED)
         return leaving
 
     def end(self) -> bytes:
         """Return what is left of a stream that the engine ended. Raises EngineError where it is not complete."""
         whole, rest = self._flush()
-        is_framed = self._relay.answer.is_framed
+        is_framed = self._forwarding.answer.is_framed
         if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
             raise EngineError(Outcome.BROKEN)
-        self._relay.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
+        self._forwarding.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
         end = "done" if self._progress.is_whole else "without_done"
-        self._relay.context.stream_end = "encoded" if self._is_encoded else end
+        self._forwarding.context.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
 
     def fail(self, error: EngineError) -> bytes:
         """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
-        self._relay.answer.tell(error.outcome)
+        self._forwarding.answer.tell(error.outcome)
         whole, rest = self._flush()
-        context = self._relay.context
+        context = self._forwarding.context
         if not self.has_left and not self._progress.is_whole:
             raise error
         _LOG.warning("a stream broke off: %s", error.code)
@@ -349,9 +349,9 @@ class _Stream:
         context.stream_end = "broken"
         if self._is_encoded:
             # Plain bytes behind compressed ones would be garbage.
-            raise AbortedAnswerError(error.message) from error
+            raise ResponseAbortedError(error.message) from error
         model = context.model_asked or context.model_served
-        return whole + self._progress.failure(error, self._relay.edits.errors, context.request_id, model)
+        return whole + self._progress.failure(error, self._forwarding.edits.errors, context.request_id, model)
 
     def _flush(self) -> tuple[bytes, bytes]:
         """Return what was held at the end: whole events, and the rest."""

@@ -112,10 +112,10 @@ def say_in_first_worker(own: Settings, artifact: Artifact) -> None:
 
 def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually ours
     """Find and look at the engines of an app of ours for the first time in this process, unless that is done."""
-    gateway = getattr(app, "extensions", {}).get("router")
-    if gateway is not None:
-        gateway.discovery.start_and_look()
-        for part in (gateway.meter, gateway.tracer):
+    services = getattr(app, "extensions", {}).get("router")
+    if services is not None:
+        services.discovery.start_and_look()
+        for part in (services.meter, services.tracer):
             if part is not None:
                 with suppress(Exception):  # it says so, and what only tells of requests must not keep from serving them
                     part.start()

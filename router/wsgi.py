@@ -7,9 +7,9 @@ from typing import Any
 from gunicorn.errors import AppImportError
 
 from router import lifecycle, startup
-from router.app import create_app, open_gateway
+from router.app import create_app, open_services
 from router.artifact.format import ArtifactError
-from router.middleware import Edge
+from router.middleware import Middleware
 from router.settings import SettingError
 from router.telemetry import shared_metrics
 
@@ -21,8 +21,8 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         artifact = lifecycle.artifact_in_force(own)
         if own.metrics and startup.is_preloading():
             shared_metrics.prepare()
-        gateway = open_gateway(own, artifact)
-        app = Edge(create_app(gateway), gateway)
+        services = open_services(own, artifact)
+        app = Middleware(create_app(services), services)
     except (SettingError, ArtifactError) as error:
         if startup.is_preloading():
             # This is the master, where gunicorn would print a traceback.
@@ -31,7 +31,7 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         raise AppImportError(startup.prefixed(error)) from None
     startup.say_in_first_worker(own, artifact)
     if not startup.is_preloading():
-        gateway.discovery.start_and_look()
+        services.discovery.start_and_look()
     return app
 
 

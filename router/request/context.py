@@ -9,7 +9,7 @@ from router.contract.rules.budget import Tokens
 from router.contract.schema.sections import Errors
 from router.request.headers import request_id
 from router.request.outcome import Outcome
-from router.request.routes import path_as_sent, protocol_of
+from router.request.routes import protocol_of, raw_path
 from router.request.trace import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
@@ -93,7 +93,7 @@ def context_of(environ: dict[str, Any]) -> RequestContext:
     """Return the exchange of a request; the first to ask makes it, which is the edge where there is one."""
     context: RequestContext | None = environ.get(_IN_ENVIRON)
     if context is None:
-        protocol = protocol_of(path_as_sent(environ))
+        protocol = protocol_of(raw_path(environ))
         context = RequestContext(request_id=request_id(environ), method=environ["REQUEST_METHOD"], protocol=protocol)
         environ[_IN_ENVIRON] = context
     return context

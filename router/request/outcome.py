@@ -31,7 +31,7 @@ def outcome_of(status: int) -> Outcome:
     return Outcome.FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Outcome.SUCCEEDED
 
 
-class Verdict(Enum):
+class TrialResult(Enum):
     """What a trial showed of an engine in doubt: a request of the router's own, which nobody can have made bad."""
 
     WORKS = "works"
@@ -40,12 +40,12 @@ class Verdict(Enum):
     """It answered 429: it has too much to do, which proves neither."""
 
 
-def verdict_of(status: int) -> Verdict:
+def trial_result_of(status: int) -> TrialResult:
     """Return what the status of the answer to a trial shows; a 400, 404 or 501 is that of an engine that does not chat.
 
     501 is how llama.cpp refuses a route that it was not started for; taken as broken, an engine would never come back.
     """
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return Verdict.UNCLEAR
+        return TrialResult.UNCLEAR
     works = status < HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.NOT_IMPLEMENTED
-    return Verdict.WORKS if works else Verdict.BROKEN
+    return TrialResult.WORKS if works else TrialResult.BROKEN

@@ -31,7 +31,7 @@ PASSED_THROUGH: Final = (
 
 INFERENCE: Final = (CHAT, *PASSED_THROUGH)
 MODELS: Final = "/v1/models"
-ONE_MODEL: Final = "/v1/models/{model}"
+MODEL_DETAIL: Final = "/v1/models/{model}"
 """Stands in logs for the routes of all models."""
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
@@ -62,6 +62,6 @@ def protocol_of(path: str | None) -> Protocol:
     return found or protocols.OTHER
 
 
-def path_as_sent(environ: Mapping[str, Any]) -> str:
+def raw_path(environ: Mapping[str, Any]) -> str:
     """Return the path of a request's target as it was sent: servers tidy up what they put into PATH_INFO."""
     return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]

@@ -69,8 +69,8 @@ class Worker(Process):
         """Load the app, and learn from it and its settings how long clients may take."""
         super().load_wsgi()
         self.own = lifecycle.settings_in_force(os.environ)
-        gateway = getattr(self.wsgi, "extensions", {}).get("router")
-        contract = gateway.artifact.contract if gateway is not None else Contract()
+        services = getattr(self.wsgi, "extensions", {}).get("router")
+        contract = services.artifact.contract if services is not None else Contract()
         # A body that the app refuses for its length has to be told at once.
         self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
         self.errors = contract.errors

@@ -25,7 +25,7 @@ NONE: Final = "none"
 OTHER: Final = "other"
 CLIENT_CLOSED_REQUEST: Final = 499
 
-ROUTES: Final = (*routes.NARROWABLE, routes.ONE_MODEL, routes.HEALTHZ, routes.READYZ, routes.METRICS, NONE)
+ROUTES: Final = (*routes.NARROWABLE, routes.MODEL_DETAIL, routes.HEALTHZ, routes.READYZ, routes.METRICS, NONE)
 _STATUSES: Final = {
     status: str(status) for status in sorted({200, 403, 409, 422, 429, CLIENT_CLOSED_REQUEST, *STATUS_OF.values()})
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from router.request.outcome import Outcome, Verdict
+from router.request.outcome import Outcome, TrialResult
 
 LONGEST_OPEN_SECONDS: Final = 60.0
 """How long a circuit stays open at most before its next trial, unless the first time is set to be longer."""
@@ -108,14 +108,14 @@ def trial_begun(health: Health) -> Health:
     return replace(health, trial=True)
 
 
-def trial_ended(health: Health, verdict: Verdict, breaker: Breaker, now: float, chance: float) -> Health:
+def trial_ended(health: Health, verdict: TrialResult, breaker: Breaker, now: float, chance: float) -> Health:
     """Return the health after a trial, whose verdict counts for nothing once a request has settled the doubt."""
     ended = replace(health, trial=False, calm_until=now + CALM_SECONDS)
     if not health.is_open and health.suspicions < breaker.failures:
         return ended
-    if verdict is Verdict.WORKS:
+    if verdict is TrialResult.WORKS:
         return replace(ended, failures=0, suspicions=0, open_until=None)
-    if verdict is Verdict.BROKEN:
+    if verdict is TrialResult.BROKEN:
         return _opened(ended, breaker, now, chance)
     if health.is_open:
         return replace(ended, open_until=now + _open_seconds(health.openings, breaker, chance))

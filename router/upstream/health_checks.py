@@ -10,7 +10,7 @@ import orjson
 
 from router.contract.errors import OVERLOADED, ApiError
 from router.discovery import cache
-from router.request.outcome import Verdict, verdict_of
+from router.request.outcome import TrialResult, trial_result_of
 from router.request.routes import CHAT, EMBEDDINGS
 from router.runtime.pid import cached_pid
 from router.settings import Settings
@@ -99,23 +99,23 @@ class Prober:
         cards = _read_cards(body)
         return Report(State.HEALTHY, cards, "" if cards is not None else "/v1/models is no list of models")
 
-    def try_out(self, engine: str) -> tuple[Verdict, str]:
+    def try_out(self, engine: str) -> tuple[TrialResult, str]:
         """Send an engine the smallest real request and return what that shows, and why.
 
         An engine whose health is good is taken at its word where no model is known to ask it for.
         """
         model = self._fleet.trial_model(engine)
         if model is None:
-            return Verdict.WORKS, "its health is good"
+            return TrialResult.WORKS, "its health is good"
         chat = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "stream": False}
         try:
             status = self._ask(engine + CHAT, chat)
             if status == HTTPStatus.INTERNAL_SERVER_ERROR and self._embeds(engine, model):
-                return Verdict.WORKS, "it does not chat, and embeds"
+                return TrialResult.WORKS, "it does not chat, and embeds"
         except ApiError as error:
             unclear = error.code == OVERLOADED
-            return Verdict.UNCLEAR if unclear else Verdict.BROKEN, f"a trial request failed: {reason_of(error)}"
-        return verdict_of(status), f"a trial request got {status}"
+            return TrialResult.UNCLEAR if unclear else TrialResult.BROKEN, f"a trial request failed: {reason_of(error)}"
+        return trial_result_of(status), f"a trial request got {status}"
 
     def _embeds(self, engine: str, model: str) -> bool:
         """Tell whether an engine embeds: some that do not chat answer 500 to it."""
@@ -158,7 +158,7 @@ class Prober:
             self._try(engine)
 
     def _try(self, engine: str) -> None:
-        verdict, cause = Verdict.UNCLEAR, "a trial failed"
+        verdict, cause = TrialResult.UNCLEAR, "a trial failed"
         try:
             verdict, cause = self.try_out(engine)
         except Exception:  # noqa: BLE001 - nor must a trial

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from router.contract.decide import ServedIds
-from router.request.outcome import Outcome, Verdict
+from router.request.outcome import Outcome, TrialResult
 from router.upstream import circuit_breaker
 from router.upstream.circuit_breaker import Breaker, Health, State
 
@@ -200,7 +200,7 @@ class Fleet:
                 self._put(engine, known._replace(health=circuit_breaker.trial_begun(known.health)))
         return due
 
-    def end_trial(self, engine: str, verdict: Verdict, cause: str) -> None:
+    def end_trial(self, engine: str, verdict: TrialResult, cause: str) -> None:
         """Note what the trial of an engine showed, and why, for the log."""
         now = self._clock()
         self._move(

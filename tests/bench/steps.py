@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from werkzeug.test import create_environ
 
-from router.app import create_app, open_gateway
+from router.app import create_app, open_services
 from router.artifact import format as artifact_format
 from router.balancing.in_flight import Loads
 from router.balancing.policies import POLICIES
@@ -29,7 +29,7 @@ from router.contract.decide import Forward, ServedIds, decide
 from router.contract.jsonbytes.parsing import parse
 from router.contract.jsonbytes.splice import apply_edits
 from router.contract.responses.stream_rewrite import StreamEditor
-from router.middleware import Edge
+from router.middleware import Middleware
 from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
 from router.request.outcome import Outcome
@@ -213,9 +213,9 @@ def whole_requests(artifact_of: artifact_format.Artifact) -> Iterator[tuple[str,
         try:
             assert engine.stdout is not None
             settings = Settings(engines=(engine.stdout.readline().strip(),), access_log="off", metrics=True)
-            gateway = open_gateway(settings, artifact_of)
-            gateway.discovery.start_and_look()
-            app: Any = Edge(create_app(gateway), gateway)
+            services = open_services(settings, artifact_of)
+            services.discovery.start_and_look()
+            app: Any = Middleware(create_app(services), services)
             body = chat_body(SMALL)
             environ = create_environ(ROUTE, method="POST", data=body, content_type="application/json")
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from werkzeug.test import Client
 
-from router.app import create_app, open_gateway
+from router.app import create_app, open_services
 from router.artifact.format import freeze
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors
-from router.middleware import Edge
+from router.middleware import Middleware
 from router.runtime.semaphore import Semaphore
 from router.settings import Settings
 from router.upstream.circuit_breaker import State
@@ -29,13 +29,13 @@ class _Broken:
 def client() -> Client:
     """A client of an app whose connections to engines fail as nobody foresaw."""
     artifact = freeze("under-test", Contract(errors=Errors(bad_request_type="vendor_error")), ())
-    gateway: Any = open_gateway(
+    services: Any = open_services(
         Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
     )
-    gateway.fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": "served"},)))
-    gateway.discovery.start = lambda: None
-    broken = gateway._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Semaphore(2))
-    return Client(Edge(create_app(broken), broken))
+    services.fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": "served"},)))
+    services.discovery.start = lambda: None
+    broken = services._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Semaphore(2))
+    return Client(Middleware(create_app(broken), broken))
 
 
 def test_an_unexpected_exception_is_a_plain_500(client: Client, caplog: pytest.LogCaptureFixture) -> None:

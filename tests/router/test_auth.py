@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router import auth, lifecycle
-from router.app import create_app, open_gateway
+from router.app import create_app, open_services
 from router.artifact.format import freeze
 from router.auth import MAX_FILE_BYTES, ApiKey, ApiKeys, parse_keys, read_keys
 from router.contract.errors import ApiError
@@ -288,9 +288,11 @@ def test_the_file_is_not_looked_at_for_every_request(file: Path, monkeypatch: py
 
 def test_the_exchange_learns_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of a request tells whose key it showed, and a request that is refused tells nobody's."""
-    gateway = open_gateway(Settings(engines=(ENGINE,), api_keys=parse_keys(f"team={KEY}")), freeze("x", Contract(), ()))
-    monkeypatch.setattr(gateway.discovery, "start", lambda: None)
-    client = create_app(gateway).test_client()
+    services = open_services(
+        Settings(engines=(ENGINE,), api_keys=parse_keys(f"team={KEY}")), freeze("x", Contract(), ())
+    )
+    monkeypatch.setattr(services.discovery, "start", lambda: None)
+    client = create_app(services).test_client()
     for key, name in ((KEY, "team"), (OTHER, None)):
         context = RequestContext(request_id="1")
         client.get("/v1/models", headers={"X-API-Key": key}, environ_overrides={"router.request.context": context})

@@ -14,7 +14,7 @@ from router.contract.responses.sse import WholeEvents
 from router.contract.schema.sections import Errors
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
-from router.response import AbortedAnswerError, Relay, relay
+from router.response import ResponseAbortedError, ResponseForwarding, forward_response
 from router.server.disconnect import Client
 from tests.router.upstream.fakes import answer_of
 
@@ -42,7 +42,9 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_head()
-    body: Any = relay(Relay(answer, AnswerEdits(alias), Client({}), RequestContext(request_id="1"))).body
+    body: Any = forward_response(
+        ResponseForwarding(answer, AnswerEdits(alias), Client({}), RequestContext(request_id="1"))
+    ).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
 
@@ -63,7 +65,7 @@ def _streamed(
     answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_head()
     context = RequestContext(request_id="1")
-    body: Any = relay(Relay(answer, edits, Client({}), context, 0.01)).body
+    body: Any = forward_response(ResponseForwarding(answer, edits, Client({}), context, 0.01)).body
     return list(body), context, told
 
 
@@ -129,13 +131,13 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_head()
     context = RequestContext(request_id="1")
-    body: Any = iter(relay(Relay(answer, AnswerEdits(), Client({}), context)).body)
+    body: Any = iter(forward_response(ResponseForwarding(answer, AnswerEdits(), Client({}), context)).body)
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)
         assert (context.code, told) == (None, [Outcome.SUCCEEDED])
     else:
-        with pytest.raises(AbortedAnswerError):
+        with pytest.raises(ResponseAbortedError):
             left.extend(body)
         assert (context.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
     assert b"".join(left) == LONG[:length]
@@ -183,12 +185,12 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
     answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_head()
-    going = Relay(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))
+    going = ResponseForwarding(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))
     if is_whole:
-        assert relay(going).body == body
+        assert forward_response(going).body == body
     else:
         with pytest.raises(ApiError, match="cut off"):
-            relay(going)
+            forward_response(going)
 
 
 @pytest.mark.parametrize(
@@ -205,5 +207,7 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     answer, told, _ = answer_of(head, *pieces)
     answer.read_head()
     with suppress(ApiError):
-        list(relay(Relay(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))).body)
+        list(
+            forward_response(ResponseForwarding(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))).body
+        )
     assert told == [Outcome.BROKEN]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.request.outcome import Outcome, Verdict, outcome_of, verdict_of
+from router.request.outcome import Outcome, TrialResult, outcome_of, trial_result_of
 from router.upstream.circuit_breaker import (
     CALM_SECONDS,
     LONGEST_OPEN_SECONDS,
@@ -32,9 +32,9 @@ SUSPECTED = Health(State.HEALTHY, suspicions=BREAKER.failures)
 OPEN = Health(State.HEALTHY, openings=1, open_until=NOW)
 
 
-Happening = Outcome | State | Verdict | float
+Happening = Outcome | State | TrialResult | float
 """A request's outcome, what a probe found, a look for a due trial or its end, seconds that pass."""
-HAPPENINGS: tuple[Happening, ...] = (*Outcome, *State, *Verdict, 30.0, 70.0)
+HAPPENINGS: tuple[Happening, ...] = (*Outcome, *State, *TrialResult, 30.0, 70.0)
 
 
 def _after(health: Health, *outcomes: Outcome, now: float = NOW) -> Health:
@@ -43,7 +43,7 @@ def _after(health: Health, *outcomes: Outcome, now: float = NOW) -> Health:
     return health
 
 
-def _tried(health: Health, verdict: Verdict, now: float = NOW) -> Health:
+def _tried(health: Health, verdict: TrialResult, now: float = NOW) -> Health:
     assert trial_at(health, BREAKER) <= now
     return trial_ended(trial_begun(health), verdict, BREAKER, now, HALF)
 
@@ -54,9 +54,9 @@ def _step(health: Health, happens: Happening) -> Health:
             return _after(health, happens)
         case State():
             return seen(health, happens)
-        case Verdict() if health.trial:
+        case TrialResult() if health.trial:
             return trial_ended(health, happens, BREAKER, NOW, HALF)
-        case Verdict():
+        case TrialResult():
             return trial_begun(health) if trial_at(health, BREAKER) <= NOW else health
         case _:
             return _later(health, happens)
@@ -99,9 +99,9 @@ def test_a_success_always_closes() -> None:
 def test_500s_alone_never_open() -> None:
     """A circuit opens by a counted failure that is one too many, or by a trial that found the engine broken."""
     opened = [(before, happens) for before, happens, after in _every_step() if after.is_open and not before.is_open]
-    assert {happens for _, happens in opened} == {*COUNTED, Verdict.BROKEN}
+    assert {happens for _, happens in opened} == {*COUNTED, TrialResult.BROKEN}
     for before, happens in opened:
-        if happens is Verdict.BROKEN:
+        if happens is TrialResult.BROKEN:
             assert before.trial
             assert before.suspicions >= BREAKER.failures
         else:
@@ -111,8 +111,8 @@ def test_500s_alone_never_open() -> None:
 def test_only_a_success_or_a_good_trial_closes() -> None:
     """Neither time nor a probe closes a circuit."""
     closed = [(before, happens) for before, happens, after in _every_step() if before.is_open and not after.is_open]
-    assert {happens for _, happens in closed} == {Outcome.SUCCEEDED, Verdict.WORKS}
-    assert all(before.trial for before, happens in closed if happens is Verdict.WORKS)
+    assert {happens for _, happens in closed} == {Outcome.SUCCEEDED, TrialResult.WORKS}
+    assert all(before.trial for before, happens in closed if happens is TrialResult.WORKS)
 
 
 def test_there_are_never_two_trials_at_once() -> None:
@@ -138,7 +138,7 @@ def test_an_engine_that_works_comes_back() -> None:
     for health in {after for _, _, after in _every_step()}:
         well = _later(seen(replace(health, trial=False), State.HEALTHY), LONGEST_OPEN_SECONDS)
         if trial_at(well, BREAKER) <= NOW:
-            well = _tried(well, Verdict.WORKS)
+            well = _tried(well, TrialResult.WORKS)
         assert well.takes_requests
 
 
@@ -215,7 +215,7 @@ def test_no_trial_while_the_probe_fails(health: Health, state: State) -> None:
 @pytest.mark.parametrize("health", [OPEN, SUSPECTED])
 def test_a_good_trial_clears(health: Health) -> None:
     """After a trial that worked the engine gets requests, and its failures count from nothing."""
-    cleared = _tried(health, Verdict.WORKS)
+    cleared = _tried(health, TrialResult.WORKS)
     assert cleared.takes_requests
     assert (cleared.failures, cleared.suspicions) == (0, 0)
 
@@ -223,7 +223,7 @@ def test_a_good_trial_clears(health: Health) -> None:
 @pytest.mark.parametrize("health", [OPEN, SUSPECTED])
 def test_a_bad_trial_opens(health: Health) -> None:
     """After a trial that found it broken the engine gets nothing until the next trial."""
-    assert _tried(health, Verdict.BROKEN).open_until == NOW + BREAKER.seconds * 2.0**health.openings
+    assert _tried(health, TrialResult.BROKEN).open_until == NOW + BREAKER.seconds * 2.0**health.openings
 
 
 def test_the_time_doubles_until_a_request_succeeds() -> None:
@@ -233,7 +233,7 @@ def test_the_time_doubles_until_a_request_succeeds() -> None:
         health = _after(health, *[Outcome.BROKEN] * BREAKER.failures)
         assert health.open_until is not None
         lengths.append(health.open_until - NOW)
-        health = _tried(replace(health, open_until=NOW), Verdict.WORKS)
+        health = _tried(replace(health, open_until=NOW), TrialResult.WORKS)
     assert lengths == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     again = _after(health, Outcome.SUCCEEDED, *[Outcome.BROKEN] * BREAKER.failures)
     assert again.open_until == NOW + 2.0
@@ -248,15 +248,15 @@ def test_a_longer_time_than_a_minute_may_be_set() -> None:
 
 def test_a_busy_engine_is_neither_cleared_nor_condemned() -> None:
     """A trial that got 429 leaves an open circuit open for the same time again, and a closed one closed."""
-    assert _tried(OPEN, Verdict.UNCLEAR).open_until == NOW + BREAKER.seconds
-    doubted = _tried(SUSPECTED, Verdict.UNCLEAR)
+    assert _tried(OPEN, TrialResult.UNCLEAR).open_until == NOW + BREAKER.seconds
+    doubted = _tried(SUSPECTED, TrialResult.UNCLEAR)
     assert doubted.takes_requests
     assert trial_at(doubted, BREAKER) == NOW + CALM_SECONDS
 
 
 @pytest.mark.parametrize("health", [OPEN, SUSPECTED])
-@pytest.mark.parametrize("verdict", Verdict)
-def test_a_request_that_succeeds_during_a_trial_outweighs_it(health: Health, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", TrialResult)
+def test_a_request_that_succeeds_during_a_trial_outweighs_it(health: Health, verdict: TrialResult) -> None:
     """A trial that waits in a queue too long opens nothing when clients were served meanwhile."""
     vouched = noted(trial_begun(health), Outcome.SUCCEEDED, BREAKER, NOW, HALF)
     assert trial_ended(vouched, verdict, BREAKER, NOW, HALF).takes_requests
@@ -291,11 +291,11 @@ def test_a_status_shows_an_outcome(statuses: tuple[int, ...], outcome: Outcome) 
 @pytest.mark.parametrize(
     ("statuses", "verdict"),
     [
-        ((200, 302, 400, 401, 404, 422, 501), Verdict.WORKS),
-        ((429,), Verdict.UNCLEAR),
-        ((500, 502, 503, 504, 599), Verdict.BROKEN),
+        ((200, 302, 400, 401, 404, 422, 501), TrialResult.WORKS),
+        ((429,), TrialResult.UNCLEAR),
+        ((500, 502, 503, 504, 599), TrialResult.BROKEN),
     ],
 )
-def test_a_status_gives_a_verdict(statuses: tuple[int, ...], verdict: Verdict) -> None:
+def test_a_status_gives_a_verdict(statuses: tuple[int, ...], verdict: TrialResult) -> None:
     """An engine that refuses the trial as one that does not chat works, one that answers another 5xx is broken."""
-    assert {verdict_of(status) for status in statuses} == {verdict}
+    assert {trial_result_of(status) for status in statuses} == {verdict}

@@ -15,7 +15,7 @@ from router.contract.errors import ApiError
 from router.mock_engine import Answer, Raw, StandIn
 from router.mock_engine.answer import Reply
 from router.mock_engine.request import Received
-from router.request.outcome import Outcome, Verdict
+from router.request.outcome import Outcome, TrialResult
 from router.request.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
 from router.upstream import circuit_breaker, health_checks
@@ -155,7 +155,7 @@ def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
     """A trial asks the first model that the engine lists for one token, with the engines' own key."""
     prober, fleet = _prober(engine.url, key="k", ids=("configured",))
     fleet.learn(engine.url, prober.probe(engine.url))
-    assert prober.try_out(engine.url) == (Verdict.WORKS, "a trial request got 200")
+    assert prober.try_out(engine.url) == (TrialResult.WORKS, "a trial request got 200")
     [trial] = engine.received
     assert (trial.method, trial.target) == ("POST", "/v1/chat/completions")
     assert trial.json() == {
@@ -171,32 +171,32 @@ def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
 def test_a_trial_needs_a_model(engine: StandIn) -> None:
     """Without any known model nothing is asked: the engine is taken at the word of its probe."""
     prober, _ = _prober(engine.url)
-    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert prober.try_out(engine.url)[0] is TrialResult.WORKS
     assert engine.received == []
 
 
 def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -> None:
     """An engine that keeps its models to itself is tried with the first configured id."""
     prober, _ = _prober(engine.url, ids=("configured", "other"))
-    assert prober.try_out(engine.url)[0] is Verdict.WORKS
+    assert prober.try_out(engine.url)[0] is TrialResult.WORKS
     assert engine.received[0].json()["model"] == "configured"
 
 
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (Answer(400), Verdict.WORKS),
-        (Answer(404), Verdict.WORKS),
-        (Answer(302, [("Location", "/v1/models")]), Verdict.WORKS),
-        (Answer(429), Verdict.UNCLEAR),
-        (Answer(503), Verdict.BROKEN),
-        (Raw(b"", "reset"), Verdict.BROKEN),
-        (Raw(b"SSH-2.0-OpenSSH\r\n"), Verdict.BROKEN),
-        (Answer(200, body=b"{}", cut_after=1), Verdict.BROKEN),
+        (Answer(400), TrialResult.WORKS),
+        (Answer(404), TrialResult.WORKS),
+        (Answer(302, [("Location", "/v1/models")]), TrialResult.WORKS),
+        (Answer(429), TrialResult.UNCLEAR),
+        (Answer(503), TrialResult.BROKEN),
+        (Raw(b"", "reset"), TrialResult.BROKEN),
+        (Raw(b"SSH-2.0-OpenSSH\r\n"), TrialResult.BROKEN),
+        (Answer(200, body=b"{}", cut_after=1), TrialResult.BROKEN),
     ],
     ids=str,
 )
-def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, verdict: Verdict) -> None:
+def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, verdict: TrialResult) -> None:
     """Any whole answer below 500 shows an engine at work, but for 429; no redirect is followed."""
     engine.answer_next(reply)
     prober, _ = _prober(engine.url, ids=("served",))
@@ -206,9 +206,10 @@ def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, ve
 
 
 @pytest.mark.parametrize(
-    ("embeds", "verdict"), [(200, Verdict.WORKS), (404, Verdict.BROKEN), (500, Verdict.BROKEN), (400, Verdict.BROKEN)]
+    ("embeds", "verdict"),
+    [(200, TrialResult.WORKS), (404, TrialResult.BROKEN), (500, TrialResult.BROKEN), (400, TrialResult.BROKEN)],
 )
-def test_an_engine_that_embeds_need_not_chat(engine: StandIn, embeds: int, verdict: Verdict) -> None:
+def test_an_engine_that_embeds_need_not_chat(engine: StandIn, embeds: int, verdict: TrialResult) -> None:
     """A 500 to a trial's chat shows a broken engine, unless it embeds."""
     engine.script(lambda received: Answer(embeds if received.path == EMBEDDINGS else 500))
     prober, _ = _prober(engine.url, ids=("served",))
@@ -237,7 +238,7 @@ def test_a_machine_without_room_blames_no_engine(engine: StandIn, monkeypatch: p
     monkeypatch.setattr(socket, "create_connection", fail)
     prober._look(engine.url)
     assert fleet.healthy() == (engine.url,)
-    assert prober.try_out(engine.url)[0] is Verdict.UNCLEAR
+    assert prober.try_out(engine.url)[0] is TrialResult.UNCLEAR
 
 
 def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +247,7 @@ def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, mon
     silence = Event()
     engine.answer_next(Answer(hold=silence))
     prober, _ = _prober(engine.url, ids=("served",))
-    assert prober.try_out(engine.url)[0] is Verdict.BROKEN
+    assert prober.try_out(engine.url)[0] is TrialResult.BROKEN
     silence.set()
 
 
@@ -337,7 +338,7 @@ def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch:
     failed = Event()
     try_out = prober.try_out
 
-    def fail_once(url: str) -> tuple[Verdict, str]:
+    def fail_once(url: str) -> tuple[TrialResult, str]:
         if failed.is_set():
             return try_out(url)
         failed.set()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from router.contract.decide import ServedIds
-from router.request.outcome import Outcome, Verdict
+from router.request.outcome import Outcome, TrialResult
 from router.upstream.circuit_breaker import Breaker, State
 from router.upstream.registry import Fleet, Report
 
@@ -86,7 +86,7 @@ def test_an_engine_that_keeps_failing_is_left_out_until_its_trial() -> None:
     assert _picked(fleet) == {B}
     assert fleet.begin_trial(A)
     assert not fleet.begin_trial(A)
-    fleet.end_trial(A, Verdict.WORKS, "it works")
+    fleet.end_trial(A, TrialResult.WORKS, "it works")
     assert _picked(fleet) == {A, B}
 
 
@@ -348,7 +348,7 @@ def test_only_so_many_500s_ask_for_a_trial_and_not_again_at_once() -> None:
     fleet.note(A, Outcome.FAILED)
     assert looks == [A]
     assert fleet.begin_trial(A)
-    fleet.end_trial(A, Verdict.WORKS, "it works")
+    fleet.end_trial(A, TrialResult.WORKS, "it works")
     _note(fleet, A, Outcome.FAILED, 100)
     assert looks == [A]
     assert not fleet.begin_trial(A)
@@ -403,7 +403,7 @@ def test_an_open_circuit_is_said_once_with_its_cause(caplog: pytest.LogCaptureFi
     fleet = _fleet(A, clock=clock)
     caplog.set_level(logging.INFO, "router")
     _note(fleet, A, Outcome.TIMED_OUT, 10 * FAILURES)
-    for verdict in (Verdict.BROKEN, Verdict.UNCLEAR, Verdict.WORKS):
+    for verdict in (TrialResult.BROKEN, TrialResult.UNCLEAR, TrialResult.WORKS):
         clock.now += 60.0
         assert fleet.begin_trial(A)
         fleet.end_trial(A, verdict, f"a trial request {verdict.value}")
@@ -456,7 +456,7 @@ def test_news_of_what_left_is_harmless(caplog: pytest.LogCaptureFixture) -> None
         _note(fleet, A, outcome)
     fleet.learn(A, Report(State.HEALTHY, _cards("x")))
     assert not fleet.begin_trial(A)
-    fleet.end_trial(A, Verdict.BROKEN, "it broke")
+    fleet.end_trial(A, TrialResult.BROKEN, "it broke")
     assert fleet.trial_model(A) is None
     assert fleet.seconds_until_look(A, 10.0, 1.0) == 1.0
     assert fleet.engines == (B,)
