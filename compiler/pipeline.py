@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from compiler.artifact.from_profile import contract_of
-from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path
+from compiler.diagnostics import Diagnostic, ProfileError, in_order, quoted_path
 from compiler.language.schema import MAX_TEXT
-from compiler.resolve.extends import Link, load_chain, merge_chain
-from compiler.resolve.overrides import FLAG, Override, overridden
-from compiler.resolve.selection import Selected
+from compiler.resolve.extends import Layer, load_chain, merge_chain
+from compiler.resolve.overrides import FLAG, Override, apply_override
+from compiler.resolve.selection import Selection
 from compiler.source.tree import Mapping, plain
 from compiler.validate.lint import warnings_of_chain, warnings_of_profile, warnings_of_size, warnings_of_valid
 from compiler.validate.validation import validate
@@ -17,10 +17,10 @@ from router.artifact.format import MAX_ARTIFACT_BYTES, Artifact, Source, freeze,
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class Compilation:
     """A compiled profile: the chain it came from, the merged tree, and the artifact."""
 
-    chain: tuple[Link, ...]
+    chain: tuple[Layer, ...]
     profile: Mapping
     artifact: Artifact
     warnings: tuple[Diagnostic, ...]
@@ -39,40 +39,40 @@ class Compiled:
         return data
 
 
-def compile_profile(selected: Selected, override: Override | None = None) -> Compiled:
+def compile_profile(selection: Selection, override: Override | None = None) -> Compilation:
     """Compile a profile. Raises ProfileError with everything that is wrong with it."""
-    return compile_chain(load_chain(selected), override)
+    return compile_chain(load_chain(selection), override)
 
 
-def compile_chain(chain: tuple[Link, ...], override: Override | None = None) -> Compiled:
+def compile_chain(chain: tuple[Layer, ...], override: Override | None = None) -> Compilation:
     """Compile a chain that is loaded. Raises ProfileError with everything that is wrong with it, warnings included."""
     profile = merge_chain(chain)
     warnings = [*warnings_of_chain(chain), *warnings_of_profile(profile)]
     try:
         if override is not None:
-            profile = overridden(profile, override)
+            profile = apply_override(profile, override)
         validate(profile)
         artifact = _frozen(chain, profile, override)
     except ProfileError as error:
         raise ProfileError(*error.diagnostics, *warnings) from error
     warnings += [*warnings_of_valid(profile), *warnings_of_size(len(serialise(artifact)))]
-    return Compiled(chain, profile, artifact, in_order(warnings))
+    return Compilation(chain, profile, artifact, in_order(warnings))
 
 
-def _frozen(chain: tuple[Link, ...], profile: Mapping, override: Override | None) -> Artifact:
+def _frozen(chain: tuple[Layer, ...], profile: Mapping, override: Override | None) -> Artifact:
     values = plain(profile)
     name = values["name"] if "name" in values else _default_name(chain[0])
     return freeze(name, contract_of(values), _sources(chain, override))
 
 
-def _sources(chain: tuple[Link, ...], override: Override | None) -> tuple[Source, ...]:
-    files = tuple(Source(link.kind, link.name, link.sha256) for link in chain)
+def _sources(chain: tuple[Layer, ...], override: Override | None) -> tuple[Source, ...]:
+    files = tuple(Source(layer.kind, layer.name, layer.sha256) for layer in chain)
     return files if override is None else (*files, Source("flag", FLAG, override.sha256()))
 
 
-def _default_name(root: Link) -> str:
+def _default_name(root: Layer) -> str:
     name = root.name if root.kind == "preset" else Path(root.name).stem
     if len(name) > MAX_TEXT:
-        message = f"the file name {named_path(root.name)} is too long to be the profile's name"
+        message = f"the file name {quoted_path(root.name)} is too long to be the profile's name"
         raise ProfileError(Diagnostic("unusable-name", message, hint="set `name` in the profile, or rename the file"))
     return name

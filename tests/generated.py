@@ -10,7 +10,7 @@ from compiler.docs import reference
 from compiler.docs.json_schema import json_schema_bytes
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.json_schema import artifact_schema_bytes
 from router.settings import reference as settings_reference
 from router.telemetry import metrics
@@ -46,7 +46,7 @@ def stale() -> list[str]:
 
 
 def _artifact(preset: str) -> bytes:
-    return compile_profile(Selected("preset", preset, "SOURCE")).data()
+    return compile_profile(Selection("preset", preset, "SOURCE")).data()
 
 
 def _filled(name: str, blocks: dict[str, str]) -> bytes:

@@ -42,7 +42,7 @@ def contract_of(profile: Values) -> Contract:
     )
 
 
-def laid_over(base: Values, values: Values) -> Values:
+def merged_values(base: Values, values: Values) -> Values:
     """Lay bare values over others, as profiles are laid over their parents: maps merge, a null deletes."""
     result = dict(base)
     for key, value in values.items():
@@ -50,7 +50,7 @@ def laid_over(base: Values, values: Values) -> Values:
             result.pop(key, None)
         elif isinstance(value, dict):
             inner = result.get(key)
-            result[key] = laid_over(inner if isinstance(inner, dict) else {}, value)
+            result[key] = merged_values(inner if isinstance(inner, dict) else {}, value)
         else:
             result[key] = value
     return result
@@ -58,7 +58,7 @@ def laid_over(base: Values, values: Values) -> Values:
 
 def _case(profile: Values, name: str, case: Values) -> Case:
     own = {section: values for section, values in case.items() if section != "when"}
-    return Case(name, when_of(laid_over({}, case["when"])), Sections(**_sections(laid_over(profile, own))))
+    return Case(name, when_of(merged_values({}, case["when"])), Sections(**_sections(merged_values(profile, own))))
 
 
 def when_of(section: Values) -> When:
@@ -138,7 +138,7 @@ def _number(name: str, value: float) -> int | float:
 
 def field_of(section: Values) -> Field:
     """Return the rule of a field that the values of its section mean."""
-    field: Values = {**_governed(section)}
+    field: Values = {**_rule_values(section)}
     if "type" in field:
         field["type"] = _texts(field["type"])
     if "allowed" in field:
@@ -160,7 +160,7 @@ def field_of(section: Values) -> Field:
 
 
 def _check(name: str, section: Values) -> Check:
-    values = _governed(section)
+    values = _rule_values(section)
     for key, value in values.items():
         if key in {"max", "max_data_urls"}:
             values[key] = int(value)
@@ -180,10 +180,12 @@ _LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "r
 
 
 def _unknown_fields(section: Values) -> UnknownFields:
-    return UnknownFields(**_stated(UnknownFields, {**_governed(section), "known": tuple(section.get("known", ()))}))
+    return UnknownFields(
+        **_without_defaults(UnknownFields, {**_rule_values(section), "known": tuple(section.get("known", ()))})
+    )
 
 
-def _stated(kind: type[Governed], values: Values) -> Values:
+def _without_defaults(kind: type[Governed], values: Values) -> Values:
     """Return values without those that are the defaults: msgspec leaves these out of JSON only by their identity."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
     return {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key, ...))}
@@ -207,7 +209,7 @@ def _in_order(template: Any) -> Any:  # noqa: ANN401 - any JSON
     return [_in_order(item) for item in template] if isinstance(template, list) else template
 
 
-def _governed(section: Values) -> Values:
+def _rule_values(section: Values) -> Values:
     """Return a section with the words of its refusals, and those of their parts."""
     if "error" not in section:
         return dict(section)

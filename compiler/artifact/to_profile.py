@@ -27,7 +27,7 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
     contract = artifact.contract
     base = _sections(contract)
     cases = {
-        case.name: {"when": when_of(case.when), **differing_from(base, _sections(case.sections))}
+        case.name: {"when": when_of(case.when), **difference_from(base, _sections(case.sections))}
         for case in contract.cases
     }
     values = {"models": _models(contract.models), "mode": mode_of(contract.mode), **base, "cases": cases}
@@ -45,13 +45,13 @@ def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]
     return _filled(profile, defaults)
 
 
-def differing_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Return what must be merged over a base to give these values: maps key by key, a null for what goes."""
     changed: dict[str, Any] = {}
     for key, value in values.items():
         below = base.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
-            if inner := differing_from(below, value):
+            if inner := difference_from(below, value):
                 changed[key] = inner
         elif key not in base or repr(value) != repr(below):
             changed[key] = value
@@ -60,9 +60,9 @@ def differing_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, An
 
 def field_of(field: Field) -> dict[str, Any]:
     """Return the rule of a field as a profile writes it."""
-    values = _stated(field)
+    values = _without_defaults(field)
     conditions = {"requires": _condition(field.requires), "excludes": _condition(field.excludes)}
-    values |= _given(type=_one_or_list(field.type), **conditions)
+    values |= _present(type=_one_or_list(field.type), **conditions)
     if field.default is not None and field.allowed is not None and repr(field.allowed) == repr((field.default,)):
         del values["allowed"], values["default"]
         values = {"fixed": field.default, **values}
@@ -71,14 +71,14 @@ def field_of(field: Field) -> dict[str, Any]:
 
 def check_of(check: Check) -> dict[str, Any]:
     """Return the rule of a check as a profile writes it."""
-    values = _stated(check)
+    values = _without_defaults(check)
     del values["check"]
     if isinstance(check, Images):
         values |= {key: size_of(values[key]) for key in _SIZES_OF_IMAGES if key in values}
     if isinstance(check, PromptContains):
-        values |= _given(when=_values(check.when))
+        values |= _present(when=_values(check.when))
     if isinstance(check, ContentParts):
-        values |= _given(by_role=_values(check.by_role))
+        values |= _present(by_role=_values(check.by_role))
     return values
 
 
@@ -107,12 +107,12 @@ def mode_of(mode: Mode) -> dict[str, Any]:
     """Return how modes are read as a profile writes it; empty where there are none."""
     if mode.default is None:
         return {}
-    return _given(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
+    return _present(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
 
 
 def when_of(when: When) -> dict[str, Any]:
     """Return which requests a case is for as a profile writes it."""
-    return _given(model=_one_or_list(when.model), mode=_one_or_list(when.mode), fields=_values(when.fields))
+    return _present(model=_one_or_list(when.model), mode=_one_or_list(when.mode), fields=_values(when.fields))
 
 
 def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _sections(sections: Sections) -> dict[str, Any]:
     limits = sections.limits
     unknown = sections.unknown_fields
     return {
-        "limits": _given(
+        "limits": _present(
             max_body_bytes=size_of(limits.max_body_bytes),
             **{name: getattr(limits, name) for name in PART_LIMITS.values()},
             source=limits.source,
@@ -137,8 +137,8 @@ def _sections(sections: Sections) -> dict[str, Any]:
         "sampling": _sampling(sections.sampling),
         "fields": {path: field_of(sections.fields[path]) for path in sorted(sections.fields)},
         "checks": {name: check_of(sections.checks[name]) for name in CHECKS if name in sections.checks},
-        "unknown_fields": {"policy": unknown.policy, **_stated(unknown)},
-        "stream": _given(usage=sections.stream.usage, source=sections.stream.source),
+        "unknown_fields": {"policy": unknown.policy, **_without_defaults(unknown)},
+        "stream": _present(usage=sections.stream.usage, source=sections.stream.source),
         "errors": _errors(sections.errors),
         "order": list(sections.order),
     }
@@ -151,7 +151,7 @@ def _models(models: Models) -> dict[str, Any]:
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
-    return _given(mode=reading.mode, model=_one_or_list(reading.model), when=_values(reading.when))
+    return _present(mode=reading.mode, model=_one_or_list(reading.model), when=_values(reading.when))
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _output(output: Output) -> dict[str, Any]:
         return {}
     default = NO_DEFAULT if budget.default is None else budget.default
     return {
-        "max_tokens": _given(cap=budget.cap, on_exceed=budget.on_exceed, default=default, source=budget.source),
+        "max_tokens": _present(cap=budget.cap, on_exceed=budget.on_exceed, default=default, source=budget.source),
     }
 
 
@@ -169,11 +169,11 @@ def _sampling(sampling: Sampling) -> dict[str, Any]:
         name: {"min": value.min, "max": value.max} if isinstance(value, Interval) else value
         for name, value in sampling.params.items()
     }
-    return _given(conflict=sampling.conflict, params=params, source=sampling.source)
+    return _present(conflict=sampling.conflict, params=params, source=sampling.source)
 
 
 def _errors(errors: Errors) -> dict[str, Any]:
-    return _given(
+    return _present(
         bad_request_type=errors.bad_request_type,
         body=errors.body,
         omit_null=errors.omit_null,
@@ -183,7 +183,7 @@ def _errors(errors: Errors) -> dict[str, Any]:
     )
 
 
-def _stated(rule: Governed) -> dict[str, Any]:
+def _without_defaults(rule: Governed) -> dict[str, Any]:
     """Return what a rule states, the words of its refusals and of their parts in one `error`."""
     values: dict[str, Any] = msgspec.to_builtins(rule)
     values.pop("parts", None)
@@ -209,5 +209,5 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:  # noqa: ANN401 - what the tup
     return (values[0] if len(values) == 1 else list(values)) if values else None
 
 
-def _given(**values: object) -> dict[str, Any]:
+def _present(**values: object) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}

@@ -5,14 +5,14 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable
 
-from compiler.check.freshness import staleness
-from compiler.cli.commands import override_of, selected_from
+from compiler.check.drift import drift
+from compiler.cli.loading import override_of, selection_from
 from compiler.cli.output import write
-from compiler.diagnostics import Diagnostic, ProfileError, in_order, named_path, visible
+from compiler.diagnostics import Diagnostic, ProfileError, in_order, printable, quoted_path
 from compiler.diagnostics.formats import counted, github_of, json_of, text_of
-from compiler.pipeline import Compiled, compile_profile
+from compiler.pipeline import Compilation, compile_profile
 from compiler.resolve.overrides import Override
-from compiler.resolve.selection import NOBODY, Named, Selected, UsageError
+from compiler.resolve.selection import CHOSEN_BY_DEFAULT, Selection, SourceOptions, UsageError
 from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, ArtifactError
 
@@ -20,31 +20,31 @@ from router.artifact.format import Artifact, ArtifactError
 def check(arguments: Namespace) -> int:
     """Tell everything there is to say of the profiles that are named, and return 1 if some of it is an error."""
     override = override_of(arguments)
-    selected = _selected(arguments, say_default=arguments.artifact is None or override is not None)
-    if arguments.artifact is not None and override is None and selected[0].chosen_by == NOBODY:
-        found, summary = _artifact_alone(arguments.artifact)
+    selection = _selections(arguments, print_default=arguments.artifact is None or override is not None)
+    if arguments.artifact is not None and override is None and selection[0].chosen_by == CHOSEN_BY_DEFAULT:
+        found, summary = _check_artifact_alone(arguments.artifact)
     elif arguments.artifact is not None:
-        found, summary = _against_artifact(arguments, selected[0], override)
+        found, summary = _check_artifact(arguments, selection[0], override)
     else:
-        found = once_each(diagnostic for each in selected for diagnostic in findings(each, override)[1])
-        summary = f"{len(selected)} profile{'' if len(selected) == 1 else 's'} checked: {counted(found)}"
+        found = once_each(diagnostic for each in selection for diagnostic in findings(each, override)[1])
+        summary = f"{len(selection)} profile{'' if len(selection) == 1 else 's'} checked: {counted(found)}"
     fails = bool(found) if arguments.strict else _any_error(found)
     if fails and not _any_error(found):
         summary += ", and --strict lets none pass"
-    _tell(found, arguments.format, summary)
+    _write_report(found, arguments.format, summary)
     return 1 if fails else 0
 
 
-def findings(selected: Selected, override: Override | None) -> tuple[Compiled | None, tuple[Diagnostic, ...]]:
+def findings(selection: Selection, override: Override | None) -> tuple[Compilation | None, tuple[Diagnostic, ...]]:
     """Compile a profile, or read an artifact; return the profile where it compiles, and all there is to say of it."""
-    if selected.kind == "artifact":
-        return None, _unusable(selected, override)[1]
+    if selection.kind == "artifact":
+        return None, _unusable(selection, override)[1]
     try:
-        compiled = compile_profile(selected, override)
-        compiled.data()
+        compilation = compile_profile(selection, override)
+        compilation.data()
     except ProfileError as error:
         return None, error.diagnostics
-    return compiled, compiled.warnings
+    return compilation, compilation.warnings
 
 
 def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -55,51 +55,51 @@ def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(told.values(), key=lambda diagnostic: diagnostic.severity != "error"))
 
 
-def _selected(arguments: Namespace, *, say_default: bool) -> list[Selected]:
+def _selections(arguments: Namespace, *, print_default: bool) -> list[Selection]:
     sources = arguments.sources or [None]
-    named = [Named(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
+    named = [SourceOptions(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
     if arguments.artifact is not None and len(named) > 1:
         raise UsageError("--artifact is held against one profile: name one SOURCE")
-    return [selected_from(each, say_default=say_default) for each in named]
+    return [selection_from(each, print_default=print_default) for each in named]
 
 
-def _artifact_alone(path: str) -> tuple[tuple[Diagnostic, ...], str]:
+def _check_artifact_alone(path: str) -> tuple[tuple[Diagnostic, ...], str]:
     """Return what is wrong with an artifact where there is nothing to hold it against, and its summary."""
     artifact, unusable = _read(path, None)
     if artifact is None:
         return unusable, counted(unusable)
-    good = f"{named_path(path)} is a good artifact: {visible(artifact.name)} ({artifact.digest})"
+    good = f"{quoted_path(path)} is a good artifact: {printable(artifact.name)} ({artifact.digest})"
     return (), f"{good}; no source is named to compare it with"
 
 
-def _against_artifact(
-    arguments: Namespace, selected: Selected, override: Override | None
+def _check_artifact(
+    arguments: Namespace, selection: Selection, override: Override | None
 ) -> tuple[tuple[Diagnostic, ...], str]:
     """Return all there is to say of a profile and an artifact that should hold its contract, and its summary."""
-    if selected.kind == "artifact":
+    if selection.kind == "artifact":
         raise UsageError("--artifact is held against a profile: SOURCE is an artifact itself")
-    compiled, problems = findings(selected, override)
+    compilation, problems = findings(selection, override)
     artifact, unusable = _read(arguments.artifact, None)
     found = [*problems, *unusable]
-    if compiled is None or artifact is None:
+    if compilation is None or artifact is None:
         return in_order(found), counted(found)
-    rebuild = _rebuild_command(arguments, renamed=artifact.name != compiled.artifact.name)
-    found += staleness(artifact, compiled, arguments.artifact, rebuild)
+    rebuild = _rebuild_command(arguments, renamed=artifact.name != compilation.artifact.name)
+    found += drift(artifact, compilation, arguments.artifact, rebuild)
     if _any_error(found):
         return in_order(found), counted(found)
-    verdict = f"{named_path(arguments.artifact)} is what {visible(selected.name)} gives today ({artifact.digest})"
+    verdict = f"{quoted_path(arguments.artifact)} is what {printable(selection.name)} gives today ({artifact.digest})"
     return in_order(found), f"{verdict}; {counted(found)}" if found else verdict
 
 
 def _read(path: str, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
-    return _unusable(with_content(Selected("artifact", path, "--artifact")), override)
+    return _unusable(with_content(Selection("artifact", path, "--artifact")), override)
 
 
-def _unusable(selected: Selected, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
+def _unusable(selection: Selection, override: Override | None) -> tuple[Artifact | None, tuple[Diagnostic, ...]]:
     if override is not None:
         raise UsageError("--override-sampling-params needs a profile: an artifact is frozen")
     try:
-        return artifact_of(selected), ()
+        return artifact_of(selection), ()
     except ArtifactError as error:
         return None, (Diagnostic("unusable-artifact", str(error)),)
 
@@ -117,7 +117,7 @@ def _any_error(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(diagnostic.severity == "error" for diagnostic in diagnostics)
 
 
-def _tell(found: tuple[Diagnostic, ...], form: str, summary: str) -> None:
+def _write_report(found: tuple[Diagnostic, ...], form: str, summary: str) -> None:
     """Write what machines read to standard output, and words to standard error."""
     if form != "text":
         write(json_of(found) if form == "json" else github_of(found), "-")

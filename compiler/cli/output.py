@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from compiler.diagnostics import CommandError, named_path, visible
+from compiler.diagnostics import CommandError, printable, quoted_path
 from compiler.resolve.selection import UsageError
 
 
@@ -15,10 +15,10 @@ class OutputError(CommandError):
     """A result cannot be written; the message is one line."""
 
 
-def refuse_overwriting(destination: str, files: Iterable[Path | str], which: str) -> None:
+def reject_overwriting(destination: str, files: Iterable[Path | str], which: str) -> None:
     """Raise UsageError when a result would be written over one of the files that it comes from; `which` says which."""
     if destination != "-" and os.path.realpath(destination) in map(os.path.realpath, files):
-        raise UsageError(f"{visible(destination)} is {which}: write somewhere else")
+        raise UsageError(f"{printable(destination)} is {which}: write somewhere else")
 
 
 def write(data: bytes, destination: str) -> None:
@@ -34,7 +34,7 @@ def write(data: bytes, destination: str) -> None:
     try:
         _to_file(data, path)
     except OSError as error:
-        raise OutputError(f"cannot write {named_path(destination)}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {quoted_path(destination)}: {error.strerror or error}") from error
 
 
 def _to_standard_output(data: bytes) -> None:

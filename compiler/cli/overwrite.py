@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from compiler.diagnostics import CommandError, named_path, shown
+from compiler.diagnostics import CommandError, quoted, quoted_path
 from router.artifact.format import read_bytes
 
 _NAME_LINE: Final = re.compile(r'^  "name": (".*"),?$', re.MULTILINE)
@@ -27,10 +27,10 @@ def reject_replacing(destination: str, name: str, *, force: bool) -> None:
         return
     names = _names_in(data)
     if not names:
-        raise CommandError(f"{named_path(destination)} is no artifact: {_WHAT_TO_DO}")
+        raise CommandError(f"{quoted_path(destination)} is no artifact: {_WHAT_TO_DO}")
     others = [other for other in names if other != name]
     if others:
-        holds = f"{named_path(destination)} is the artifact of {shown(others[0])}, not of {shown(name)}"
+        holds = f"{quoted_path(destination)} is the artifact of {quoted(others[0])}, not of {quoted(name)}"
         raise CommandError(f"{holds}: {_WHAT_TO_DO}")
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compiler.artifact.to_profile import profile_of
-from compiler.cli.commands import selected_by
-from compiler.demo.harness import Stage
+from compiler.cli.loading import selection_of
+from compiler.demo.harness import Harness
 from compiler.demo.report import Report
 from compiler.demo.rules import rule_scenes
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.resolve.streams import artifact_of
 from compiler.source.yaml_writer import yaml_of
 
@@ -23,43 +23,43 @@ def show(arguments: Namespace) -> int:
     """Show a profile at work.
 
     Returns 0 if every request went as its contract says, else 1. Raises ProfileError if the profile does not compile,
-    StageError if the engine or a router does not come up.
+    HarnessError if the engine or a router does not come up.
     """
     # A closed terminal or a plain kill must end what the demo started, like Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with TemporaryDirectory(prefix="profilec-demo-") as folder:
-        selected = _as_profile(selected_by(arguments), Path(folder))
-        return _play(selected, arguments.engine, Path(folder), keep=arguments.keep)
+        selection = _as_profile(selection_of(arguments), Path(folder))
+        return _play(selection, arguments.engine, Path(folder), keep=arguments.keep)
 
 
-def _as_profile(selected: Selected, folder: Path) -> Selected:
+def _as_profile(selection: Selection, folder: Path) -> Selection:
     """Return the selected profile; of an artifact or a stream, a file that means the same."""
-    if selected.kind != "artifact" and selected.content is None:
-        return selected
-    is_artifact = selected.kind == "artifact"
-    values = profile_of(artifact_of(selected)) if is_artifact else compile_profile(selected).values()
-    path = folder / f"{Path(selected.name).stem}.yaml"
+    if selection.kind != "artifact" and selection.content is None:
+        return selection
+    is_artifact = selection.kind == "artifact"
+    values = profile_of(artifact_of(selection)) if is_artifact else compile_profile(selection).values()
+    path = folder / f"{Path(selection.name).stem}.yaml"
     path.write_bytes(yaml_of(values))
-    return Selected("file", str(path), selected.chosen_by)
+    return Selection("file", str(path), selection.chosen_by)
 
 
-def _play(selected: Selected, engine_url: str | None, folder: Path, *, keep: bool) -> int:
+def _play(selection: Selection, engine_url: str | None, folder: Path, *, keep: bool) -> int:
     report = Report(sys.stdout)
-    artifact = compile_profile(selected).artifact
-    with Stage(engine_url) as stage:
-        stage.open_engine()
-        rejecting, clamping = (Overlay(selected, on_exceed) for on_exceed in ("reject", "clamp"))
-        plain, reject, clamp = stage.open_routers(
+    artifact = compile_profile(selection).artifact
+    with Harness(engine_url) as harness:
+        harness.open_engine()
+        rejecting, clamping = (Overlay(selection, on_exceed) for on_exceed in ("reject", "clamp"))
+        plain, reject, clamp = harness.open_routers(
             [artifact, rejecting.compile_in(folder), clamping.compile_in(folder)], folder
         )
-        report.introduce(artifact, stage.engine)
-        shown = (*profile_scenes(artifact.contract), *rule_scenes(artifact.contract, stage.engine.model))
-        rows = [scene.play(stage.engine, plain) for scene in shown]
+        report.introduce(artifact, harness.engine)
+        shown = (*profile_scenes(artifact.contract), *rule_scenes(artifact.contract, harness.engine.model))
+        rows = [scene.play(harness.engine, plain) for scene in shown]
         report.show(rows)
         report.introduce_overlay(rejecting)
-        clamped = clamp_scene(artifact.contract).play(stage.engine, clamp)
-        overlaid = [scene.play(stage.engine, reject) for scene in overlay_scenes(artifact.contract)]
+        clamped = clamp_scene(artifact.contract).play(harness.engine, clamp)
+        overlaid = [scene.play(harness.engine, reject) for scene in overlay_scenes(artifact.contract)]
         report.show([overlaid[0], clamped, *overlaid[1:]])
         as_expected = all(row.as_expected for row in (*rows, clamped, *overlaid))
         report.conclude(as_expected=as_expected)

@@ -25,13 +25,13 @@ MODEL: Final = "demo-model"
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
-_ANSWER_SECONDS: Final = 120.0
-_OF_THE_ENGINE: Final = ("ROUTER_ENGINE_API_KEY", "ROUTER_ENGINE_CA")
-_LOOK_AGAIN_SECONDS: Final = 0.02
+_RESPONSE_SECONDS: Final = 120.0
+_ENGINE_SETTINGS: Final = ("ROUTER_ENGINE_API_KEY", "ROUTER_ENGINE_CA")
+_POLL_SECONDS: Final = 0.02
 _LISTENING: Final = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
 
 
-class StageError(CommandError):
+class HarnessError(CommandError):
     """The engine or a router did not come up; the message is for people."""
 
 
@@ -40,14 +40,14 @@ class Engine(NamedTuple):
 
     url: str
     model: str
-    standin: StandIn | None
+    mock_engine: StandIn | None
 
     def last_received(self) -> Received | None:
         """Return what the stand-in got last and forget it; None where nothing came or a real engine cannot tell."""
-        if self.standin is None or not self.standin.received:
+        if self.mock_engine is None or not self.mock_engine.received:
             return None
-        received = self.standin.received[-1]
-        self.standin.clear()
+        received = self.mock_engine.received[-1]
+        self.mock_engine.clear()
         return received
 
 
@@ -75,20 +75,20 @@ class Router:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until the router answers for its engine. Raises StageError with its log when it does not."""
+        """Wait until the router answers for its engine. Raises HarnessError with its log when it does not."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._is_ready():
                 return
-            time.sleep(_LOOK_AGAIN_SECONDS)
-        raise StageError(f"the router did not become ready; its log:\n{self._log.read_text(errors='replace')}")
+            time.sleep(_POLL_SECONDS)
+        raise HarnessError(f"the router did not become ready; its log:\n{self._log.read_text(errors='replace')}")
 
     def post(self, body: bytes) -> requests.Response:
         """Send a chat completion request."""
         with requests.Session() as session:
             session.trust_env = False
             headers = {"Content-Type": "application/json"}
-            return session.post(f"{self.url}/v1/chat/completions", body, headers=headers, timeout=_ANSWER_SECONDS)
+            return session.post(f"{self.url}/v1/chat/completions", body, headers=headers, timeout=_RESPONSE_SECONDS)
 
     def stop(self) -> None:
         """Stop at once, as gunicorn does at SIGQUIT; kill what does not."""
@@ -103,7 +103,7 @@ class Router:
         """Return what `/readyz` says."""
         with requests.Session() as session:
             session.trust_env = False
-            answer: dict[str, Any] = session.get(f"{self.url}/readyz", timeout=_ANSWER_SECONDS).json()
+            answer: dict[str, Any] = session.get(f"{self.url}/readyz", timeout=_RESPONSE_SECONDS).json()
             return answer
 
     def _is_ready(self) -> bool:
@@ -116,7 +116,7 @@ class Router:
             return False
 
 
-class Stage:
+class Harness:
     """Opens an engine and routers, and closes what is open at the end."""
 
     def __init__(self, engine_url: str | None) -> None:
@@ -125,15 +125,15 @@ class Stage:
         self.engine = Engine("", "", None)
 
     def open_engine(self) -> None:
-        """Start the stand-in engine, or look at the one whose URL was given. Raises StageError."""
+        """Start the stand-in engine, or look at the one whose URL was given. Raises HarnessError."""
         if self._engine_url is not None:
             self.engine = Engine(self._engine_url, _model_of(self._engine_url), None)
             return
-        standin = self._open.enter_context(StandIn(models=(MODEL,)))
-        self.engine = Engine(standin.url, MODEL, standin)
+        mock_engine = self._open.enter_context(StandIn(models=(MODEL,)))
+        self.engine = Engine(mock_engine.url, MODEL, mock_engine)
 
     def open_routers(self, artifacts: Sequence[Artifact], folder: Path) -> list[Router]:
-        """Start one router for each artifact, side by side, and wait until all are ready. Raises StageError."""
+        """Start one router for each artifact, side by side, and wait until all are ready. Raises HarnessError."""
         routers = []
         for number, artifact in enumerate(artifacts):
             own_folder = folder / str(number)
@@ -157,7 +157,7 @@ class Stage:
 
 
 def _environment(profile: Path, engine_url: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name in _OF_THE_ENGINE or not _is_setting(name)}
+    inherited = {name: value for name, value in os.environ.items() if name in _ENGINE_SETTINGS or not _is_setting(name)}
     # The packages may be importable only because of where profilec was started.
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     own = {"ROUTER_PROFILE": str(profile), "ROUTER_ENGINES": engine_url, "ROUTER_ACCESS_LOG": "off"}
@@ -165,11 +165,11 @@ def _environment(profile: Path, engine_url: str) -> dict[str, str]:
 
 
 def _model_of(engine_url: str) -> str:
-    environment = {name: os.environ[name] for name in _OF_THE_ENGINE if name in os.environ}
+    environment = {name: os.environ[name] for name in _ENGINE_SETTINGS if name in os.environ}
     try:
         settings = load({**environment, "ROUTER_ENGINES": engine_url})
     except SettingError as error:
-        raise StageError(f"--engine {engine_url}: {error}") from error
+        raise HarnessError(f"--engine {engine_url}: {error}") from error
     url = f"{settings.engines[0]}/v1/models"
     key = settings.engine_api_key
     try:
@@ -177,18 +177,18 @@ def _model_of(engine_url: str) -> str:
             session.trust_env = False
             session.verify = str(settings.engine_ca) if settings.engine_ca else True
             answer = session.get(
-                url, headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=_ANSWER_SECONDS
+                url, headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=_RESPONSE_SECONDS
             )
             answer.raise_for_status()
         return str(answer.json()["data"][0]["id"])
     except requests.HTTPError as error:
         needs_key = answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
         hint = "; put its key into ROUTER_ENGINE_API_KEY" if needs_key else ""
-        raise StageError(f"{url} answered {answer.status_code}{hint}") from error
+        raise HarnessError(f"{url} answered {answer.status_code}{hint}") from error
     except requests.RequestException as error:
-        raise StageError(f"no models could be read from {url}: is the engine up? ({type(error).__name__})") from error
+        raise HarnessError(f"no models could be read from {url}: is the engine up? ({type(error).__name__})") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise StageError(f"{url} did not answer with a list of models") from error
+        raise HarnessError(f"{url} did not answer with a list of models") from error
 
 
 def _is_setting(name: str) -> bool:

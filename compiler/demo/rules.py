@@ -10,9 +10,9 @@ from router.contract.schema.model import Case, Contract
 from router.contract.schema.rule_list import CheckRule, FieldRule
 from router.contract.schema.sections import Field
 
-MOST_FIELDS: Final = 3
-MOST_CHECKS: Final = 2
-MOST_CASES: Final = 3
+MAX_FIELDS: Final = 3
+MAX_CHECKS: Final = 2
+MAX_CASES: Final = 3
 """Scenes of one kind: a demo that shows everything is read by nobody."""
 
 _UNKNOWN: Final = "no_such_field"
@@ -51,7 +51,7 @@ def _decided(contract: Contract, model: str, fields: Body) -> Forward | Refusal:
 def _field_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     shown: dict[str, Scene] = {}
     for rule in contract.rules:
-        if not isinstance(rule, FieldRule) or len(shown) == MOST_FIELDS:
+        if not isinstance(rule, FieldRule) or len(shown) == MAX_FIELDS:
             continue
         fields = _nested(rule.path, _violating(rule.field))
         decision = _decided(contract, model, fields)
@@ -82,7 +82,7 @@ def _check_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     shown: dict[str, Scene] = {}
     for fields in _BREAKING_CHECKS:
         decision = _decided(contract, model, fields)
-        if isinstance(decision, Refusal) and decision.rule in made and len(shown) < MOST_CHECKS:
+        if isinstance(decision, Refusal) and decision.rule in made and len(shown) < MAX_CHECKS:
             sent = ", ".join(f"{name}: {json.dumps(value)[:60]}" for name, value in fields.items())
             shown.setdefault(decision.rule, Scene("a check refuses", fields, 400, sent=sent))
     yield from shown.values()
@@ -93,7 +93,7 @@ def _case_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     for case in contract.cases:
         fields = _fields_of(contract, case)
         decision = _decided(contract, model, fields)
-        if decision.found.case is case and isinstance(decision, Forward) and shown < MOST_CASES:
+        if decision.found.case is case and isinstance(decision, Forward) and shown < MAX_CASES:
             shown += 1
             yield Scene(f"the case {case.name}", fields, rule=f"cases.{case.name}")
 

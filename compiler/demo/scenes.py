@@ -11,7 +11,7 @@ import requests
 
 from compiler.demo.harness import Engine, Router
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import Artifact
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
@@ -23,7 +23,7 @@ from router.contract.schema.rule_list import Band, Pin
 ALIAS: Final = "demo-latest"
 VENDOR_TYPE: Final = "vendor_error"
 MAX_IMAGES: Final = 2
-MOST_IMAGES_SENT: Final = 100
+MAX_IMAGES_SENT: Final = 100
 MAX_TOKENS: Final = 256
 MAX_BODY_BYTES: Final = 4096
 _PIXEL: Final = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -34,13 +34,13 @@ _SHOWN_BODY: Final = 200
 Body = dict[str, Any]
 
 
-class Row(NamedTuple):
+class DemoRow(NamedTuple):
     """One line of the table: what it shows, what was sent, what the engine got, what came back, which rule decided."""
 
-    shows: str
+    title: str
     sent: str
-    engine_got: str
-    came_back: str
+    engine_received: str
+    response: str
     rule: str
     as_expected: bool
 
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 class Overlay:
     """A deployment file on top of the profile that is shown, so that every section has something to do."""
 
-    base: Selected
+    base: Selection
     on_exceed: Literal["reject", "clamp"]
 
     def yaml(self, base: str | None = None) -> str:
@@ -68,7 +68,7 @@ class Overlay:
         path = folder / f"deployment-{self.on_exceed}.yaml"
         base = None if self.base.kind == "preset" else json.dumps(str(Path(self.base.name).resolve()))
         path.write_text(self.yaml(base), encoding="utf-8")
-        return compile_profile(Selected("file", str(path), "demo")).artifact
+        return compile_profile(Selection("file", str(path), "demo")).artifact
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Scene:
     None stands for what the engine says.
     """
 
-    shows: str
+    title: str
     fields: Body
     status: int | None = 200
     padding: int = 0
@@ -87,7 +87,7 @@ class Scene:
     names_pins: bool = False
     check: Callable[[requests.Response], bool] = field(default=lambda _: True)
 
-    def play(self, engine: Engine, router: Router) -> Row:
+    def play(self, engine: Engine, router: Router) -> DemoRow:
         """Send the request and tell what happened."""
         body = {"model": engine.model, "messages": QUESTION, **self.fields}
         if self.padding:
@@ -100,12 +100,12 @@ class Scene:
         pins = () if self.names_pins else _pins(router.artifact.contract)
         got = "nothing" if isinstance(decision, Refusal) else _changes(body, json.loads(decision.body), pins)
         as_expected = self._is_expected(decision, response)
-        if engine.standin is not None:
+        if engine.mock_engine is not None:
             as_expected &= (received is not None) == reached
             if received is not None:
                 got = _changes(body, json.loads(received.body), pins)
         rule = self.rule or (decision.rule if isinstance(decision, Refusal) else "")
-        return Row(self.shows, self.sent or _fields(self.fields), got, _answer(response), rule, as_expected)
+        return DemoRow(self.title, self.sent or _fields(self.fields), got, _response_text(response), rule, as_expected)
 
     def _is_expected(self, decision: Forward | Refusal, got: requests.Response) -> bool:
         """Tell whether the answer is what the contract says: refused where it must be, with the contract's status."""
@@ -143,7 +143,7 @@ def _size_scenes(contract: Contract) -> Iterator[Scene]:
         else:
             yield Scene("the cap refuses", over, 400)
     images = contract.limits.max_images
-    if images is not None and images < MOST_IMAGES_SENT:
+    if images is not None and images < MAX_IMAGES_SENT:
         yield _images_scene(images + 1)
 
 
@@ -237,7 +237,7 @@ def _value(value: object) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
-def _answer(answer: requests.Response) -> str:
+def _response_text(answer: requests.Response) -> str:
     if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
         return f"{answer.status_code}, {answer.content.count(b'data:')} events, the last [DONE]"
     body, error = _json_of(answer), _error_of(answer)

@@ -114,7 +114,7 @@ class Location:
     end_column: int
 
     def __str__(self) -> str:
-        return visible(f"{self.document.name}:{self.line}:{self.column}")
+        return printable(f"{self.document.name}:{self.line}:{self.column}")
 
     def hops(self) -> "Iterator[Location]":
         """Yield the `extends` values through which this place was reached, the nearest first."""
@@ -175,29 +175,29 @@ def render(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
 
 def details(diagnostic: Diagnostic) -> list[str]:
     """Return what is told below a message, line by line: other places, hops, what was expected, what to do."""
-    lines = [f"{note.at}: {visible(note.text)}" for note in diagnostic.notes]
+    lines = [f"{note.at}: {printable(note.text)}" for note in diagnostic.notes]
     if diagnostic.at is not None and diagnostic.shows_hops:
         lines += [f"via {hop}: extends {_written(hop)}" for hop in diagnostic.at.hops()]
     if diagnostic.expected is not None:
-        lines.append(f"expected: {visible(diagnostic.expected)}")
+        lines.append(f"expected: {printable(diagnostic.expected)}")
     if diagnostic.hint is not None:
-        lines.append(f"hint: {visible(diagnostic.hint)}")
+        lines.append(f"hint: {printable(diagnostic.hint)}")
     return lines
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a string in double quotes for a message, shortened and without characters that a terminal would obey."""
     shortened = text if len(text) <= MAX_SHOWN_VALUE else text[: MAX_SHOWN_VALUE - 3] + "..."
     escaped = shortened.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{visible(escaped)}"'
+    return f'"{printable(escaped)}"'
 
 
-def named_path(path: str) -> str:
+def quoted_path(path: str) -> str:
     """Return a path in double quotes for a message, whole, so that it can be copied."""
-    return f'"{visible(path)}"'
+    return f'"{printable(path)}"'
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text with every unprintable character written as an escape."""
     if text.isprintable():
         return text
@@ -222,7 +222,7 @@ def _reading_order(diagnostic: Diagnostic) -> tuple[bool, int, int, int]:
 
 def _head(diagnostic: Diagnostic, style: Style) -> Iterator[str]:
     at, severity = diagnostic.at, diagnostic.severity
-    said = f"{style.paint(severity, severity)}: {style.paint('message', visible(diagnostic.message))}"
+    said = f"{style.paint(severity, severity)}: {style.paint('message', printable(diagnostic.message))}"
     if at is None:
         yield f"profilec: {said}"
         return
@@ -247,7 +247,7 @@ def _caret_width(at: Location, line_end: int) -> int:
 
 
 def _flat(line: str) -> str:
-    return "".join(ch if ch == "\t" else visible(ch) for ch in line)
+    return "".join(ch if ch == "\t" else printable(ch) for ch in line)
 
 
 def _blank(before: str) -> str:
@@ -257,7 +257,7 @@ def _blank(before: str) -> str:
 
 def _cells(character: str) -> int:
     if not character.isprintable():
-        return len(visible(character))
+        return len(printable(character))
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -265,4 +265,4 @@ def _cells(character: str) -> int:
 
 def _written(at: Location) -> str:
     end = at.end_column - 1 if at.end_line == at.line else None
-    return visible(at.document.line(at.line)[at.column - 1 : end].strip())
+    return printable(at.document.line(at.line)[at.column - 1 : end].strip())

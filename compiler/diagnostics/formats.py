@@ -32,7 +32,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from compiler.diagnostics import Diagnostic, Location, details, render, visible
+from compiler.diagnostics import Diagnostic, Location, details, printable, render
 from compiler.diagnostics.colour import style_for
 
 FORMAT_VERSION: Final = 1
@@ -107,7 +107,7 @@ def _as_annotation(diagnostic: Diagnostic) -> str:
     at = _annotated(diagnostic.at)
     properties = {**(_position(at) if at is not None else {}), "title": f"profilec {diagnostic.code}"}
     listed = ",".join(f"{key}={str(value).translate(_PROPERTY)}" for key, value in properties.items())
-    lines = [visible(diagnostic.message), *details(diagnostic)]
+    lines = [printable(diagnostic.message), *details(diagnostic)]
     if at is not diagnostic.at:
         lines[0] = f"{diagnostic.at}: {lines[0]}"
     return f"::{diagnostic.severity} {listed}::{chr(10).join(lines).translate(_MESSAGE)}"
@@ -126,7 +126,7 @@ def _and_hops(at: Location) -> Iterator[Location]:
 
 def _position(at: Location) -> dict[str, object]:
     """Return the properties of a place; GitHub takes columns only where they are of one line."""
-    lines = {"file": visible(os.path.normpath(at.document.name)), "line": at.line}
+    lines = {"file": printable(os.path.normpath(at.document.name)), "line": at.line}
     if at.line != at.end_line:
         return {**lines, "endLine": at.end_line}
     return {**lines, "col": at.column, "endLine": at.end_line, "endColumn": at.end_column}

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from compiler.cli.output import refuse_overwriting, write
+from compiler.cli.output import reject_overwriting, write
 from compiler.diagnostics import CommandError
 from compiler.diff.cases import compare
 from compiler.diff.change import Change
 from compiler.diff.narrow import of_models
 from compiler.diff.report import RENDERERS, Comparison, Side, Tried
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import STANDARD_INPUT, Named, UsageError, select
+from compiler.resolve.selection import STANDARD_INPUT, SourceOptions, UsageError, select
 from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, digest_of
 
@@ -36,7 +36,7 @@ def show(arguments: Namespace) -> int:
     if arguments.a == arguments.b == STANDARD_INPUT:
         raise UsageError("A and B cannot both be standard input")
     before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
-    refuse_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
+    reject_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
     comparison = _compared(arguments, before, after)
     write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
     return DIFFERS if any(fails(change, arguments.fail_on) for change in comparison.changes) else 0
@@ -70,8 +70,8 @@ def fails(change: Change, fail_on: str) -> bool:
 
 
 def _load(source: str, named_by: str) -> _Loaded:
-    selected = with_content(replace(select(Named(source), {}), chosen_by=named_by))
-    if selected.kind == "artifact":
-        return _Loaded(source, artifact_of(selected), (Path(source),))
-    compiled = compile_profile(selected)
-    return _Loaded(source, compiled.artifact, tuple(link.path for link in compiled.chain))
+    selection = with_content(replace(select(SourceOptions(source), {}), chosen_by=named_by))
+    if selection.kind == "artifact":
+        return _Loaded(source, artifact_of(selection), (Path(source),))
+    compilation = compile_profile(selection)
+    return _Loaded(source, compilation.artifact, tuple(link.path for link in compilation.chain))

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from compiler.diagnostics import visible
+from compiler.diagnostics import printable
 from compiler.diff.change import Change, any_of
 from compiler.diff.values import Value, size, text_of
 
@@ -119,7 +119,7 @@ def _asked_for(comparison: Comparison) -> dict[str, object]:
 
 def as_markdown(comparison: Comparison) -> str:
     """Return a heading, the verdict and a table."""
-    before, after = (_code(visible(side.source)) for side in (comparison.before, comparison.after))
+    before, after = (_code(printable(side.source)) for side in (comparison.before, comparison.after))
     lines = [f"### API contract: {before} → {after}", "", f"**{comparison.verdict()}**"]
     if comparison.changes:
         lines += ["", "| setting | before | after | effect | what changes |", "|---|---|---|---|---|"]

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from compiler.diagnostics import shown
+from compiler.diagnostics import quoted
 from compiler.language.schema import BYTE_UNITS
 from compiler.source.yaml_writer import inline
 from router.contract.jsonbytes.numbers import show
@@ -44,7 +44,7 @@ def text_of(value: Value) -> str:
     if value is None:
         return NOTHING
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value != NOTHING else shown(value)
+        return value if _PLAIN.fullmatch(value) and value != NOTHING else quoted(value)
     if isinstance(value, Interval):
         return f"{{min: {value.min!r}, max: {value.max!r}}}"
     if isinstance(value, MaxTokens):

@@ -21,13 +21,13 @@ from router.contract.schema.rule_list import (
 )
 from router.contract.schema.sections import Alias, Errors, Field
 
-Row = tuple[str, str]
+TableRow = tuple[str, str]
 
-_TELLING = ("error", "source")
+_TEXTS = ("error", "source")
 """What of a rule the table leaves out: how it is told, and where it comes from."""
 
 
-def rows_of(contract: Contract) -> Iterator[Row]:
+def rows_of(contract: Contract) -> Iterator[TableRow]:
     """Yield the keys of a contract that are in force, each with what it does, then those of its cases."""
     yield from _of_names(contract)
     if contract.mode.default is not None:
@@ -43,7 +43,7 @@ def rows_of(contract: Contract) -> Iterator[Row]:
         yield from ((f"`cases.{case.name}.{key[1:]}", "not in force") for key, _ in base if key in gone)
 
 
-def _of_names(contract: Contract) -> Iterator[Row]:
+def _of_names(contract: Contract) -> Iterator[TableRow]:
     aliases = contract.models.aliases
     plain = [name for name, alias in aliases.items() if alias.model is None and not alias.implies]
     if plain:
@@ -57,7 +57,7 @@ def _alias(alias: Alias) -> str:
     return f"{routed}, and implies `{in_one_line(alias.implies)}`" if alias.implies else routed
 
 
-def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[Row]:
+def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[TableRow]:
     yield from ((f"`{rule.rule}`", words_of(rule)) for rule in rules)
     if sections.stream.usage != "as_asked":
         where = "the frame that ends the answer" if sections.stream.usage == "end_frame" else "a frame of its own"
@@ -65,7 +65,7 @@ def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[Row]:
     yield from _of_errors(sections.errors)
 
 
-def _of_errors(errors: Errors) -> Iterator[Row]:
+def _of_errors(errors: Errors) -> Iterator[TableRow]:
     if errors.bad_request_type is not None:
         yield "`errors.bad_request_type`", f"every 400 carries the type `{errors.bad_request_type}`"
     if errors.body is not None:
@@ -95,7 +95,7 @@ def words_of(rule: Rule) -> str:
         case FieldRule():
             return _field(rule.field)
         case CheckRule():
-            settings = {key: value for key, value in check_of(rule.check).items() if key not in _TELLING}
+            settings = {key: value for key, value in check_of(rule.check).items() if key not in _TEXTS}
             return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
         case UnknownFieldsRule():
             becomes = "refused" if rule.unknown_fields.policy == "refuse" else "kept from the engine"
@@ -103,7 +103,7 @@ def words_of(rule: Rule) -> str:
 
 
 def _field(field: Field) -> str:
-    settings: dict[str, Any] = {key: value for key, value in field_of(field).items() if key not in _TELLING}
+    settings: dict[str, Any] = {key: value for key, value in field_of(field).items() if key not in _TEXTS}
     if settings.keys() == {"refuse"}:
         return "sending it is refused"
     if settings.keys() == {"fixed"}:

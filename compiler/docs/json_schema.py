@@ -82,7 +82,7 @@ def json_schema_bytes(presets: tuple[str, ...]) -> bytes:
     return f"{json.dumps(json_schema(presets), indent=2)}\n".encode()
 
 
-def described(rules: Rules) -> str:
+def description_of(rules: Rules) -> str:
     """Return what people should know of a key: its meaning, what is expected, its default and an example."""
     meta = rules["meta"]
     lines = [meta["meaning"]]
@@ -198,7 +198,7 @@ def _words(rules: Rules) -> JsonSchema:
     meta = rules["meta"]
     if "meaning" not in meta:
         return {}
-    told: JsonSchema = {"description": described(rules)}
+    told: JsonSchema = {"description": description_of(rules)}
     if "default" in meta:
         told["default"] = value_of(meta["default"])
     if "example" in meta:

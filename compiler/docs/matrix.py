@@ -5,12 +5,12 @@ from typing import Final
 
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import not_known, preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import PART_LIMITS
 from router.contract.schema.sections import Field, Interval
 
-MOST_NAMED: Final = 4
+MAX_NAMED: Final = 4
 """Fields or checks that a cell names; more are counted."""
 
 NOTHING: Final = "-"
@@ -20,12 +20,12 @@ _IMAGE_CHECKS: Final = ("images",)
 
 def matrix() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the rows of the table, one row for each preset."""
-    head = ("preset", *COLUMNS, "not known")
-    return head, [_row(name) for name in preset_names()]
+    header = ("preset", *COLUMNS, "not known")
+    return header, [_row(name) for name in preset_names()]
 
 
 def _row(preset: str) -> tuple[str, ...]:
-    contract = compile_profile(Selected("preset", preset, "the reference")).artifact.contract
+    contract = compile_profile(Selection("preset", preset, "the reference")).artifact.contract
     cells = (told(contract) or NOTHING for told in COLUMNS.values())
     return (f"`{preset}`", *cells, not_known(preset) or NOTHING)
 
@@ -46,8 +46,8 @@ def _is_fixed(field: Field) -> bool:
 def _named(names: Iterable[str], more: str = "more") -> str:
     """Return names, each once, the first few of many."""
     texts = [f"`{name}`" for name in dict.fromkeys(names)]
-    if len(texts) > MOST_NAMED:
-        texts = [*texts[: MOST_NAMED - 1], f"{len(texts) - MOST_NAMED + 1} {more}"]
+    if len(texts) > MAX_NAMED:
+        texts = [*texts[: MAX_NAMED - 1], f"{len(texts) - MAX_NAMED + 1} {more}"]
     return ", ".join(texts)
 
 

@@ -12,16 +12,16 @@ from compiler.language.schema import SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.language.values import members_of_words
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import describe, preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 
 _NAME: Final = "<name>"
 _TABLES_OF_THEIR_OWN: Final = frozenset({"fields", "checks"})
-_HEAD: Final = ("key", "value", "default", "meaning", "example")
+_HEADER: Final = ("key", "value", "default", "meaning", "example")
 
 
 def keys() -> str:
     """Return the table of every key but those that have a table of their own."""
-    return _table(_HEAD, [_row(path, rules) for path, rules in _values(SCHEMA)])
+    return _table(_HEADER, [_row(path, rules) for path, rules in _values(SCHEMA)])
 
 
 def sampling() -> str:
@@ -35,7 +35,7 @@ def sampling() -> str:
 
 def fields() -> str:
     """Return the table of what the rule of a field may say."""
-    return _table(_HEAD, [_row(key, rules) for key, rules in FIELD.items()])
+    return _table(_HEADER, [_row(key, rules) for key, rules in FIELD.items()])
 
 
 def checks() -> str:
@@ -45,7 +45,7 @@ def checks() -> str:
         rows.append((f"`{name}`", "a mapping", "not made", check["meta"]["meaning"], ""))
         settings = {key: rules for key, rules in check["schema"].items() if key not in {"error", "source"}}
         rows += [_row(f"{name}.{key}", rules) for key, rules in settings.items()]
-    return _table(_HEAD, rows)
+    return _table(_HEADER, rows)
 
 
 def words() -> str:
@@ -53,7 +53,7 @@ def words() -> str:
     rows = [_row(key, rules) for key, rules in members_of_words().items()]
     parts = [("a field", ", ".join(f"`{part}`" for part in PARTS))]
     parts += [(f"`{name}`", told) for name, check in CHECKS.items() if (told := _parts(check))]
-    return f"{_table(_HEAD, rows)}\n{_table(('rule', 'parts'), parts)}"
+    return f"{_table(_HEADER, rows)}\n{_table(('rule', 'parts'), parts)}"
 
 
 def presets() -> str:
@@ -112,12 +112,12 @@ def _parts(check: Rules) -> str:
 
 
 def _enforced(preset: str) -> str:
-    contract = compile_profile(Selected("preset", preset, "the reference")).artifact.contract
+    contract = compile_profile(Selection("preset", preset, "the reference")).artifact.contract
     return _table(("key", "in force"), [*rows_of(contract)])
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *(tuple(map(_escaped, row)) for row in rows)]
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *(tuple(map(_escaped, row)) for row in rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

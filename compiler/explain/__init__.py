@@ -8,12 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from compiler.cli.commands import loaded_by
+from compiler.cli.loading import load_source
 from compiler.cli.output import write
+from compiler.cli.progress import Update, progress_bar
 from compiler.diagnostics import CommandError
 from compiler.explain.explanation import explain
 from compiler.explain.origin import Origin
-from compiler.explain.progress import watched
 from compiler.explain.report import explanation_json, explanation_text, summary_json, summary_text
 from compiler.explain.traffic import numbered, summarise
 from compiler.resolve.selection import STANDARD_INPUT, UsageError
@@ -25,6 +25,9 @@ from router.contract.jsonbytes.parsing import parse
 REJECTS: Final = 1
 """The exit code where a request is rejected and --fail-on-rejected asks for it."""
 
+_UPDATE_INTERVAL: Final = 500
+"""Requests between two updates of the progress bar."""
+
 Lines = Iterator[tuple[int, bytes]]
 
 
@@ -35,7 +38,7 @@ def run(arguments: Namespace) -> int:
     """
     if arguments.request == STANDARD_INPUT and STANDARD_INPUT in {arguments.source, arguments.api_profile_file}:
         raise UsageError("requests and profile cannot both be standard input")
-    loaded = loaded_by(arguments)
+    loaded = load_source(arguments)
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
     served = ServedIds(tuple(arguments.model)) if arguments.model else None
     in_json = arguments.format == "json"
@@ -48,11 +51,20 @@ def run(arguments: Namespace) -> int:
             text = render(explanation, Origin.of(loaded))
             rejects = isinstance(explanation.decision, Refusal)
         else:
-            summary = summarise(stack.enter_context(watched(lines)), artifact.contract, served)
+            summary = summarise(
+                _counted(lines, stack.enter_context(progress_bar("explaining"))), artifact.contract, served
+            )
             text = summary_json(summary) if in_json else summary_text(summary)
             rejects = summary.refused > 0
     write(text.encode(), "-")
     return REJECTS if rejects and arguments.fail_on_rejected else 0
+
+
+def _counted(lines: Lines, update: Update) -> Lines:
+    for number, line in enumerate(lines):
+        if number % _UPDATE_INTERVAL == 0:
+            update(number)
+        yield line
 
 
 def _open(name: str, stack: ExitStack) -> BinaryIO:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.explain.steps import Seen, Step, evidence_of, step_of
+from compiler.explain.steps import Evaluation, Step, evidence_of, step_of
 from router.contract.decide import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import Request, parse
@@ -34,7 +34,7 @@ class Explanation(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class _Held(NamedTuple):
+class _Context(NamedTuple):
     """A request that was decided: what holds for it; `request` is None when it could not be parsed."""
 
     body: bytes
@@ -63,11 +63,11 @@ def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Ex
     """Return what the router would do with the body of a chat completion request, and why."""
     decision = decide(body, contract, served_ids)
     unparsed = isinstance(decision, Refusal) and decision.rule in _BEFORE_PARSED
-    held = _Held(body, None if unparsed else parse(body), contract, decision)
+    context = _Context(body, None if unparsed else parse(body), contract, decision)
     served = () if served_ids is None else served_ids.ids
-    if held.request is not None and held.alias is not None and decision.model_asked not in served:
-        _imply(held.request.fields, held.alias)
-    return Explanation(decision, tuple(_steps(held)))
+    if context.request is not None and context.alias is not None and decision.model_asked not in served:
+        _imply(context.request.fields, context.alias)
+    return Explanation(decision, tuple(_steps(context)))
 
 
 def _imply(fields: dict[str, Any], alias: Alias) -> None:
@@ -86,52 +86,52 @@ def _imply(fields: dict[str, Any], alias: Alias) -> None:
                 holder[last] = value
 
 
-def _steps(held: _Held) -> Iterator[Step]:
-    size, *others = held.rules
-    refused_by = held.decision.rule if isinstance(held.decision, Refusal) else None
+def _steps(context: _Context) -> Iterator[Step]:
+    size, *others = context.rules
+    refused_by = context.decision.rule if isinstance(context.decision, Refusal) else None
     early = [size.rule, READING, MODELS]
     for place, name in enumerate(early):
         if refused_by in early[:place]:
-            yield _not_reached(held, name)
-        elif name == refused_by and isinstance(held.decision, Refusal):
-            yield Step(name, "refused", held.decision.error.message, evidence=_evidence(held, name))
+            yield _not_reached(context, name)
+        elif name == refused_by and isinstance(context.decision, Refusal):
+            yield Step(name, "refused", context.decision.error.message, evidence=_evidence(context, name))
         else:
-            yield _early_step(held, name, size)
-    yield from _finding_steps(held, reached=refused_by not in early)
-    yield from _rule_steps(held, others, refused_by, reached=refused_by not in early)
-    if held.sections.stream.usage != "as_asked":
-        yield _stream_step(held)
+            yield _early_step(context, name, size)
+    yield from _case_steps(context, reached=refused_by not in early)
+    yield from _rule_steps(context, others, refused_by, reached=refused_by not in early)
+    if context.sections.stream.usage != "as_asked":
+        yield _stream_step(context)
 
 
-def _not_reached(held: _Held, name: str) -> Step:
-    return Step(name, "not reached", "", evidence=_evidence(held, name))
+def _not_reached(context: _Context, name: str) -> Step:
+    return Step(name, "not reached", "", evidence=_evidence(context, name))
 
 
-def _evidence(held: _Held, name: str, rule: Rule | None = None) -> str | None:
+def _evidence(context: _Context, name: str, rule: Rule | None = None) -> str | None:
     if name == MODELS:
-        return None if held.alias is None else held.alias.source
+        return None if context.alias is None else context.alias.source
     if name == MODE:
-        return held.contract.mode.source
+        return context.contract.mode.source
     if name == STREAM_USAGE:
-        return held.sections.stream.source
+        return context.sections.stream.source
     if name == BODY_SIZE:
-        limits = held.contract.limits
+        limits = context.contract.limits
         return limits.source if limits.max_body_bytes != DEFAULT_MAX_BODY_BYTES else None
-    return evidence_of(rule, held.sections)
+    return evidence_of(rule, context.sections)
 
 
-def _early_step(held: _Held, name: str, size: Rule) -> Step:
-    evidence = _evidence(held, name)
+def _early_step(context: _Context, name: str, size: Rule) -> Step:
+    evidence = _evidence(context, name)
     if name == READING:
         return Step(name, "kept", "one strict JSON object")
     if name == MODELS:
-        return _model_step(held)._replace(evidence=evidence)
+        return _model_step(context)._replace(evidence=evidence)
     most = size.max_bytes if isinstance(size, BodyLimit) else 0
-    return Step(name, "kept", f"{len(held.body):,} bytes, at most {most:,}", evidence=evidence)
+    return Step(name, "kept", f"{len(context.body):,} bytes, at most {most:,}", evidence=evidence)
 
 
-def _model_step(held: _Held) -> Step:
-    asked, decision = held.decision.model_asked, held.decision
+def _model_step(context: _Context) -> Step:
+    asked, decision = context.decision.model_asked, context.decision
     implied = [
         f"{edit.field} {edit.value.decode()}"
         for edit in (decision.edits if isinstance(decision, Forward) else ())
@@ -143,28 +143,28 @@ def _model_step(held: _Held) -> Step:
     if isinstance(decision, Forward) and decision.model_served != asked:
         answer = f", and the answer says {asked}" if decision.answer_as else ""
         return Step(MODELS, "edited", f"{asked} is an alias: routed as {decision.model_served}{answer}{implies}")
-    if held.alias is not None:
-        routed = "the served id" if held.alias.model is None else held.alias.model
+    if context.alias is not None:
+        routed = "the served id" if context.alias.model is None else context.alias.model
         return Step(MODELS, "kept", f"{asked} is an alias: routed as {routed}")
     return Step(MODELS, "kept", f"{asked} is served")
 
 
-def _finding_steps(held: _Held, *, reached: bool) -> Iterator[Step]:
+def _case_steps(context: _Context, *, reached: bool) -> Iterator[Step]:
     """Yield the steps that read the mode and find the case, where the contract has such."""
-    found = held.decision.found
-    if held.contract.mode.default is not None:
-        told = Step(MODE, "found", _mode_words(found), evidence=_evidence(held, MODE))
-        yield told if reached else _not_reached(held, MODE)
-    if held.contract.cases:
+    found = context.decision.found
+    if context.contract.mode.default is not None:
+        told = Step(MODE, "found", _mode_text(found), evidence=_evidence(context, MODE))
+        yield told if reached else _not_reached(context, MODE)
+    if context.contract.cases:
         if not reached:
-            yield _not_reached(held, CASES)
+            yield _not_reached(context, CASES)
         elif found.case is None:
             yield Step(CASES, "no effect", "no case is for it: what is said outside of them holds")
         else:
-            yield Step(CASES, "found", f"{found.case.name}: it is {_case_words(found)}")
+            yield Step(CASES, "found", f"{found.case.name}: it is {_case_text(found)}")
 
 
-def _mode_words(found: Found) -> str:
+def _mode_text(found: Found) -> str:
     if found.reading is None:
         return f"{found.mode}, the default: no reading fits"
     return f"{found.mode}, read from {_read_from(found.reading)}"
@@ -175,7 +175,7 @@ def _read_from(reading: Reading) -> str:
     return " and ".join([*parts, *reading.when]) or "any request"
 
 
-def _case_words(found: Found) -> str:
+def _case_text(found: Found) -> str:
     if found.case is None:
         return ""
     when = found.case.when
@@ -188,30 +188,30 @@ def _conditions(condition: Condition) -> Iterator[str]:
     return (f"for {path} {listed(values)}" if values else f"for any {path}" for path, values in condition.items())
 
 
-def _rule_steps(held: _Held, rules: list[Rule], refused_by: str | None, *, reached: bool) -> Iterator[Step]:
+def _rule_steps(context: _Context, rules: list[Rule], refused_by: str | None, *, reached: bool) -> Iterator[Step]:
     is_refused = not reached
     for rule in rules:
-        evidence = _evidence(held, rule.rule, rule)
-        if held.request is None or not reached or (is_refused and not isinstance(rule, _COUNTED_TO_THE_END)):
-            yield _not_reached(held, rule.rule)._replace(evidence=evidence)
-        elif rule.rule == refused_by and isinstance(held.decision, Refusal):
+        evidence = _evidence(context, rule.rule, rule)
+        if context.request is None or not reached or (is_refused and not isinstance(rule, _COUNTED_TO_THE_END)):
+            yield _not_reached(context, rule.rule)._replace(evidence=evidence)
+        elif rule.rule == refused_by and isinstance(context.decision, Refusal):
             is_refused = True
-            yield _refused(rule.rule, held.decision.error)._replace(evidence=evidence)
+            yield _rejected_step(rule.rule, context.decision.error)._replace(evidence=evidence)
         else:
-            yield step_of(rule, Seen(held.request, held.decision))._replace(evidence=evidence)
+            yield step_of(rule, Evaluation(context.request, context.decision))._replace(evidence=evidence)
 
 
-def _refused(name: str, error: ApiError) -> Step:
+def _rejected_step(name: str, error: ApiError) -> Step:
     return Step(name, "refused", error.message, error.part)
 
 
-def _stream_step(held: _Held) -> Step:
-    decision, evidence = held.decision, _evidence(held, STREAM_USAGE)
-    if isinstance(decision, Refusal) or held.request is None:
-        return _not_reached(held, STREAM_USAGE)
+def _stream_step(context: _Context) -> Step:
+    decision, evidence = context.decision, _evidence(context, STREAM_USAGE)
+    if isinstance(decision, Refusal) or context.request is None:
+        return _not_reached(context, STREAM_USAGE)
     if not decision.stream:
         return Step(STREAM_USAGE, "no effect", "not streamed", evidence=evidence)
-    asked = value_at(held.request.fields, ("stream_options", "include_usage"))
+    asked = value_at(context.request.fields, ("stream_options", "include_usage"))
     if asked is not None:
         told = {"copy": ", and its end frame carries it too"}.get(decision.usage or "", "")
         words = f"the client says so itself: include_usage is {str(asked).lower()}{told}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from compiler.pipeline import Compiled
+from compiler.pipeline import Compilation
 from compiler.source.tree import Mapping, key_location, node_at
 from router.artifact.format import Artifact
 from router.contract.decide import MODELS, READING
@@ -17,7 +17,7 @@ class Origin:
     profile: Mapping | None
 
     @classmethod
-    def of(cls, loaded: Compiled | Artifact) -> Self:
+    def of(cls, loaded: Compilation | Artifact) -> Self:
         """Return the origin of what was loaded."""
         if isinstance(loaded, Artifact):
             return cls(loaded.name, None)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from compiler.diagnostics import visible
+from compiler.diagnostics import printable
 from compiler.explain.explanation import CASES, Explanation
 from compiler.explain.origin import Origin
 from compiler.explain.steps import FIRST_ONLY, Step
@@ -27,7 +27,7 @@ def explanation_text(explanation: Explanation, origin: Origin) -> str:
     """Return the steps as a table, and what the client or the engine gets."""
     decision = explanation.decision
     rows = [(step.rule, step.verdict, _reason(step), _place(step, decision, origin)) for step in explanation.steps]
-    outcome = _refusal_text(decision) if isinstance(decision, Refusal) else _forward_text(decision)
+    outcome = _rejection_text(decision) if isinstance(decision, Refusal) else _forward_text(decision)
     return f"{_table(rows)}\n{outcome}"
 
 
@@ -107,7 +107,7 @@ def _place(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
     if step.verdict == "not reached":
         return ""
     declared = _declared(step, decision, origin)
-    return f"{declared} ({visible(step.evidence)})" if step.evidence is not None else declared
+    return f"{declared} ({printable(step.evidence)})" if step.evidence is not None else declared
 
 
 def _declared(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
@@ -121,7 +121,7 @@ def _case_of(decision: Forward | Refusal) -> str | None:
     return None if decision.found.case is None else decision.found.case.name
 
 
-def _refusal_text(decision: Refusal) -> str:
+def _rejection_text(decision: Refusal) -> str:
     status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
     head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"

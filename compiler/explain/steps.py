@@ -26,7 +26,7 @@ from router.contract.schema.rule_list import (
     sources_of,
 )
 
-Verdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
+StepVerdict = Literal["kept", "edited", "no effect", "passed", "found", "refused", "also violated", "not reached"]
 
 MAX_SHOWN: Final = 80
 """Longest value, in characters, that is shown whole."""
@@ -38,13 +38,13 @@ class Step(NamedTuple):
     """One rule and what it said: the verdict, the reason in words, the part that is violated, the rule's evidence."""
 
     rule: str
-    verdict: Verdict
+    verdict: StepVerdict
     reason: str
     part: str | None = None
     evidence: str | None = None
 
 
-class Seen(NamedTuple):
+class Evaluation(NamedTuple):
     """A request as the rules saw it, and what was decided."""
 
     request: Request
@@ -72,28 +72,28 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
     return budget.source if isinstance(rule, Budget) and budget is not None else None
 
 
-def step_of(rule: Rule, seen: Seen) -> Step:
+def step_of(rule: Rule, evaluation: Evaluation) -> Step:
     """Return the step of a rule that did not refuse first."""
     match rule:
         case Pin() | Band():
-            return _sampling_step(rule, seen)
+            return _sampling_step(rule, evaluation)
         case FieldRule():
-            return _field_step(rule, seen)
+            return _field_step(rule, evaluation)
         case UnknownFieldsRule():
-            return _unknown_fields_step(rule, seen)
+            return _unknown_fields_step(rule, evaluation)
         case PartLimit():
-            found = content_parts_of(seen.request.value("messages")).count(rule.modality)
+            found = content_parts_of(evaluation.request.value("messages")).count(rule.modality)
             return Step(rule.rule, "kept", f"{found} {rule.modality}s, at most {rule.max}")
         case Budget():
-            return _budget_step(rule, seen)
+            return _budget_step(rule, evaluation)
         case _:
-            edits = seen.edits_of(rule.rule)
+            edits = evaluation.edits_of(rule.rule)
             words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
             return Step(rule.rule, "edited" if edits else "kept", words)
 
 
-def _sampling_step(rule: Pin | Band, seen: Seen) -> Step:
-    request, decision = seen
+def _sampling_step(rule: Pin | Band, evaluation: Evaluation) -> Step:
+    request, decision = evaluation
     sent = [name for name in (rule.field, *spellings_of(rule.field)) if request.value(name) is not None]
     written = ", ".join(f"{name} is {_shown(request, (name,))}" for name in sent) or "not sent"
     if rule.field in decision.violations:
@@ -102,7 +102,7 @@ def _sampling_step(rule: Pin | Band, seen: Seen) -> Step:
         return Step(rule.rule, "kept", f"{written}, {_kept(rule)}")
     if isinstance(decision, Refusal):
         return Step(rule.rule, "no effect", written)
-    edits = [edit for edit in seen.edits_of(rule.rule) if edit.field == rule.field]
+    edits = [edit for edit in evaluation.edits_of(rule.rule) if edit.field == rule.field]
     if not edits:
         return Step(rule.rule, "no effect", f"{written}: a band injects nothing")
     return Step(rule.rule, "edited", f"{written}: {rule.field} {edits[-1].value.decode()} is injected")
@@ -112,14 +112,14 @@ def _kept(rule: Pin | Band) -> str:
     return "as pinned" if isinstance(rule, Pin) else f"within {show(rule.min)} to {show(rule.max)}"
 
 
-def _violated(rule: Pin | Band, written: str) -> tuple[Verdict, str]:
+def _violated(rule: Pin | Band, written: str) -> tuple[StepVerdict, str]:
     if isinstance(rule, Pin) and rule.conflict == "allow":
         return "passed", f"{written}, not {show(rule.value)}: forwarded as it is under `conflict: allow`"
     return "also violated", f"{written}: expected {expectation(rule)}; {FIRST_ONLY}"
 
 
-def _field_step(rule: FieldRule, seen: Seen) -> Step:
-    request = seen.request
+def _field_step(rule: FieldRule, evaluation: Evaluation) -> Step:
+    request = evaluation.request
     # Judged once more and alone: of what is not told to the client, the decision keeps the names only.
     alone = Draft(request, [])
     FieldJudge(rule)(alone)
@@ -128,20 +128,20 @@ def _field_step(rule: FieldRule, seen: Seen) -> Step:
     paths = (path_of(rule.path), *map(path_of, spellings_of(rule.path)), *map(path_of, sources_of(rule.field)))
     sent = [path for path in paths if value_at(request.fields, path) is not None]
     written = ", ".join(f"{'.'.join(path)} is {_shown(request, path)}" for path in sent) or "not sent"
-    edits = seen.edits_of(rule.rule)
+    edits = evaluation.edits_of(rule.rule)
     if edits:
         return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
     return Step(rule.rule, "kept" if sent else "no effect", f"{written}, as it may be" if sent else written)
 
 
-def _unknown_fields_step(rule: UnknownFieldsRule, seen: Seen) -> Step:
-    unknown = [name for name in seen.request.members if name not in rule.known]
+def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Step:
+    unknown = [name for name in evaluation.request.members if name not in rule.known]
     if not unknown:
         return Step(rule.rule, "kept", "every field is known")
     names = ", ".join(map(_cut, unknown))
     if rule.unknown_fields.policy == "refuse":
         return Step(rule.rule, "also violated", f"not known: {names}; {FIRST_ONLY}")
-    if isinstance(seen.decision, Refusal):
+    if isinstance(evaluation.decision, Refusal):
         return Step(rule.rule, "no effect", f"not known: {names}")
     return Step(rule.rule, "edited", f"not known: the engine does not get {names}")
 
@@ -151,11 +151,13 @@ def _under_another_name(decision: Forward | Refusal) -> str:
     return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens asked"
 
 
-def _budget_step(rule: Budget, seen: Seen) -> Step:
-    request = seen.request
+def _budget_step(rule: Budget, evaluation: Evaluation) -> Step:
+    request = evaluation.request
     sent = [name for name in (*BUDGET_FIELDS, *spellings_of("max_tokens")) if request.value(name) is not None]
-    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or _under_another_name(seen.decision)
-    edits = seen.edits_of(rule.rule)
+    written = ", ".join(f"{name} is {request.written(name)}" for name in sent) or _under_another_name(
+        evaluation.decision
+    )
+    edits = evaluation.edits_of(rule.rule)
     if not edits:
         return Step(rule.rule, "kept", f"{written}: at most {rule.cap}")
     return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
@@ -166,10 +168,10 @@ def _changes(edits: Iterable[Edit]) -> str:
     last = {edit.path: edit for edit in edits}
     gets = [f"{edit.field} {_cut(edit.value.decode())}" for edit in last.values() if edit.kind != "drop"]
     not_gets = [edit.field for edit in last.values() if edit.kind == "drop"]
-    return " and ".join(_said(gets, not_gets))
+    return " and ".join(_edit_text(gets, not_gets))
 
 
-def _said(gets: list[str], not_gets: list[str]) -> Iterator[str]:
+def _edit_text(gets: list[str], not_gets: list[str]) -> Iterator[str]:
     if gets:
         yield f"gets {', '.join(gets)}"
     if not_gets:

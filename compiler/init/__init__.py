@@ -5,17 +5,16 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-from compiler.cli.commands import UsageError
 from compiler.cli.output import write
 from compiler.cli.version import release
-from compiler.diagnostics import visible
+from compiler.diagnostics import printable
 from compiler.docs.json_schema import json_schema_bytes
 from compiler.init.examples import commented_examples
 from compiler.init.folder import NewFolder
 from compiler.language.schema import MAX_TEXT
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names, preset_path
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection, UsageError
 from compiler.source.yaml_writer import yaml_of
 
 _TEMPLATE: Final = Path(__file__).parent / "template"
@@ -43,10 +42,10 @@ def init(arguments: Namespace) -> int:
         for name, template in _FILLED.items():
             new.add(name, _filled(template, words))
         new.add(_SCHEMA, json_schema_bytes(preset_names()))
-        new.add(_ARTIFACT, compile_profile(Selected("file", str(folder / _PROFILE), "DIR")).data())
-    write("".join(f"{visible(str(folder / name))}\n" for name in new.names).encode(), "-")
+        new.add(_ARTIFACT, compile_profile(Selection("file", str(folder / _PROFILE), "DIR")).data())
+    write("".join(f"{printable(str(folder / name))}\n" for name in new.names).encode(), "-")
     if sys.stderr is not None:
-        sys.stderr.write(f"{visible(str(folder / 'README.md'))} says how to build, check and run it\n")
+        sys.stderr.write(f"{printable(str(folder / 'README.md'))} says how to build, check and run it\n")
     return 0
 
 
@@ -54,7 +53,7 @@ def _words(folder: Path, preset: str) -> dict[str, str]:
     """Return what is filled into the templates."""
     name = _name(folder)
     version = release()
-    parent = compile_profile(Selected("preset", preset, "--preset"))
+    parent = compile_profile(Selection("preset", preset, "--preset"))
     return {
         "@NAME@": yaml_of({"name": name}).decode().rstrip("\n"),
         "@TITLE@": name,

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compiler.diagnostics import CommandError, named_path, visible
+from compiler.diagnostics import CommandError, printable, quoted_path
 
 
 class FolderError(CommandError):
@@ -42,7 +42,7 @@ class NewFolder:
         taken = [name for name in self.names if os.path.lexists(self._folder / name)]
         if taken:
             there = ", ".join(taken)
-            raise FolderError(f"{named_path(str(self._folder))} holds {there} already, and nothing is overwritten")
+            raise FolderError(f"{quoted_path(str(self._folder))} holds {there} already, and nothing is overwritten")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -52,8 +52,8 @@ class NewFolder:
             return
         self._undo.close()
         if isinstance(error, OSError):
-            where = named_path(str(error.filename or self._folder))
-            raise FolderError(f"cannot write {where}: {visible(error.strerror or str(error))}") from error
+            where = quoted_path(str(error.filename or self._folder))
+            raise FolderError(f"cannot write {where}: {printable(error.strerror or str(error))}") from error
 
 
 def _forget(remove: Callable[[], None]) -> None:

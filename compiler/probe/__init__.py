@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from compiler.cli.output import write
-from compiler.diagnostics import visible
+from compiler.cli.progress import progress_bar
+from compiler.diagnostics import printable
 from compiler.probe.draft import Draft, Run, draft_of
 from compiler.probe.learner import Aims, Learnt, learn
-from compiler.probe.progress import watched
 from compiler.probe.runner import Asker, drive
 from compiler.probe.sections import known_rules
 from compiler.resolve.selection import UsageError
@@ -72,8 +72,8 @@ def _asker(arguments: Namespace, address: str, open_things: ExitStack) -> Asker:
         f"probing {arguments.model} at {address}: at most {arguments.max_requests:,} requests, "
         f"bodies of at most {arguments.max_body:,} bytes"
     )
-    tell = open_things.enter_context(watched(arguments.max_requests))
-    return Asker(exchange, known, record, arguments.max_requests, tell)
+    update = open_things.enter_context(progress_bar("probing, at most", arguments.max_requests))
+    return Asker(exchange, known, record, arguments.max_requests, update)
 
 
 def _summary(arguments: Namespace, draft: Draft, learnt: Learnt, sent: int, seconds: float) -> str:
@@ -88,4 +88,4 @@ def _summary(arguments: Namespace, draft: Draft, learnt: Learnt, sent: int, seco
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        sys.stderr.write(f"{visible(text)}\n")
+        sys.stderr.write(f"{printable(text)}\n")

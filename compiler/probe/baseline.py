@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Final
 
-from compiler.diagnostics import CommandError, visible
+from compiler.diagnostics import CommandError, printable
 from compiler.probe.experiment import Base, Learning, Reply, one
 from compiler.verify.assertion import Answer
 from compiler.verify.check import Fields
@@ -45,4 +45,4 @@ def _told(answer: Answer) -> str:
     if answer.failure is not None:
         return answer.failure
     text = " ".join(answer.body.decode(errors="replace").split())
-    return visible(f"the plainest is answered {answer.status}: {text[:_MOST_TOLD]}")
+    return printable(f"the plainest is answered {answer.status}: {text[:_MOST_TOLD]}")

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from compiler.artifact.from_profile import contract_of
 from compiler.diagnostics import ProfileError
-from compiler.pipeline import Compiled, compile_profile
+from compiler.pipeline import Compilation, compile_profile
 from compiler.probe.error_templates import Mismatch, mismatches, samples_of, with_words, wording_of
 from compiler.probe.experiment import Reply, shown
 from compiler.probe.learner import Learnt
 from compiler.probe.sections import assembled
 from compiler.probe.soundness import sound
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.source.yaml_writer import yaml_of
 from compiler.verify.check import Fields
 
@@ -168,12 +168,12 @@ _WHY: Final = {
 }
 
 
-def _compiled(data: bytes) -> Compiled:
+def _compiled(data: bytes) -> Compilation:
     with TemporaryDirectory(prefix="profilec-probe-") as folder:
         path = Path(folder) / "draft.yaml"
         path.write_bytes(data)
         try:
-            return compile_profile(Selected("file", str(path), "SOURCE"))
+            return compile_profile(Selection("file", str(path), "SOURCE"))
         except ProfileError as error:
             said = "; ".join(str(each.message) for each in error.diagnostics)
             raise DraftError(f"the draft does not compile: {said}") from error

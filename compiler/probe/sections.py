@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.artifact.to_profile import differing_from
+from compiler.artifact.to_profile import difference_from
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import Checks, learn_messages, words_of
 from compiler.probe.evidence import statuses
@@ -227,7 +227,7 @@ def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
     for name, case in cases.items():
         sections = {key: value for key, value in case.items() if key in own and key != "limits"}
         there = {key: value for key, value in below.items() if key != "limits"}
-        different = differing_from(there, sections)
+        different = difference_from(there, sections)
         told[name] = {"when": case["when"], **_without_idle_sources(different, there)}
     kept = {name: case for name, case in told.items() if len(case) > 1}
     if not any("mode" in case["when"] for case in kept.values()):

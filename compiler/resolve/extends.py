@@ -9,10 +9,10 @@ from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
-from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, named_path
+from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, quoted_path
 from compiler.language.schema import SCHEMA
 from compiler.resolve.presets import preset_path
-from compiler.resolve.selection import Selected, is_path
+from compiler.resolve.selection import Selection, is_path
 from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence
 from compiler.source.yaml_reader import MAX_FILE_BYTES, read_yaml
 
@@ -24,7 +24,7 @@ ALIASES: Final = ("models", "aliases")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Layer:
     """One profile of a chain: its own tree without `extends`, and what the artifact says of it."""
 
     kind: Literal["file", "preset"]
@@ -45,31 +45,31 @@ class _Parent:
     at: Location | None
 
 
-def load_chain(selected: Selected) -> tuple[Link, ...]:
+def load_chain(selection: Selection) -> tuple[Layer, ...]:
     """Return the chain of profiles from the one selected up to its last parent.
 
     Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself.
     """
-    links: tuple[Link, ...] = ()
+    layers: tuple[Layer, ...] = ()
     visited: dict[str, _Parent] = {}
-    parent: _Parent | None = _start(selected)
+    parent: _Parent | None = _start(selection)
     while parent is not None:
-        data = _read(parent, selected) if links or selected.content is None else selected.content
+        data = _read(parent, selection) if layers or selection.content is None else selection.content
         identity = os.path.realpath(parent.path)
         if identity in visited:
             raise ProfileError(_cycle(list(visited.values()), parent))
         visited[identity] = parent
         tree = read_yaml(data, parent.display, parent.at)
         digest = hashlib.sha256(data).hexdigest()
-        links = (*links, Link(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
+        layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
         parent = _next(tree.get("extends"), parent.path)
-    return links
+    return layers
 
 
-def merge_chain(links: tuple[Link, ...]) -> Mapping:
+def merge_chain(layers: tuple[Layer, ...]) -> Mapping:
     """Fold a chain from its root down into one tree; of the nulls in cases only those stay that delete something."""
-    root = links[0].tree.at
-    profile = reduce(merge, (link.tree for link in reversed(links)), Mapping((), root))
+    root = layers[0].tree.at
+    profile = reduce(merge, (layer.tree for layer in reversed(layers)), Mapping((), root))
     cases = profile.get("cases")
     if cases is None or not isinstance(cases.value, Mapping):
         return profile
@@ -102,7 +102,7 @@ def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
         inherited = entries.get(entry.key)
         if within_case or not _deletes(entry.value):
             deleted.pop(entry.key, None)
-            entries[entry.key] = _laid_over(inherited, entry, (*path, entry.key))
+            entries[entry.key] = _merged_entry(inherited, entry, (*path, entry.key))
         elif inherited is not None or entry.key not in deleted:
             deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
     if path == ("cases",):
@@ -112,7 +112,7 @@ def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
     return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))
 
 
-def _laid_over(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
+def _merged_entry(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) -> Entry:
     if not isinstance(entry.value, Mapping):
         return Entry(entry.key, entry.key_at, entry.value, inherited)
     if inherited is not None and path == ALIASES:
@@ -159,22 +159,22 @@ def _deletes(value: Node) -> bool:
     return isinstance(value, Scalar) and value.value is None
 
 
-def _start(selected: Selected) -> _Parent:
-    if selected.kind == "preset":
-        named_by = selected.chosen_by
+def _start(selection: Selection) -> _Parent:
+    if selection.kind == "preset":
+        named_by = selection.chosen_by
         return _Parent(
-            "preset", selected.name, preset_path(selected.name, None, named_by), _preset(selected.name), None
+            "preset", selection.name, preset_path(selection.name, None, named_by), _preset(selection.name), None
         )
-    if not selected.name:
-        raise ProfileError(Diagnostic("unreadable-file", f"{selected.chosen_by}: the path is empty"))
-    if selected.content is not None:
+    if not selection.name:
+        raise ProfileError(Diagnostic("unreadable-file", f"{selection.chosen_by}: the path is empty"))
+    if selection.content is not None:
         # Of a stream nothing but its content tells a name, and what it extends is looked for in the working folder.
-        return _Parent("file", _STREAM, Path(_STREAM), selected.shown, None)
-    path = Path(selected.name)
+        return _Parent("file", _STREAM, Path(_STREAM), selection.display_name, None)
+    path = Path(selection.name)
     if not path.name.isprintable():
-        message = f"the file name {named_path(path.name)} cannot stand in an artifact"
+        message = f"the file name {quoted_path(path.name)} cannot stand in an artifact"
         raise ProfileError(Diagnostic("unusable-name", message, hint="rename the file"))
-    return _Parent("file", path.name, path, selected.name, None)
+    return _Parent("file", path.name, path, selection.name, None)
 
 
 def _next(extends: Entry | None, path: Path) -> _Parent | None:
@@ -212,32 +212,32 @@ def _parent_name(value: Node) -> str:
     raise ProfileError(Diagnostic("bad-extends", message, value.at, expected, hint or None))
 
 
-def _read(parent: _Parent, selected: Selected) -> bytes:
+def _read(parent: _Parent, selection: Selection) -> bytes:
     try:
         with parent.path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ProfileError(_unreadable(parent, selected, error.strerror or str(error))) from error
+        raise ProfileError(_unreadable(parent, selection, error.strerror or str(error))) from error
     except ValueError as error:  # a NUL in the path
-        raise ProfileError(_unreadable(parent, selected, str(error))) from error
+        raise ProfileError(_unreadable(parent, selection, str(error))) from error
 
 
-def _unreadable(parent: _Parent, selected: Selected, reason: str) -> Diagnostic:
-    message = f"cannot read {named_path(parent.display)}: {reason}"
+def _unreadable(parent: _Parent, selection: Selection, reason: str) -> Diagnostic:
+    message = f"cannot read {quoted_path(parent.display)}: {reason}"
     if parent.at is not None:
         hint = "a path is relative to the file that it stands in"
         return Diagnostic("unreadable-file", f"extends: {message}", parent.at, hint=hint)
-    named_by = "" if selected.chosen_by in {"SOURCE", selected.name} else f"{selected.chosen_by}: "
+    named_by = "" if selection.chosen_by in {"SOURCE", selection.name} else f"{selection.chosen_by}: "
     return Diagnostic("unreadable-file", f"{named_by}{message}")
 
 
 def _cycle(visited: list[_Parent], again: _Parent) -> Diagnostic:
     """Return the error of a chain that meets one of its own profiles again: every hop on a line of its own."""
     hops = [*visited[1:], again]
-    notes = tuple(Note(hop.at, f"extends {named_path(hop.display)}") for hop in hops if hop.at is not None)
+    notes = tuple(Note(hop.at, f"extends {quoted_path(hop.display)}") for hop in hops if hop.at is not None)
     return Diagnostic(
         "cycle",
-        f"extends: {named_path(again.display)} extends itself",
+        f"extends: {quoted_path(again.display)} extends itself",
         again.at,
         hint="remove one of these lines",
         notes=notes,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from compiler.diagnostics import Location, visible
+from compiler.diagnostics import Location, printable
 from compiler.source.tree import Entry, Mapping, plain
 from compiler.source.yaml_writer import inline, ordered, yaml_of
 
@@ -32,7 +32,7 @@ def _annotated(lines: Iterator[str], values: dict[str, Any], tree: Mapping, inde
             yield from islice(lines, yaml_of({key: value}).count(b"\n") - 1)
     for deletion in tree.deleted:
         if deletion.replaced is not None and deletion.key not in entries:
-            yield f"{indent}# {visible(deletion.key)}: {_deletion(deletion, deletion.replaced)}"
+            yield f"{indent}# {printable(deletion.key)}: {_deletion(deletion, deletion.replaced)}"
 
 
 def _with_comment(line: str, comment: str) -> str:
@@ -63,4 +63,4 @@ def _former(entry: Entry) -> str:
 
 
 def _place(at: Location) -> str:
-    return visible(f"{at.document.name}:{at.line}")
+    return printable(f"{at.document.name}:{at.line}")

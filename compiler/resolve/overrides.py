@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from compiler.diagnostics import Diagnostic, Document, Location, ProfileError
 from compiler.source.json_reader import read_json
-from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, spelled
+from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, path_text
 from router.contract.schema.fields import SAMPLING_FIELDS
 
 FLAG: Final = "--override-sampling-params"
@@ -29,7 +29,7 @@ class Override:
         return hashlib.sha256(f"{self.conflict}\n{self.params}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def overridden(profile: Mapping, override: Override) -> Mapping:
+def apply_override(profile: Mapping, override: Override) -> Mapping:
     """Return a merged profile with its sampling section replaced by the flag.
 
     Raises ProfileError when the flag is not JSON, is empty, or holds a null.
@@ -40,12 +40,12 @@ def overridden(profile: Mapping, override: Override) -> Mapping:
     others = _without_sampling(profile, given)
     cases = others.get("cases")
     if cases is not None and isinstance(cases.value, Mapping):
-        others = _with(others, cases, _each_without_sampling(cases.value, given))
+        others = _with(others, cases, _cases_without_sampling(cases.value, given))
     section = Entry(flag.key, flag.key_at, flag.value, profile.get("sampling"))
     return Mapping((*others.entries, section), profile.at, others.deleted)
 
 
-def _each_without_sampling(cases: Mapping, given: set[str]) -> Mapping:
+def _cases_without_sampling(cases: Mapping, given: set[str]) -> Mapping:
     for entry in cases.entries:
         if isinstance(entry.value, Mapping):
             cases = _with(cases, entry, _without_sampling(entry.value, given))
@@ -96,7 +96,7 @@ def _nulls(node: Node, path: Path) -> list[Diagnostic]:
         if node.value is not None:
             return []
         hint = "the flag replaces the whole section, so there is nothing to delete: leave the parameter out"
-        return [Diagnostic("null-in-override", f"{spelled(path)} is null", node.at, hint=hint)]
+        return [Diagnostic("null-in-override", f"{path_text(path)} is null", node.at, hint=hint)]
     if isinstance(node, Sequence):
         return [found for index, item in enumerate(node.items) for found in _nulls(item, (*path, index))]
     return [found for entry in node.entries for found in _nulls(entry.value, (*path, entry.key))]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, shown
+from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, quoted
 from router.artifact.format import shipped_folder
 
 MODELINE: Final = "# yaml-language-server:"
@@ -33,7 +33,7 @@ def preset_path(name: str, named_at: Location | None = None, named_by: str = "")
     raise ProfileError(
         Diagnostic(
             "unknown-preset",
-            f"{said}there is no preset {shown(name)}",
+            f"{said}there is no preset {quoted(name)}",
             named_at,
             expected="one of " + ", ".join(preset_names()),
             hint=_hint(name, named_at, named_by),
@@ -64,7 +64,7 @@ def not_known(name: str) -> str:
 
 
 def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
-    match = _meant(name)
+    match = _intended(name)
     if match is not None:
         return f"did you mean {match}?"
     if named_by == "--preset":
@@ -80,7 +80,7 @@ def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
     return "a file is named by a path that holds a / or ends in .yaml or .yml"
 
 
-def _meant(name: str) -> str | None:
+def _intended(name: str) -> str | None:
     """Return the one preset whose name holds this one, or else the one that looks most like it."""
     holding = [preset for preset in preset_names() if len(name) > 1 and name.lower() in preset]
     return holding[0] if len(holding) == 1 else nearest(name, holding or preset_names())

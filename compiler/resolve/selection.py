@@ -21,7 +21,7 @@ DEFAULT_PRESET: Final = "openai-compatible"
 STANDARD_INPUT: Final = "-"
 """The source that is standard input."""
 
-NOBODY: Final = "default"
+CHOSEN_BY_DEFAULT: Final = "default"
 """What chose the profile where nobody did."""
 
 
@@ -30,7 +30,7 @@ class UsageError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selection:
     """The profile to take: a file, a preset or an artifact; `chosen_by` says for people what named it."""
 
     kind: Literal["file", "preset", "artifact"]
@@ -40,13 +40,13 @@ class Selected:
     """What was read of a source that can be read only once."""
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The name for people, as in errors."""
         return "<stdin>" if self.name == STANDARD_INPUT else self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SourceOptions:
     """What the command line says about the profile to take."""
 
     source: str | None = None
@@ -54,7 +54,7 @@ class Named:
     preset: str | None = None
 
 
-def select(named: Named, environment: Mapping[str, str], system_profile: Path = SYSTEM_PROFILE) -> Selected:
+def select(named: SourceOptions, environment: Mapping[str, str], system_profile: Path = SYSTEM_PROFILE) -> Selection:
     """Return the profile to take.
 
     Raises UsageError when the command line names more than one, or names none and two are in the working folder.
@@ -65,10 +65,10 @@ def select(named: Named, environment: Mapping[str, str], system_profile: Path = 
     if named.file is not None:
         return _file(named.file, "--api-profile-file")
     if named.preset is not None:
-        return Selected("preset", named.preset, "--api-profile")
+        return Selection("preset", named.preset, "--api-profile")
     if named.source is not None:
         is_file = named.source == STANDARD_INPUT or is_path(named.source) or named.source.endswith(".json")
-        return _file(named.source, "SOURCE") if is_file else Selected("preset", named.source, "SOURCE")
+        return _file(named.source, "SOURCE") if is_file else Selection("preset", named.source, "SOURCE")
     return _unnamed(environment.get(ENVIRONMENT_NAME, ""), system_profile)
 
 
@@ -77,26 +77,26 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
-def _unnamed(from_environment: str, system_profile: Path) -> Selected:
+def _unnamed(from_environment: str, system_profile: Path) -> Selection:
     if from_environment:
         if is_path(from_environment):
             return _file(from_environment, ENVIRONMENT_NAME)
-        return Selected("preset", from_environment, ENVIRONMENT_NAME)
-    if _is_there(system_profile):
-        return Selected("file", str(system_profile), str(system_profile))
-    here = [name for name in FOLDER_PROFILES if _is_there(Path(name))]
+        return Selection("preset", from_environment, ENVIRONMENT_NAME)
+    if _exists(system_profile):
+        return Selection("file", str(system_profile), str(system_profile))
+    here = [name for name in FOLDER_PROFILES if _exists(Path(name))]
     if len(here) > 1:
         raise UsageError(f"{' and '.join(here)} are both here: name the one that is meant")
     if here:
-        return Selected("file", here[0], here[0])
-    return Selected("preset", DEFAULT_PRESET, NOBODY)
+        return Selection("file", here[0], here[0])
+    return Selection("preset", DEFAULT_PRESET, CHOSEN_BY_DEFAULT)
 
 
-def _file(path: str, chosen_by: str) -> Selected:
-    return Selected("artifact" if path.endswith(".json") else "file", path, chosen_by)
+def _file(path: str, chosen_by: str) -> Selection:
+    return Selection("artifact" if path.endswith(".json") else "file", path, chosen_by)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     """Tell whether something stands at a path; what is there but cannot be reached counts, so that reading it fails."""
     try:
         os.lstat(path)

@@ -10,12 +10,12 @@ from typing import NamedTuple, Self
 from compiler.cli.output import write
 from compiler.diagnostics import Diagnostic
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected, UsageError
+from compiler.resolve.selection import Selection, UsageError
 from router.artifact.format import Artifact, read
 from router.runtime.temporary import temporary_folder
 
 
-class Loaded(NamedTuple):
+class LoadedContract(NamedTuple):
     """A contract that was found good, and the warnings of its profile."""
 
     artifact: Artifact
@@ -28,21 +28,21 @@ class ServedContract:
     A context manager: a folder that was made for a compiled artifact is removed at the end.
     """
 
-    def __init__(self, selected: Selected) -> None:
-        if selected.content is not None:
+    def __init__(self, selection: Selection) -> None:
+        if selection.content is not None:
             raise UsageError("a served contract is read again when the router reloads: name a file or a preset")
-        self._selected = selected
+        self._selection = selection
         self._folder: Path | None = None
-        self.is_compiled = selected.kind != "artifact"
-        self.name = f"the preset {selected.name}" if selected.kind == "preset" else selected.name
-        self.build = shlex.join(["profilec", "build", selected.name, "-o", "profile.json"])
+        self.is_compiled = selection.kind != "artifact"
+        self.name = f"the preset {selection.name}" if selection.kind == "preset" else selection.name
+        self.build = shlex.join(["profilec", "build", selection.name, "-o", "profile.json"])
         """The command that makes an artifact to be checked in."""
-        self.artifact_path = Path(selected.name).absolute()
+        self.artifact_path = Path(selection.name).absolute()
         """What ROUTER_PROFILE names; of a profile, only while this is entered."""
         self.versions: dict[Path, str | None] = {}
         """The SHA-256 of each file that was read at the last good load."""
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedContract:
         """Read the artifact, or compile the profile into it. Raises ProfileError, ArtifactError and CommandError.
 
         After an error the artifact is the one of the last good load.
@@ -52,11 +52,11 @@ class ServedContract:
             before = {self.artifact_path: version_of(self.artifact_path)}
             artifact = read(self.artifact_path)
             self.versions = before
-            return Loaded(artifact)
-        compiled = compile_profile(self._selected)
-        write(compiled.data(), str(self.artifact_path))
-        self.versions = {link.path: link.sha256 for link in compiled.chain}
-        return Loaded(compiled.artifact, compiled.warnings)
+            return LoadedContract(artifact)
+        compilation = compile_profile(self._selection)
+        write(compilation.data(), str(self.artifact_path))
+        self.versions = {layer.path: layer.sha256 for layer in compilation.chain}
+        return LoadedContract(compilation.artifact, compilation.warnings)
 
     def __enter__(self) -> Self:
         if self.is_compiled:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 import router
-from compiler.diagnostics import CommandError, named_path
+from compiler.diagnostics import CommandError, quoted_path
 from router.settings import SettingError, load
 
 ARTIFACT_SETTING: Final = "ROUTER_PROFILE"
@@ -67,6 +67,6 @@ def reject_hidden_router() -> None:
         found = Path(name)
         if found.is_file() and not found.samefile(router.__file__):
             raise CommandError(
-                f"{named_path(name)} in this folder hides the installed package `router` from gunicorn: rename it, or "
+                f"{quoted_path(name)} in this folder hides the installed package `router` from gunicorn: rename it, or "
                 "start in another folder"
             )

@@ -13,7 +13,7 @@ from typing import IO, Final, NoReturn
 
 from compiler.diagnostics import CommandError
 from compiler.serve.contract import ServedContract
-from compiler.serve.watch import SECONDS_BETWEEN_LOOKS, Watch
+from compiler.serve.watch import POLL_SECONDS, SourceWatcher
 from router.mock_engine import StandIn
 
 _HUP: Final = {signal.SIGHUP}
@@ -35,22 +35,22 @@ class Sidecar:
         # A reload that comes before gunicorn is ready would kill it; its conf lets signals through then.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HUP)
         router = os.getpid()
-        until_gone, held_by_router = os.pipe()
+        router_exit, router_end = os.pipe()
         url, url_of_child = os.pipe()
         if os.fork() == 0:
-            os.close(held_by_router)
+            os.close(router_end)
             os.close(url)
-            _run_and_exit(self, router, until_gone, os.fdopen(url_of_child, "w"))
-        os.close(until_gone)
+            _run_and_exit(self, router, router_exit, os.fdopen(url_of_child, "w"))
+        os.close(router_exit)
         os.close(url_of_child)
-        os.set_inheritable(held_by_router, True)
+        os.set_inheritable(router_end, True)
         with os.fdopen(url) as reader:
             said = reader.read()
         if self._models is not None and not said:
             raise CommandError("the stand-in engine did not start")
         self.engine_url = said or None
 
-    def accompany(self, router: int, until_gone: int, ready: IO[str]) -> None:
+    def run_until_router_exits(self, router: int, router_exit: int, ready: IO[str]) -> None:
         """Do what there is to do until the router has ended."""
         with ExitStack() as stack:
             stack.callback(self._contract.remove)
@@ -59,20 +59,20 @@ class Sidecar:
                     engine = stack.enter_context(StandIn(self._models))
                     engine.recording = False
                     ready.write(engine.url)
-            watch = Watch(self._contract) if self._watches else None
-            while not select.select([until_gone], [], [], SECONDS_BETWEEN_LOOKS if watch else None)[0]:
+            watch = SourceWatcher(self._contract) if self._watches else None
+            while not select.select([router_exit], [], [], POLL_SECONDS if watch else None)[0]:
                 # The id of a master that has ended may be another process's by now.
-                if watch is not None and watch.look() and os.getppid() == router:
+                if watch is not None and watch.poll() and os.getppid() == router:
                     os.kill(router, signal.SIGHUP)
 
 
-def _run_and_exit(sidecar: Sidecar, router: int, until_gone: int, ready: IO[str]) -> NoReturn:
+def _run_and_exit(sidecar: Sidecar, router: int, router_exit: int, ready: IO[str]) -> NoReturn:
     """Run in the forked process, of which nothing may return into what the parent does next."""
     code = 1
     try:
         # Ctrl-C in a terminal is for the router: its last streams still need their engine.
         os.setsid()
-        sidecar.accompany(router, until_gone, ready)
+        sidecar.run_until_router_exits(router, router_exit, ready)
         code = 0
     except Exception:  # noqa: BLE001 - the router goes on without it, and people should know why
         traceback.print_exc()

@@ -3,15 +3,16 @@
 import sys
 from typing import Final
 
-from compiler.cli.commands import ArtifactError, CommandError, ProfileError, rendered
-from compiler.diagnostics import visible
+from compiler.cli.loading import render_error
+from compiler.diagnostics import CommandError, ProfileError, printable
 from compiler.serve.contract import ServedContract, version_of
+from router.artifact.format import ArtifactError
 
-SECONDS_BETWEEN_LOOKS: Final = 0.3
+POLL_SECONDS: Final = 0.3
 """How often the sources are looked at."""
 
 
-class Watch:
+class SourceWatcher:
     """Remembers which version of each source was loaded last, and what was wrong with the newest."""
 
     def __init__(self, contract: ServedContract) -> None:
@@ -19,7 +20,7 @@ class Watch:
         self._tried = self._seen = contract.versions
         self._problem = ""
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Load the contract again if a source has changed; return whether a new one is there for the router to read.
 
         A change counts once two looks have seen the same: an editor may be in the middle of it. After an error each
@@ -33,20 +34,20 @@ class Watch:
         try:
             loaded = self._contract.load()
         except (ProfileError, ArtifactError, CommandError) as error:
-            self._note(rendered(error) if isinstance(error, ProfileError) else f"profilec: error: {error}\n")
+            self._note(render_error(error) if isinstance(error, ProfileError) else f"profilec: error: {error}\n")
             return False
         self._problem = ""
         self._tried = self._seen = self._contract.versions
-        _say(f"{self._contract.name} has changed: {loaded.artifact.name} ({loaded.artifact.digest})")
+        _report(f"{self._contract.name} has changed: {loaded.artifact.name} ({loaded.artifact.digest})")
         return True
 
     def _note(self, problem: str) -> None:
         if problem != self._problem:
             sys.stderr.write(problem)
-            _say(f"{self._contract.name} cannot be served as it is now: the last good contract stays active")
+            _report(f"{self._contract.name} cannot be served as it is now: the last good contract stays active")
         self._problem = problem
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"profilec serve: {visible(text)}\n")
+def _report(text: str) -> None:
+    sys.stderr.write(f"profilec serve: {printable(text)}\n")
     sys.stderr.flush()

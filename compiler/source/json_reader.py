@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from compiler.diagnostics import Diagnostic, Document, Location, ProfileError
 from compiler.source.scalars import Value, number_of
-from compiler.source.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
+from compiler.source.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, path_text
 from compiler.source.yaml_reader import joined_surrogates, repeated_key, span
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -107,7 +107,7 @@ class _Reader:
         try:
             return Scalar(number_of(word), self._take(len(word)))
         except ValueError as error:
-            self._fail(f"{spelled(path)}: {error}" if path else str(error), len(word))
+            self._fail(f"{path_text(path)}: {error}" if path else str(error), len(word))
 
     def _next(self) -> str:
         """Skip blanks and return the next character, an empty string at the end."""

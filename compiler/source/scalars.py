@@ -17,7 +17,7 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
-_GLUED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):([^\s:/]\S*)")
+_TOUCHING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):([^\s:/]\S*)")
 _ZERO = re.compile(r"[-+]?[0.]+(?:[eE].*)?")
 
 
@@ -54,9 +54,9 @@ def number_of(text: str) -> int | float | None:
     return _float(text) if _FLOAT.fullmatch(text) else None
 
 
-def unglued(text: str) -> str | None:
+def with_space_after_colon(text: str) -> str | None:
     """Return the key and value that a text begins with, a space put between them; None where it holds none such."""
-    match = _GLUED.match(text)
+    match = _TOUCHING.match(text)
     return f"{match[1]}: {match[2]}" if match else None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from compiler.diagnostics import Diagnostic, Document, Location, Note
-from compiler.source.scalars import unglued
+from compiler.source.scalars import with_space_after_colon
 
 NO_TAG: Final = "leave it out; a value in quotes is a string, any other is read as YAML 1.2 core"
 """What to do about a tag."""
@@ -19,7 +19,7 @@ _START_MARK = re.compile(r"^---(?=\s)", re.MULTILINE)
 _END_MARK = re.compile(r"^\.\.\.(?:\s|\Z)", re.MULTILINE)
 
 
-class _Retold(NamedTuple):
+class _Translation(NamedTuple):
     """What PyYAML says, told to people; some things are wrong where they began, not where PyYAML noticed."""
 
     pattern: str
@@ -28,69 +28,69 @@ class _Retold(NamedTuple):
     where_it_began: bool = False
 
 
-_RETOLD: Final = (
-    _Retold(
+_TRANSLATIONS: Final = (
+    _Translation(
         "could not find expected ':'",
         "a key without its colon",
         "a key is followed by a colon and a space, as in `top_p: 0.95`",
         where_it_began=True,
     ),
-    _Retold(
+    _Translation(
         "scanning a directive|only the directive",
         "only the directive `%YAML 1.2` is understood",
         "remove the line",
         where_it_began=True,
     ),
-    _Retold("duplicate YAML directive", "a second `%YAML` line", "keep one of them"),
-    _Retold(
+    _Translation("duplicate YAML directive", "a second `%YAML` line", "keep one of them"),
+    _Translation(
         "scanning an (?:alias|anchor)",
         "a value cannot start like this",
         "put a value that starts with * or & in quotes",
         where_it_began=True,
     ),
-    _Retold(
+    _Translation(
         "scanning a block scalar",
         "this cannot stand behind | or >",
         "put the text on the lines below, indented, or put the whole value in quotes",
     ),
-    _Retold("(?:scanning|parsing) a tag|tag handle", "a tag is not understood here", NO_TAG, where_it_began=True),
-    _Retold(
+    _Translation("(?:scanning|parsing) a tag|tag handle", "a tag is not understood here", NO_TAG, where_it_began=True),
+    _Translation(
         "escape sequence of",
         "an escape that is not complete",
         "put the value in single quotes, where a backslash is just a backslash",
     ),
-    _Retold(
+    _Translation(
         "unknown escape character",
         "an unknown escape",
         "put the value in single quotes, where a backslash is just a backslash",
     ),
-    _Retold(
+    _Translation(
         "unexpected (?:end of stream|document separator)",
         "a quote that is never closed",
         "close the quote",
         where_it_began=True,
     ),
-    _Retold("but found ':'", "a colon without its key", "write the key before the colon"),
-    _Retold(
+    _Translation("but found ':'", "a colon without its key", "write the key before the colon"),
+    _Translation(
         "expected <block end>",
         "this does not fit the lines above",
         "keys of one mapping start in the same column: check the indentation",
     ),
-    _Retold(
+    _Translation(
         "mapping values are not allowed",
         "a second key within a value",
         "check the indentation, or put a value that holds `: ` in quotes",
     ),
-    _Retold(
+    _Translation(
         "sequence entries are not allowed",
         "a list cannot start here",
         "start it on the next line, or write it as in [a, b]",
     ),
-    _Retold("mapping keys are not allowed", "a value cannot start like this", "put the value in quotes"),
-    _Retold("cannot start any token", "a value cannot start like this", "put the value in quotes"),
-    _Retold("expected the node content", "a value is missing", "give the value, or close the bracket"),
-    _Retold("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
-    _Retold("", "this is not YAML that can be read here", "check the quotes, the brackets and the indentation"),
+    _Translation("mapping keys are not allowed", "a value cannot start like this", "put the value in quotes"),
+    _Translation("cannot start any token", "a value cannot start like this", "put the value in quotes"),
+    _Translation("expected the node content", "a value is missing", "give the value, or close the bracket"),
+    _Translation("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
+    _Translation("", "this is not YAML that can be read here", "check the quotes, the brackets and the indentation"),
 )
 """The first whose pattern is found in what PyYAML says is told; the last one stands for all others."""
 
@@ -107,26 +107,28 @@ def syntax_error(document: Document, error: yaml.MarkedYAMLError, position: Any)
     mark = error.problem_mark or error.context_mark or position
     began = error.context_mark
     if "<document start>" in problem:
-        return _beyond_the_document(document, mark)
+        return _outside_document(document, mark)
     if "'\\t' that cannot start" in problem:
         message, hint = _misplaced_tab(document.line(mark.line + 1), mark.column)
         return Diagnostic("syntax", message, _location(document, mark), hint=hint)
-    retold = next(retold for retold in _RETOLD if re.search(retold.pattern, problem))
+    translation = next(translation for translation in _TRANSLATIONS if re.search(translation.pattern, problem))
     if "<block end>" in problem:
-        retold = _misfit(document, retold, mark)
-    at = began if retold.where_it_began and began is not None else mark
+        translation = _misfit_translation(document, translation, mark)
+    at = began if translation.where_it_began and began is not None else mark
     if re.search("mapping values|could not find|<block end>", problem):
-        glued = _glued(document, at.line + 1) or _glued(document, _number_above(document, at.line + 1))
-        if glued is not None:
-            return glued
+        missing_space = _missing_space(document, at.line + 1) or _missing_space(
+            document, _number_above(document, at.line + 1)
+        )
+        if missing_space is not None:
+            return missing_space
     notes: tuple[Note, ...] = ()
     if at is mark and began is not None and began.line != mark.line:
         text = next(text for pattern, text in _STARTED if re.search(pattern, str(error.context)))
         notes = (Note(_location(document, began), text),)
-    return Diagnostic("syntax", retold.message, _location(document, at), hint=retold.hint, notes=notes)
+    return Diagnostic("syntax", translation.message, _location(document, at), hint=translation.hint, notes=notes)
 
 
-def _beyond_the_document(document: Document, mark: Any) -> Diagnostic:  # noqa: ANN401 - PyYAML has two kinds of marks
+def _outside_document(document: Document, mark: Any) -> Diagnostic:  # noqa: ANN401 - PyYAML has two kinds of marks
     """Tell of text that stands where a document could only start with `---`."""
     text = document.text
     start, end = _START_MARK.search(text), _END_MARK.search(text)
@@ -136,19 +138,19 @@ def _beyond_the_document(document: Document, mark: Any) -> Diagnostic:  # noqa: 
         message, hint = "text below the end of the profile", "remove the line `...` above it"
     elif first is not None and len(first[1]) > mark.column:
         message, hint = "the first line is indented", "keys at the top start in column 1"
-        at = _stretch(document, first, 1)
+        at = _line_start(document, first, 1)
     elif first is not None and start is None and first[0].startswith("%"):
         message, hint = "a `%YAML` line without `---` below it", "write --- on the next line, or remove this line"
-        at = _stretch(document, first, 0)
+        at = _line_start(document, first, 0)
     else:
         message, hint = "this does not fit what stands before it", "a key is followed by a colon and a space"
     return Diagnostic("syntax", message, at, hint=hint)
 
 
-def _glued(document: Document, number: int) -> Diagnostic | None:
+def _missing_space(document: Document, number: int) -> Diagnostic | None:
     """Return what is wrong if a line begins with a key that touches its value."""
     line = document.line(number)
-    meant, column = unglued(line.lstrip(" ")), len(line) - len(line.lstrip(" ")) + 1
+    meant, column = with_space_after_colon(line.lstrip(" ")), len(line) - len(line.lstrip(" ")) + 1
     if meant is None:
         return None
     at = Location(document, number, column, number, column + len(meant) - 1)
@@ -162,20 +164,20 @@ def _number_above(document: Document, number: int) -> int:
     return next((len(lines) - back for back, line in enumerate(reversed(lines)) if _CONTENT.match(line)), 0)
 
 
-def _misfit(document: Document, retold: _Retold, mark: Any) -> _Retold:  # noqa: ANN401
+def _misfit_translation(document: Document, translation: _Translation, mark: Any) -> _Translation:  # noqa: ANN401
     """Tell more closely what does not fit: the rest of a line, a list that starts too far left, or an item."""
     line, above = document.line(mark.line + 1), document.line(_number_above(document, mark.line + 1))
     key = _OPEN_KEY.fullmatch(above)
     if line[: mark.column].strip(" -"):
         message, hint = "this does not fit what stands before it", "put the whole text in one pair of quotes"
-        return _Retold("", message, hint)
+        return _Translation("", message, hint)
     if not _LIST_ITEM.match(line):
-        return retold
+        return translation
     if key is not None and len(key[1]) > mark.column:
-        return retold._replace(hint=f"indent the list at least as far as {key[2]}")
+        return translation._replace(hint=f"indent the list at least as far as {key[2]}")
     if _LIST_ITEM.match(above):
-        return retold._replace(hint="items of one list start in the same column: check the indentation")
-    return retold
+        return translation._replace(hint="items of one list start in the same column: check the indentation")
+    return translation
 
 
 def _misplaced_tab(line: str, column: int) -> tuple[str, str]:
@@ -196,7 +198,7 @@ def _location(document: Document, mark: Any) -> Location:  # noqa: ANN401 - PyYA
     return Location(document, mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 1)
 
 
-def _stretch(document: Document, found: re.Match[str], group: int) -> Location:
+def _line_start(document: Document, found: re.Match[str], group: int) -> Location:
     """Return where a part of a line stands that begins with the line."""
     number = document.text.count("\n", 0, found.start()) + 1
     return Location(document, number, 1, number, len(found[group]) + 1)

@@ -124,7 +124,7 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
 """How a string may be written in one line, plain or in either kind of quotes."""
 
 
-def spelled(path: Path) -> str:
+def path_text(path: Path) -> str:
     """Return a path for people: `models.aliases[2]`."""
     text = ""
     for step in path:

@@ -10,9 +10,9 @@ from yaml.scanner import Scanner, ScannerError
 from yaml.tokens import DirectiveToken
 
 from compiler.diagnostics import Code, Diagnostic, Document, Location, Note, ProfileError
-from compiler.source.scalars import resolve, unglued
+from compiler.source.scalars import resolve, with_space_after_colon
 from compiler.source.syntax_errors import NO_TAG, syntax_error
-from compiler.source.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, spelled
+from compiler.source.tree import MAX_DEPTH, MAX_NODES, Entry, Mapping, Node, Path, Scalar, Sequence, path_text
 from router.artifact.format import CONFLICT_MARKER
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -62,7 +62,7 @@ def repeated_key(entry: Entry, first: Entry, path: Path) -> Diagnostic:
     both_mappings = isinstance(entry.value, Mapping) and isinstance(first.value, Mapping)
     return Diagnostic(
         "repeated-key",
-        f"{spelled(path)} is set twice",
+        f"{path_text(path)} is set twice",
         entry.key_at,
         hint="move the keys of this one under the first" if both_mappings else "keep one of the two",
         notes=(Note(first.key_at, "first set here"),),
@@ -200,7 +200,7 @@ class _Composer:
             return node
         if isinstance(node, Scalar) and node.value is None and node.at.column == node.at.end_column:
             return Mapping((), start)
-        meant = unglued(node.value) if isinstance(node, Scalar) and isinstance(node.value, str) else None
+        meant = with_space_after_colon(node.value) if isinstance(node, Scalar) and isinstance(node.value, str) else None
         hint = "a key is followed by a colon and a space; an empty file is an empty profile"
         if meant is not None:
             hint = f"a colon needs a space after it: {meant}"
@@ -324,13 +324,13 @@ class _Composer:
 
 
 def _empty(path: Path, at: Location) -> Diagnostic:
-    meant = unglued(path[-1]) if isinstance(path[-1], str) else None
+    meant = with_space_after_colon(path[-1]) if isinstance(path[-1], str) else None
     hint = "give it a value, indent the lines that belong to it, or write null to delete what is inherited"
     if isinstance(path[-1], int):
         hint = "give it a value or remove the line"
     elif meant is not None:
         hint = f"a colon needs a space after it: {meant}"
-    return Diagnostic("empty-value", f"{spelled(path)} has no value", at, hint=hint)
+    return Diagnostic("empty-value", f"{path_text(path)} has no value", at, hint=hint)
 
 
 def _kind(value: object) -> str:
@@ -340,4 +340,4 @@ def _kind(value: object) -> str:
 
 
 def _named(path: Path) -> str:
-    return f"{spelled(path)}: " if path else ""
+    return f"{path_text(path)}: " if path else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from compiler.diagnostics import MAX_SHOWN_VALUE, visible
+from compiler.diagnostics import MAX_SHOWN_VALUE, printable
 from compiler.language.schema import SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.source.scalars import resolve
 
@@ -26,7 +26,7 @@ def yaml_of(profile: dict[str, Any]) -> bytes:
 
 def in_one_line(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
     """Return a value as one line of YAML for people."""
-    return visible(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
+    return printable(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
 
 
 def inline(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds

@@ -19,7 +19,7 @@ def cases_of(profile: Mapping) -> Iterator[tuple[Entry, Mapping]]:
             yield entry, entry.value
 
 
-def laid_over_base(profile: Mapping, case: Mapping) -> Mapping:
+def merged_case(profile: Mapping, case: Mapping) -> Mapping:
     """Return all that holds for the requests of a case: what it says, laid over what holds for all."""
     base = Mapping(tuple(entry for entry in profile.entries if entry.key in SECTIONS), profile.at)
     own = Mapping(tuple(entry for entry in case.entries if entry.key in SECTIONS), case.at)

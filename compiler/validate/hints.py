@@ -10,8 +10,8 @@ from typing import Final
 from compiler.artifact.sizes import bytes_of
 from compiler.diagnostics import nearest
 from compiler.language.schema import BYTE_UNITS, LARGEST_WHOLE, SCHEMA, Rules
-from compiler.source.scalars import number_of, unglued
-from compiler.source.tree import Node, Path, Scalar, Sequence, spelled
+from compiler.source.scalars import number_of, with_space_after_colon
+from compiler.source.tree import Node, Path, Scalar, Sequence, path_text
 
 _IN_CASE: Final = 2
 """How many steps of a path lead to what a case says."""
@@ -33,8 +33,8 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
         return _list_hint(node, rules)
     if not isinstance(node, Scalar):
         return "a field within an object is named by its path, as in a.b" if _is_of_field(rules) else None
-    if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and unglued(node.value):
-        return f"a colon needs a space after it: {unglued(node.value)}"
+    if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and with_space_after_colon(node.value):
+        return f"a colon needs a space after it: {with_space_after_colon(node.value)}"
     if "byte_size" in rules and isinstance(node.value, str):
         return _size_hint(node.value)
     if rules.get("type") == "number":
@@ -55,20 +55,20 @@ def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> st
     """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
     if holds_mapping and path[-3:-2] == ("fields",):
         return f"a field within an object has a rule of its own, by its path: {path[-2]}.{path[-1]}"
-    place = _place_elsewhere(path) or meant_key(path, known)
-    if place == spelled(path[_IN_CASE:]) and path[0] == "cases":
+    place = _place_elsewhere(path) or intended_key(path, known)
+    if place == path_text(path[_IN_CASE:]) and path[0] == "cases":
         return f"{place} holds for all requests: set it outside of cases"
     return f"did you mean {place}?" if place else None
 
 
-def meant_key(path: Path, known: Rules) -> str | None:
+def intended_key(path: Path, known: Rules) -> str | None:
     """Return the known key that an unknown one most likely stands for at its own level, or None."""
     return None if _place_elsewhere(path) else nearest(str(path[-1]), tuple(known))
 
 
 def _place_elsewhere(path: Path) -> str | None:
     elsewhere = _places_by_key().get(path[-1], [])
-    return spelled(elsewhere[0]) if len(elsewhere) == 1 else None
+    return path_text(elsewhere[0]) if len(elsewhere) == 1 else None
 
 
 @cache

@@ -5,9 +5,9 @@ from itertools import accumulate
 from typing import Final
 
 from compiler.artifact.sizes import bytes_of
-from compiler.diagnostics import Diagnostic, Location, Note, nearest, shown, warning
-from compiler.resolve.extends import ALIASES, Link, merge, names_as_keys
-from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, plain, spelled
+from compiler.diagnostics import Diagnostic, Location, Note, nearest, quoted, warning
+from compiler.resolve.extends import ALIASES, Layer, merge, names_as_keys
+from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, path_text, plain
 from compiler.source.yaml_writer import inline
 from compiler.validate.case_trees import cases_of
 from compiler.validate.model_names import warnings_of_child, warnings_of_names
@@ -27,9 +27,9 @@ _SOURCE: Final = "source"
 _PARAMS: Final[Path] = ("sampling", "params")
 
 
-def warnings_of_chain(chain: tuple[Link, ...]) -> Iterator[Diagnostic]:
+def warnings_of_chain(chain: tuple[Layer, ...]) -> Iterator[Diagnostic]:
     """Yield the warnings about what each profile of a chain says in view of its parents; none need be valid."""
-    children = [link.tree for link in reversed(chain)]
+    children = [layer.tree for layer in reversed(chain)]
     parents = accumulate(children, merge, initial=Mapping((), chain[0].tree.at))
     for parent, child in zip(parents, children, strict=False):
         yield from _idle_nulls(parent, child, ())
@@ -82,7 +82,7 @@ def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
 
 
 def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: Entry | None) -> Diagnostic:
-    message = f"this null deletes nothing: no {spelled(place)} is inherited"
+    message = f"this null deletes nothing: no {path_text(place)} is inherited"
     if deletion is not None:
         return warning(
             "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
@@ -90,7 +90,7 @@ def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: 
     if "body" in place[:-1]:
         return warning("idle-null", message, entry.value.at, 'for a null in the body write "{null}"')
     match = nearest(entry.key, inherited) if len(inherited) <= _SEARCHED else None
-    hint = f"did you mean {spelled((*place[:-1], match))}?" if match else "remove it"
+    hint = f"did you mean {path_text((*place[:-1], match))}?" if match else "remove it"
     return warning("idle-null", message, entry.value.at, hint)
 
 
@@ -104,7 +104,7 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
         if isinstance(entry.value, Mapping) and not _is_params(path):  # a band is one value, however many keys it takes
             yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
         elif _meaning(place, entry.value) == _meaning(place, above.value):
-            message = f"{spelled(place)} is set to {inline(plain(entry.value))}, which it inherits already"
+            message = f"{path_text(place)} is set to {inline(plain(entry.value))}, which it inherits already"
             note = Note(above.value.at, "set to the same here")
             yield warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
 
@@ -115,7 +115,7 @@ def _stale_evidence(parent: Mapping, child: Mapping, path: Path) -> Iterator[Dia
     evidence = inherited.get(_SOURCE)
     if evidence is not None and isinstance(evidence.value, Scalar) and child.get(_SOURCE) is None:
         for place, change in _changes(parent, child, path):
-            message = f"{spelled(place)} is changed, and {spelled((*path, _SOURCE))} stays as it was"
+            message = f"{path_text(place)} is changed, and {path_text((*path, _SOURCE))} stays as it was"
             hint = f"say where this comes from, or write `{_SOURCE}: null`"
             yield warning("stale-evidence", message, change.key_at, hint, Note(evidence.value.at, "the source is here"))
             break
@@ -150,7 +150,7 @@ def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
         for index, item in enumerate(node.items):
             yield from _joined_items(item, (*path, index))
     elif isinstance(node.value, str) and not node.quoted and _looks_like_items(node.at):
-        message = f"{spelled(path)} is one text over several lines: {shown(node.value)}"
+        message = f"{path_text(path)} is one text over several lines: {quoted(node.value)}"
         hint = "items of a list begin in the same column; put the text in quotes if it is meant"
         yield warning("joined-items", message, node.at, hint)
 

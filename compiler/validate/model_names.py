@@ -5,17 +5,17 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from compiler.diagnostics import Diagnostic, Location, Note, shown, warning
+from compiler.diagnostics import Diagnostic, Location, Note, quoted, warning
 from compiler.resolve.extends import ALIASES, names_as_keys
-from compiler.source.tree import Mapping, Path, Scalar, Sequence, node_at, spelled
+from compiler.source.tree import Mapping, Path, Scalar, Sequence, node_at, path_text
 from compiler.validate.case_trees import cases_of
-from compiler.validate.relations.judged import texts_at
+from compiler.validate.relations.scope import texts_at
 
 _DASHES: Final = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
 _BLANK_LETTERS: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0]")
 """Characters that show nothing, though Unicode counts them neither as spaces nor as formatting."""
 
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 """Names and characters that a message lists; more are counted."""
 
 
@@ -24,10 +24,10 @@ def warnings_of_names(profile: Mapping) -> Iterator[Diagnostic]:
     first: dict[str, tuple[str, Location]] = {}
     for step, name, at in _aliases(profile):
         other, other_at = first.setdefault(_skeleton(name), (name, at))
-        place = spelled((*ALIASES, step)) if isinstance(step, int) else "a key of models.aliases"
+        place = path_text((*ALIASES, step)) if isinstance(step, int) else "a key of models.aliases"
         if other != name:
             how = _difference(name, other)
-            message = f"{place} is {shown(name)}, which differs from {shown(other)} only in {how}"
+            message = f"{place} is {quoted(name)}, which differs from {quoted(other)} only in {how}"
             hint = "keep both only if clients use both: the router takes them for two names"
             yield warning("lookalike-alias", message, at, hint, Note(other_at, "the other one is listed here"))
         elif _confusable(name):
@@ -35,7 +35,7 @@ def warnings_of_names(profile: Mapping) -> Iterator[Diagnostic]:
     for path in _models(profile):
         for name, at in texts_at(profile, path):
             if _confusable(name):
-                yield _confusing(spelled(path), name, at)
+                yield _confusing(path_text(path), name, at)
 
 
 def warnings_of_child(parent: Mapping, child: Mapping) -> Iterator[Diagnostic]:
@@ -48,10 +48,10 @@ def warnings_of_child(parent: Mapping, child: Mapping) -> Iterator[Diagnostic]:
     dropped = [entry.key for entry in above.entries if entry.key not in kept]
     if dropped:
         added = [name for name in kept if above.get(name) is None]
-        message = f"this list replaces the inherited one: {_listed([*map(shown, dropped)])} will not be answered"
-        mapping = ", ".join(f"{shown(name)}: {{}}" for name in added[:_MOST_NAMED])
+        message = f"this list replaces the inherited one: {_listed([*map(quoted, dropped)])} will not be answered"
+        mapping = ", ".join(f"{quoted(name)}: {{}}" for name in added[:_MAX_NAMED])
         hint = f"a mapping adds to what is inherited: aliases: {{{mapping}}}" if added else "remove the list"
-        hint += f"; to drop a name on purpose, delete it there: {shown(dropped[0])}: null"
+        hint += f"; to drop a name on purpose, delete it there: {quoted(dropped[0])}: null"
         yield warning("dropped-aliases", message, listed.at, hint, Note(inherited.at, "inherited from here"))
 
 
@@ -64,7 +64,7 @@ def _difference(name: str, other: str) -> str:
 
 def _confusing(place: str, name: str, at: Location) -> Diagnostic:
     message = (
-        f"{place} is {shown(name)}, with {_confusable(name)}, which cannot be seen or looks like another character"
+        f"{place} is {quoted(name)}, with {_confusable(name)}, which cannot be seen or looks like another character"
     )
     hint = "type the name again, with plain spaces and hyphens, unless clients do send this character"
     return warning("confusable-character", message, at, hint)
@@ -89,7 +89,7 @@ def _skeleton(name: str) -> str:
 
 
 def _listed(words: list[str]) -> str:
-    shortened = words[:_MOST_NAMED] + ([f"{len(words) - _MOST_NAMED} more"] if len(words) > _MOST_NAMED else [])
+    shortened = words[:_MAX_NAMED] + ([f"{len(words) - _MAX_NAMED} more"] if len(words) > _MAX_NAMED else [])
     *others, last = shortened or [""]
     return f"{', '.join(others)} and {last}" if others else last
 

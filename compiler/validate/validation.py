@@ -7,56 +7,56 @@ from typing import Any
 
 from cerberus import Validator, errors
 
-from compiler.artifact.from_profile import laid_over
+from compiler.artifact.from_profile import merged_values
 from compiler.artifact.sizes import bytes_of
-from compiler.diagnostics import Diagnostic, ProfileError, shown
+from compiler.diagnostics import Diagnostic, ProfileError, quoted
 from compiler.language.schema import SCHEMA, Rules
-from compiler.source.tree import Mapping, Path, key_location, node_at, plain, spelled
-from compiler.validate.case_trees import cases_of, laid_over_base
-from compiler.validate.hints import hint_for_key, hint_for_value, meant_key
+from compiler.source.tree import Mapping, Path, key_location, node_at, path_text, plain
+from compiler.validate.case_trees import cases_of, merged_case
+from compiler.validate.hints import hint_for_key, hint_for_value, intended_key
 from compiler.validate.relations import relations_of
-from compiler.validate.relations.judged import Judged, described
+from compiler.validate.relations.scope import Scope, value_text
 
-Found = tuple[Path, Diagnostic]
+PathDiagnostic = tuple[Path, Diagnostic]
 
 _WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
 
 
 def validate(profile: Mapping) -> None:
     """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
-    told = _all_of(profile, SCHEMA, ())
+    told = _problems_of(profile, SCHEMA, ())
     for entry, case in cases_of(profile):
         # A case is complete: what is wrong with it may come of what it says together with what holds for all.
         seen = {(diagnostic.code, diagnostic.at) for diagnostic in told}
-        found = _all_of(laid_over_base(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
+        found = _problems_of(merged_case(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
         told += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in seen]
     if told:
         raise ProfileError(*told)
 
 
-def _all_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
+def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
     """Return what is wrong with a profile, or with a case of one, which stands at `above` in it."""
     values = plain(tree)
-    rules = _narrowed({"type": "dict", "schema": schema}, values)
-    bad_keys = list(_bad_keys_taken_out(values, rules))
+    rules = _narrow({"type": "dict", "schema": schema}, values)
+    bad_keys = list(_remove_bad_keys(values, rules))
     problems = [(path, _bad_key(path, tree, rules, above)) for path in bad_keys]
-    unknown = _taken_out(values, rules)
+    unknown = _remove_unknown_keys(values, rules)
     problems += [(path, _unknown_key(path, tree, rules, above)) for path in unknown]
-    misspelled = {(*path[:-1], meant_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
+    misspelled = {(*path[:-1], intended_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
     problems += [
         _diagnostic(error, tree, rules, above)
-        for error in _schema_errors(rules, _judged_here(values))
+        for error in _schema_errors(rules, _without_case_rules(values))
         # A missing key that stands there misspelled is one mistake, and told already.
         if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
-    judged = Judged(tree, above, profile or tree, frozenset(by_place))
-    related = [problem for places, problem in relations_of(judged) if all(map(judged.is_right, places))]
+    scope = Scope(tree, above, profile or tree, frozenset(by_place))
+    related = [problem for places, problem in relations_of(scope) if all(map(scope.is_valid, places))]
     return [*by_place.values(), *related]
 
 
-def _judged_here(values: dict[str, Any]) -> dict[str, Any]:
+def _without_case_rules(values: dict[str, Any]) -> dict[str, Any]:
     """Return a profile's values with each case reduced to its keys, and to what tells which requests it is for.
 
     What a case says is judged with what it is laid over.
@@ -70,7 +70,7 @@ def _judged_here(values: dict[str, Any]) -> dict[str, Any]:
 def _when_alone(case: object) -> object:
     if not isinstance(case, dict):
         return case
-    return laid_over({}, {key: value for key, value in case.items() if key == "when"})
+    return merged_values({}, {key: value for key, value in case.items() if key == "when"})
 
 
 class _ProfileValidator(Validator):  # type: ignore[misc]
@@ -105,14 +105,14 @@ class _ProfileValidator(Validator):  # type: ignore[misc]
             self._error(field, "out of range")
 
 
-def _bad_keys_taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> Iterator[Path]:
+def _remove_bad_keys(values: dict[str, Any], rules: Rules, path: Path = ()) -> Iterator[Path]:
     """Take out the keys that a map with keys of the profile's choice cannot have, and yield their paths."""
     keys = rules["meta"].get("keys") if "meta" in rules else None
     for key in [key for key in values if keys is not None and not _fits(key, keys)]:
         yield (*path, key)
         del values[key], rules["schema"][key]
     for value, inner, place in _mappings_in(values, rules, path):
-        yield from _bad_keys_taken_out(value, inner, place)
+        yield from _remove_bad_keys(value, inner, place)
 
 
 def _fits(key: str, keys: Rules) -> bool:
@@ -120,14 +120,14 @@ def _fits(key: str, keys: Rules) -> bool:
     return fits and re.match(keys["regex"], key) is not None
 
 
-def _taken_out(values: dict[str, Any], rules: Rules, path: Path = ()) -> list[Path]:
+def _remove_unknown_keys(values: dict[str, Any], rules: Rules, path: Path = ()) -> list[Path]:
     """Take the unknown keys out of the values and return their paths; Cerberus sorts its errors at each new one."""
     unknown = [key for key in values if key not in rules["schema"]]
     found: list[Path] = [(*path, key) for key in unknown]
     for key in unknown:
         del values[key]
     for value, inner, place in _mappings_in(values, rules, path):
-        found += _taken_out(value, inner, place)
+        found += _remove_unknown_keys(value, inner, place)
     return found
 
 
@@ -145,7 +145,7 @@ def _mappings_in(values: dict[str, Any], rules: Rules, path: Path) -> Iterator[t
 
 def _schema_errors(rules: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
     # One validator per call: it keeps its state in itself, so no two threads could share it.
-    validator = _ProfileValidator(_pruned(rules, values)["schema"])
+    validator = _ProfileValidator(_prune(rules, values)["schema"])
     validator.validate(values, normalize=False)
     # Sorted, since Cerberus finds missing keys in the order of a set, which differs from run to run.
     yield from sorted(_leaves(validator._errors))  # noqa: SLF001 - the only way to the paths and codes
@@ -159,7 +159,7 @@ def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationEr
             yield error
 
 
-def _narrowed(rules: Rules, value: object) -> Rules:
+def _narrow(rules: Rules, value: object) -> Rules:
     """Return the rules for one value.
 
     Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
@@ -172,26 +172,26 @@ def _narrowed(rules: Rules, value: object) -> Rules:
         # That there are too many is the mistake; what stands in it does not matter then.
         return {key: rule for key, rule in rules.items() if key not in {"schema", "keysrules", "valuesrules"}}
     if rules["type"] == "list":
-        return _narrowed_list(rules, value)
+        return _narrow_list(rules, value)
     if rules["type"] != "dict":
         return rules
     members = value if isinstance(value, dict) else {}
     if "valuesrules" in rules:
-        schema = {key: _narrowed(rules["valuesrules"], member) for key, member in members.items()}
+        schema = {key: _narrow(rules["valuesrules"], member) for key, member in members.items()}
         rest = {key: rule for key, rule in rules.items() if key not in {"keysrules", "valuesrules"}}
         return {**rest, "schema": schema, "meta": {**rules["meta"], "keys": rules["keysrules"]}}
     if "schema" not in rules:
         return rules
-    schema = {key: _narrowed(member, members.get(key)) for key, member in rules["schema"].items()}
+    schema = {key: _narrow(member, members.get(key)) for key, member in rules["schema"].items()}
     return {**rules, "schema": schema}
 
 
-def _narrowed_list(rules: Rules, value: object) -> Rules:
+def _narrow_list(rules: Rules, value: object) -> Rules:
     item = rules["schema"]
     if not isinstance(value, list) or ("anyof" not in item and item["type"] != "dict"):
         return rules
     rest = {key: rule for key, rule in rules.items() if key != "schema"}
-    return {**rest, "items": [_narrowed(item, member) for member in value]}
+    return {**rest, "items": [_narrow(item, member) for member in value]}
 
 
 def _branch(branches: list[Rules], value: object) -> Rules:
@@ -206,16 +206,16 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "number")
 
 
-def _pruned(rules: Rules, value: object) -> Rules:
+def _prune(rules: Rules, value: object) -> Rules:
     """Return narrowed rules without what Cerberus need not read: it checks its schema at each call."""
     needed = {key: rule for key, rule in rules.items() if key not in {"meta", "schema", "items"}}
     if isinstance(value, dict) and rules["type"] == "dict" and "schema" in rules:
         members = {key: rule for key, rule in rules["schema"].items() if key in value or rule.get("required")}
-        return {**needed, "schema": {key: _pruned(rule, value.get(key)) for key, rule in members.items()}}
+        return {**needed, "schema": {key: _prune(rule, value.get(key)) for key, rule in members.items()}}
     if isinstance(value, list) and "items" in rules:
-        return {**needed, "items": [_pruned(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
+        return {**needed, "items": [_prune(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
     if isinstance(value, list) and rules["type"] == "list" and "schema" in rules:
-        return {**needed, "schema": _pruned(rules["schema"], None)}
+        return {**needed, "schema": _prune(rules["schema"], None)}
     return needed
 
 
@@ -228,7 +228,7 @@ def _rules_at(rules: Rules, path: Path) -> Rules:
     return rules
 
 
-def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, above: Path) -> Found:
+def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, above: Path) -> PathDiagnostic:
     path: Path = error.document_path
     if error.code == errors.REQUIRED_FIELD.code:
         return path, _missing_key(path, tree, rules, above)
@@ -236,15 +236,15 @@ def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, abov
     if node is None:
         raise LookupError(f"Cerberus found fault with {path}, which the profile does not hold")
     there = _rules_at(rules, path)
-    message = f"{spelled((*above, *path))} is {described(node)}"
+    message = f"{path_text((*above, *path))} is {value_text(node)}"
     return path, Diagnostic("wrong-value", message, node.at, there["meta"]["expected"], hint_for_value(node, there))
 
 
 def _bad_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
-    place = spelled((*above, *path[:-1]))
+    place = path_text((*above, *path[:-1]))
     expected = _rules_at(rules, path[:-1])["meta"]["keys"]["meta"]["expected"]
     return Diagnostic(
-        "bad-key", f"{shown(str(path[-1]))} cannot be a key of {place}", key_location(tree, path), expected
+        "bad-key", f"{quoted(str(path[-1]))} cannot be a key of {place}", key_location(tree, path), expected
     )
 
 
@@ -252,7 +252,7 @@ def _unknown_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
     known = _rules_at(rules, path[:-1])["schema"]
     return Diagnostic(
         "unknown-key",
-        f"{shown(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
+        f"{quoted(str(path[-1]))} is not a key {_of((*above, *path[:-1]))}",
         key_location(tree, path),
         expected="one of " + ", ".join(known),
         hint=hint_for_key(path, known, holds_mapping=isinstance(node_at(tree, path), Mapping)),
@@ -263,13 +263,13 @@ def _missing_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagno
     meta = _rules_at(rules, path)["meta"]
     parent = node_at(tree, path[:-1])
     deletion = parent.deletion_of(str(path[-1])) if isinstance(parent, Mapping) else None
-    message = f"{spelled((*above, *path))} is missing"
+    message = f"{path_text((*above, *path))} is missing"
     if deletion is None:
         hint = meta.get("when_missing")
         return Diagnostic("missing-key", message, key_location(tree, path[:-1]), meta["expected"], hint)
-    hint = f"give a value, or write null for the whole of {spelled((*above, *path[:-1]))}"
+    hint = f"give a value, or write null for the whole of {path_text((*above, *path[:-1]))}"
     return Diagnostic("missing-key", f"{message}: this null deletes it", deletion.value.at, meta["expected"], hint)
 
 
 def _of(path: Path) -> str:
-    return f"of {spelled(path)}" if path else "of a profile"
+    return f"of {path_text(path)}" if path else "of a profile"

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compiler.cli.commands import loaded_by
+from compiler.cli.loading import load_source
 from compiler.cli.output import write
+from compiler.cli.progress import progress_bar
 from compiler.cli.version import release
-from compiler.diagnostics import visible
+from compiler.diagnostics import printable
 from compiler.explain.origin import Origin
 from compiler.resolve.selection import UsageError
 from compiler.verify.assertion import UNWELL, Answer, judge
@@ -24,7 +25,6 @@ from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, c
 from compiler.verify.generation import Options, derive, shuffled
 from compiler.verify.generation.names import Deployment
 from compiler.verify.harness import staged
-from compiler.verify.progress import watched
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
 from compiler.verify.report.formatting import caution_of, counted, shortened, verdict_of
@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
     Raises UsageError, CommandError where the endpoint cannot be asked, and what loading a profile raises.
     """
     _refuse_contradictions(arguments)
-    loaded = loaded_by(arguments)
+    loaded = load_source(arguments)
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
     derived, deployment = _derived(arguments, artifact)
     begun = time.monotonic()
@@ -226,7 +226,7 @@ def _ask_all(derived: Derived, asker: _Asker, exchange: Exchange) -> dict[str, A
     answers = dict(asker.known)
     left = [check for check in derived.checks if check.ask.key() not in answers]
     failed, unwell, due = 0, 0, _Due()
-    with watched(len(left)) as tell:
+    with progress_bar("verifying", len(left), remaining_time=True) as update:
         by_key = {check.ask.key(): check for check in left}
         asks = [(check.ask, _status(check)) for check in left]
         for done, (ask, answer) in enumerate(exchange.answers(asks), start=1):
@@ -237,7 +237,7 @@ def _ask_all(derived: Derived, asker: _Asker, exchange: Exchange) -> dict[str, A
             unwell += answer.status in UNWELL
             _give_up_if_unwell(asker.about, answer, done, unwell)
             due.hear(by_key[ask.key()], answer, asker.about)
-            tell(done, failed)
+            update(done, f"[red]{failed} failed" if failed else "none failed")
     return answers
 
 
@@ -288,4 +288,4 @@ def _judged(check: Check, answers: dict[str, Answer], sayings: Sayings) -> Judge
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        sys.stderr.write(f"{visible(text)}\n")
+        sys.stderr.write(f"{printable(text)}\n")

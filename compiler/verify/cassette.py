@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from compiler.diagnostics import CommandError, named_path
+from compiler.diagnostics import CommandError, quoted_path
 from compiler.verify.assertion import Answer
 from compiler.verify.check import Ask
 
@@ -66,12 +66,12 @@ def open_record(path: str, about: About = NOTHING_SAID) -> tuple[Record, dict[st
     known = read_record(path) if Path(path).exists() else {}
     before = about_record(path).target if known else None
     if None not in {before, about.target} and before != about.target:
-        raise RecordError(f"{named_path(path)}: holds the answers of {before}: name another file for {about.target}")
+        raise RecordError(f"{quoted_path(path)}: holds the answers of {before}: name another file for {about.target}")
     try:
         _cut_broken_line(Path(path))
         file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
     except OSError as error:
-        raise RecordError(f"{named_path(path)}: cannot be written: {error.strerror}") from error
+        raise RecordError(f"{quoted_path(path)}: cannot be written: {error.strerror}") from error
     if not known:
         said = {name: value for name, value in about._asdict().items() if value is not None}
         file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION, **said})}\n")
@@ -96,7 +96,7 @@ def replayed(path: str) -> dict[str, Answer]:
     known = read_record(path)
     if not known:
         raise RecordError(
-            f"{named_path(path)}: holds no answers, so there is nothing to judge: name a file that --record has written"
+            f"{quoted_path(path)}: holds no answers, so nothing can be checked: name a file that --record wrote"
         )
     return known
 
@@ -115,7 +115,9 @@ def _lines(path: str) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise RecordError(f"{named_path(path)}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise RecordError(
+            f"{quoted_path(path)}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:
@@ -141,7 +143,7 @@ def _kinds(value: dict[str, Any]) -> dict[str, type]:
 
 def _no_record(path: str, number: int, found: str) -> RecordError:
     return RecordError(
-        f"{named_path(path)}:{number}: {found}: this is no record of profilec verify or probe; "
+        f"{quoted_path(path)}:{number}: {found}: this is no record of profilec verify or probe; "
         "name a file that --record has written"
     )
 

@@ -52,7 +52,7 @@ class CapturingEngine:
 def staged(artifact: Artifact, models: tuple[str, ...]) -> Iterator[Stage]:
     """Start a router of an artifact before an engine that serves these models; stop both at the end.
 
-    Raises StageError when the router does not come up.
+    Raises HarnessError when the router does not come up.
     """
     settings = {
         "ROUTER_MODEL_ID": ",".join(models),

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
 from router.mock_engine import StandIn
 from tests.router.process import children_of, resident_bytes
@@ -47,7 +47,7 @@ def setups(folder: Path, engine_url: str) -> Iterator[dict[str, RunningRouter]]:
         }
         for preset in ("openai-compatible", "moonshot-kimi"):
             artifact = folder / f"{preset}.json"
-            artifact.write_bytes(serialise(compile_profile(Selected("preset", preset, "bench")).artifact))
+            artifact.write_bytes(serialise(compile_profile(Selection("preset", preset, "bench")).artifact))
             running[preset] = stack.enter_context(running_router(artifact, [engine_url], arguments=CONF))
         yield running
 

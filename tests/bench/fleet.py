@@ -23,7 +23,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
 from router.mock_engine import EVENT_STREAM, Answer, StandIn
 from router.mock_engine.answer import Reply
@@ -172,7 +172,7 @@ def told(routers: Sequence[RunningRouter]) -> dict[str, Counter[tuple[str, ...]]
 def replicas(folder: Path, engines: Engines) -> Iterator[list[RunningRouter]]:
     """Run two routers in front of the name."""
     artifact = folder / "profile.json"
-    artifact.write_bytes(serialise(compile_profile(Selected("preset", PRESET, "bench")).artifact))
+    artifact.write_bytes(serialise(compile_profile(Selection("preset", PRESET, "bench")).artifact))
     settings = {
         "ROUTER_DNS_SERVER": engines.server.address,
         "ROUTER_DNS_REFRESH_INTERVAL_SECONDS": "0.5",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compiler.diagnostics import Document, Location
 from compiler.language.schema import SCHEMA
-from compiler.resolve.extends import Link
+from compiler.resolve.extends import Layer
 from compiler.source.tree import Mapping
 from compiler.source.yaml_reader import read_yaml
 from router.contract.schema.fields import SAMPLING_FIELDS
@@ -28,20 +28,20 @@ _AWKWARD_NAMES = ["a # b.yaml", "é: 月\n.yaml", "'\u2028\".yaml", "preset:x"]
 
 def chain_of(*trees, names=("profile.yaml",)):
     """Return the chain of profiles with these bare values, the child first."""
-    links, extended_at = [], None
+    layers, extended_at = [], None
     for number, values in enumerate(trees):
-        link = link_of(json.dumps(values, indent=1).encode(), names[number % len(names)], extended_at)
-        links.append(link)
-        extended_at = Location(Document(link.name, "extends: it", extended_at), 1, 10, 1, 12)
-    return tuple(links)
+        layer = layer_of(json.dumps(values, indent=1).encode(), names[number % len(names)], extended_at)
+        layers.append(layer)
+        extended_at = Location(Document(layer.name, "extends: it", extended_at), 1, 10, 1, 12)
+    return tuple(layers)
 
 
-def link_of(data, name="profile.yaml", extended_at=None):
-    return Link("file", name, sha256(data).hexdigest(), Path(name), read_yaml(data, name, extended_at))
+def layer_of(data, name="profile.yaml", extended_at=None):
+    return Layer("file", name, sha256(data).hexdigest(), Path(name), read_yaml(data, name, extended_at))
 
 
-def link_of_values(values):
-    return link_of(json.dumps(values, indent=1).encode())
+def layer_of_values(values):
+    return layer_of(json.dumps(values, indent=1).encode())
 
 
 def _with_null(values, path):

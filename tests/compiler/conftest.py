@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from compiler.cli import commands
+from compiler.cli import loading
 from compiler.resolve.selection import ENVIRONMENT_NAME
 
 # The same examples on every run: a red test is red for everybody.
@@ -19,5 +19,5 @@ def pytest_addoption(parser):
 def _bare_machine(monkeypatch, tmp_path):
     """Hide what the machine that runs the tests may have: a profile of its own, and a current folder."""
     monkeypatch.delenv(ENVIRONMENT_NAME, raising=False)
-    monkeypatch.setattr(commands, "SYSTEM_PROFILE", Path("/nonexistent/profile.yaml"))
+    monkeypatch.setattr(loading, "SYSTEM_PROFILE", Path("/nonexistent/profile.yaml"))
     monkeypatch.chdir(tmp_path)

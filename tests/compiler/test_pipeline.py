@@ -4,7 +4,7 @@ from compiler import pipeline
 from compiler.diagnostics import ProfileError, render
 from compiler.pipeline import compile_profile
 from compiler.resolve.overrides import Override
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def profile(tmp_path):
 
 
 def compiled(path, override=None):
-    return compile_profile(Selected("file", str(path), "SOURCE"), override)
+    return compile_profile(Selection("file", str(path), "SOURCE"), override)
 
 
 def test_the_same_sources_give_the_same_bytes_from_any_folder(profile, monkeypatch):

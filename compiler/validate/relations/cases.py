@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.artifact.from_profile import laid_over, when_of
-from compiler.diagnostics import Diagnostic, Note, nearest, shown, warning
+from compiler.artifact.from_profile import merged_values, when_of
+from compiler.diagnostics import Diagnostic, Note, nearest, quoted, warning
 from compiler.source.tree import Entry, Mapping, Path, Sequence, node_at, plain
 from compiler.validate.case_overlap import covers, covers_common, overlap
 from compiler.validate.case_trees import cases_of
-from compiler.validate.relations.judged import Judged, Related, text_at, texts_at
+from compiler.validate.relations.scope import RelationProblem, Scope, text_at, texts_at
 from router.contract.schema.model import When
 
 
-def relations_of_cases(judged: Judged) -> Iterator[Related]:
+def relations_of_cases(scope: Scope) -> Iterator[RelationProblem]:
     """Yield what is wrong between cases, and between cases and modes; of a case itself nothing is."""
-    if judged.is_case:
+    if scope.is_case:
         return
-    modes = _modes(judged)
-    for entry, case in cases_of(judged.tree):
-        yield from _empty_when(judged, entry, case)
-        yield from _unknown_modes(judged, entry, modes)
-    known = frozenset(modes) if judged.is_right(("mode",)) else frozenset()
-    cases = list(_whens(judged))
+    modes = _modes(scope)
+    for entry, case in cases_of(scope.tree):
+        yield from _empty_when(scope, entry, case)
+        yield from _unknown_modes(scope, entry, modes)
+    known = frozenset(modes) if scope.is_valid(("mode",)) else frozenset()
+    cases = list(_whens(scope))
     for index, (later, when) in enumerate(cases):
         if known and not known.issuperset(when.mode):
             continue  # A mode that there is not is the mistake.
         for earlier, other in cases[:index]:
             if covers(other, when, known):
-                yield (), _covered(judged, later, earlier)
+                yield (), _covered(scope, later, earlier)
                 break
 
 
@@ -36,9 +36,9 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
 
     That is so where neither is for all requests of the other, and no case before both is for what they share.
     """
-    judged = Judged(profile, (), profile)
-    modes = frozenset(_modes(judged))
-    cases = list(_whens(judged))
+    scope = Scope(profile, (), profile)
+    modes = frozenset(_modes(scope))
+    cases = list(_whens(scope))
     for index, (later, when) in enumerate(cases):
         earlier = [
             entry
@@ -49,8 +49,8 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
             and not any(covers_common(third, other, when, modes) for _, third in cases[:number])
         ]
         if earlier:
-            names = " and ".join(judged.named(("cases", entry.key)) for entry in earlier)
-            place = judged.named(("cases", later.key))
+            names = " and ".join(scope.path_text(("cases", entry.key)) for entry in earlier)
+            place = scope.path_text(("cases", later.key))
             message = f"{place} is for some requests that {names} {'is' if len(earlier) == 1 else 'are'} for, too"
             hint = (
                 "the first that matches applies: see that it is the one that you mean, or let one be for fewer requests"
@@ -59,41 +59,41 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
             yield warning("overlapping-cases", message, later.key_at, hint, *notes)
 
 
-def _modes(judged: Judged) -> list[str]:
+def _modes(scope: Scope) -> list[str]:
     """Return the names of all modes that there are."""
-    default = text_at(judged.tree, ("mode", "default"))
-    read = node_at(judged.tree, ("mode", "read"))
+    default = text_at(scope.tree, ("mode", "default"))
+    read = node_at(scope.tree, ("mode", "read"))
     items = range(len(read.items)) if isinstance(read, Sequence) else ()
-    named = [default, *(text_at(judged.tree, ("mode", "read", index, "mode")) for index in items)]
+    named = [default, *(text_at(scope.tree, ("mode", "read", index, "mode")) for index in items)]
     return list(dict.fromkeys(mode for mode in named if mode is not None))
 
 
-def _whens(judged: Judged) -> Iterator[tuple[Entry, When]]:
+def _whens(scope: Scope) -> Iterator[tuple[Entry, When]]:
     """Yield the cases that are right so far as it matters here, each with the requests that it is for."""
-    for entry, case in cases_of(judged.tree):
+    for entry, case in cases_of(scope.tree):
         when = node_at(case, ("when",))
-        if isinstance(when, Mapping) and judged.is_right(("cases", entry.key, "when")):
-            values: dict[str, Any] = laid_over({}, plain(when))
+        if isinstance(when, Mapping) and scope.is_valid(("cases", entry.key, "when")):
+            values: dict[str, Any] = merged_values({}, plain(when))
             if any(values.values()):
                 yield entry, when_of(values)
 
 
-def _empty_when(judged: Judged, entry: Entry, case: Mapping) -> Iterator[Related]:
+def _empty_when(scope: Scope, entry: Entry, case: Mapping) -> Iterator[RelationProblem]:
     when = case.get("when")
     path: Path = ("cases", entry.key, "when")
-    if when is None or not isinstance(when.value, Mapping) or any(laid_over({}, plain(when.value)).values()):
+    if when is None or not isinstance(when.value, Mapping) or any(merged_values({}, plain(when.value)).values()):
         return
-    message = f"{judged.named(path)} is empty: the case would be for every request"
+    message = f"{scope.path_text(path)} is empty: the case would be for every request"
     hint = "say which requests it is for; what holds for all stands outside of cases"
     yield (path,), Diagnostic("empty-when", message, when.key_at, "model, mode or fields, at least one", hint)
 
 
-def _unknown_modes(judged: Judged, entry: Entry, modes: list[str]) -> Iterator[Related]:
+def _unknown_modes(scope: Scope, entry: Entry, modes: list[str]) -> Iterator[RelationProblem]:
     path: Path = ("cases", entry.key, "when", "mode")
-    for mode, at in texts_at(judged.tree, path):
+    for mode, at in texts_at(scope.tree, path):
         if mode in modes:
             continue
-        message = f"{judged.named(path)} names {shown(mode)}, and there is no such mode"
+        message = f"{scope.path_text(path)} names {quoted(mode)}, and there is no such mode"
         if not modes:
             hint = "say under `mode` how the mode of a request is read"
             yield (path, ("mode",)), Diagnostic("unknown-mode", message, at, hint=hint)
@@ -103,8 +103,8 @@ def _unknown_modes(judged: Judged, entry: Entry, modes: list[str]) -> Iterator[R
         yield (path, ("mode",)), Diagnostic("unknown-mode", message, at, f"one of {', '.join(modes)}", hint)
 
 
-def _covered(judged: Judged, later: Entry, earlier: Entry) -> Diagnostic:
-    place, first = (judged.named(("cases", entry.key)) for entry in (later, earlier))
+def _covered(scope: Scope, later: Entry, earlier: Entry) -> Diagnostic:
+    place, first = (scope.path_text(("cases", entry.key)) for entry in (later, earlier))
     message = f"{place} is never reached: {first} comes first and is for all of its requests"
     hint = f"move {place} before it, or let {first} be for fewer requests"
     return Diagnostic(

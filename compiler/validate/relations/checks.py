@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note
 from compiler.source.tree import Path, node_at
-from compiler.validate.relations.judged import Judged, Related, texts_at
+from compiler.validate.relations.scope import RelationProblem, Scope, texts_at
 
 
-def relations_of_checks(judged: Judged) -> Iterator[Related]:
+def relations_of_checks(scope: Scope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the named checks."""
     above: Path = ("checks", "tool_choice")
     allowed, needing = (*above, "allowed"), (*above, "requires_tools")
-    node = node_at(judged.tree, allowed)
+    node = node_at(scope.tree, allowed)
     if node is None:
         return
-    known = {word for word, _ in texts_at(judged.tree, allowed)}
-    for word, at in texts_at(judged.tree, needing):
+    known = {word for word, _ in texts_at(scope.tree, allowed)}
+    for word, at in texts_at(scope.tree, needing):
         if word not in known:
-            message = f"{judged.named(needing)} names `{word}`, which is not allowed at all"
+            message = f"{scope.path_text(needing)} names `{word}`, which is not allowed at all"
             hint = "remove it, or allow it"
             notes = (Note(node.at, "what is allowed is set here"),)
             yield (allowed, needing), Diagnostic("never-allowed", message, at, hint=hint, notes=notes)

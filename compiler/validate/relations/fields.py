@@ -8,17 +8,17 @@ from compiler.artifact.from_profile import field_of
 from compiler.diagnostics import Code, Diagnostic, Location, Note
 from compiler.language.fields import FIELD
 from compiler.source.tree import Entry, Mapping, Path, Scalar, key_location, node_at, plain
-from compiler.validate.relations.judged import (
+from compiler.validate.relations.patterns import pattern_problem
+from compiler.validate.relations.scope import (
     KEEP_ONE,
-    Judged,
-    Related,
-    described,
+    RelationProblem,
+    Scope,
     later,
     number_at,
     number_text,
     texts_at,
+    value_text,
 )
-from compiler.validate.relations.patterns import pattern_problem
 from router.contract.rules.field_rules import expectation, tests_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.rule_list import FieldRule
@@ -35,29 +35,29 @@ _CONSTRAINTS: Final = frozenset(
 )
 
 
-def relations_of_fields(judged: Judged) -> Iterator[Related]:
+def relations_of_fields(scope: Scope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the rules of fields and between them."""
-    fields = node_at(judged.tree, ("fields",))
+    fields = node_at(scope.tree, ("fields",))
     entries = fields.entries if isinstance(fields, Mapping) else ()
     for entry in entries:
-        yield from _ungovernable(judged, entry)
+        yield from _ungovernable(scope, entry)
         if isinstance(entry.value, Mapping):
-            yield from _of_field(judged, entry.key, entry.value)
-    yield from _ruled_twice(judged)
-    yield from _cycles(judged, {entry.key: ("fields", entry.key) for entry in entries})
+            yield from _of_field(scope, entry.key, entry.value)
+    yield from _ruled_twice(scope)
+    yield from _cycles(scope, {entry.key: ("fields", entry.key) for entry in entries})
 
 
-def _of_field(judged: Judged, name: str, rule: Mapping) -> Iterator[Related]:
+def _of_field(scope: Scope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
     contradictions = [
-        _not_together(judged, ("fields", name), keys, *said)
+        _not_together(scope, ("fields", name), keys, *said)
         for keys, said in _NOT_TOGETHER.items()
-        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(judged, ("fields", name), keys)
+        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(scope, ("fields", name), keys)
     ]
     if not contradictions:
-        contradictions = [found for low, high in _RANGES for found in _empty_range(judged, name, low, high)]
+        contradictions = [found for low, high in _RANGES for found in _empty_range(scope, name, low, high)]
     yield from contradictions
     for key in ("fixed", "default", "force") if not contradictions else ():
-        yield from _unfit(judged, name, rule, key)
+        yield from _unfit(scope, name, rule, key)
 
 
 _BOUNDS: Final = ("min", "above", "max", "below")
@@ -87,21 +87,21 @@ _RANGES: Final = (
 )
 
 
-def _not_together(judged: Judged, above: Path, keys: tuple[str, str], code: Code, said: str) -> Related:
+def _not_together(scope: Scope, above: Path, keys: tuple[str, str], code: Code, said: str) -> RelationProblem:
     places = tuple((*above, key) for key in keys)
-    at, beside = later(*(key_location(judged.tree, place) for place in places))
+    at, beside = later(*(key_location(scope.tree, place) for place in places))
     notes = (Note(beside, "the other is set here"),)
-    return places, Diagnostic(code, f"{judged.named(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
+    return places, Diagnostic(code, f"{scope.path_text(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
 
 
-def _is_narrowed(judged: Judged, above: Path, keys: tuple[str, str]) -> bool:
+def _is_narrowed(scope: Scope, above: Path, keys: tuple[str, str]) -> bool:
     """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
     if keys[0] != "fixed" or keys[1] not in _BOUNDS:
         return False
-    if judged.is_case:
-        fixed_here, bound_here = (node_at(judged.profile, (*judged.above, *above, key)) is not None for key in keys)
+    if scope.is_case:
+        fixed_here, bound_here = (node_at(scope.profile, (*scope.above, *above, key)) is not None for key in keys)
         return fixed_here or not bound_here
-    fixed, bound = (key_location(judged.tree, (*above, key)) for key in keys)
+    fixed, bound = (key_location(scope.tree, (*above, key)) for key in keys)
     # Side by side in one file the bounds are idle and mislead nobody; a child's would not do what it wants.
     return fixed.document.name == bound.document.name or later(fixed, bound)[0] == fixed
 
@@ -115,16 +115,16 @@ def _says_something(rule: Mapping, key: str) -> bool:
     return not is_idle
 
 
-def _empty_range(judged: Judged, name: str, low: str, high: str) -> Iterator[Related]:
+def _empty_range(scope: Scope, name: str, low: str, high: str) -> Iterator[RelationProblem]:
     path: Path = ("fields", name)
-    least, most = number_at(judged.tree, (*path, low)), number_at(judged.tree, (*path, high))
+    least, most = number_at(scope.tree, (*path, low)), number_at(scope.tree, (*path, high))
     if least is None or most is None:
         return
     is_open = low == "above" or high == "below"
     if least[0] < most[0] or (least[0] == most[0] and not is_open):
         return
     message = (
-        f"{judged.named(path)}: no value is right, since {low} is {number_text(least[0])} "
+        f"{scope.path_text(path)}: no value is right, since {low} is {number_text(least[0])} "
         f"and {high} is {number_text(most[0])}"
     )
     expected = f"{low} {'less than' if is_open else 'at most'} {high}"
@@ -132,12 +132,12 @@ def _empty_range(judged: Judged, name: str, low: str, high: str) -> Iterator[Rel
     yield ((*path, low), (*path, high)), Diagnostic("empty-range", message, least[1], expected, notes=notes)
 
 
-def _unfit(judged: Judged, name: str, rule: Mapping, key: str) -> Iterator[Related]:
+def _unfit(scope: Scope, name: str, rule: Mapping, key: str) -> Iterator[RelationProblem]:
     entry = rule.get(key)
     if entry is None or not isinstance(entry.value, Scalar):
         return
     path: Path = ("fields", name)
-    values = {member: value for member, value in plain(rule).items() if judged.is_right((*path, member))}
+    values = {member: value for member, value in plain(rule).items() if scope.is_valid((*path, member))}
     constraints = {member: value for member, value in values.items() if member in _CONSTRAINTS}
     if key not in values or pattern_problem(constraints.get("pattern", "")) is not None:
         return
@@ -147,7 +147,7 @@ def _unfit(judged: Judged, name: str, rule: Mapping, key: str) -> Iterator[Relat
     field = field_of(constraints)
     if all(test(value, {}) is None for test in tests_of(FieldRule(name, field, f"fields.{name}"))):
         return
-    message = f"{judged.named((*path, key))} is {described(entry.value)}, which the rule itself refuses"
+    message = f"{scope.path_text((*path, key))} is {value_text(entry.value)}, which the rule itself refuses"
     notes = tuple(
         Note(other.value.at, f"{other.key} is set here") for other in rule.entries if other.key in constraints
     )
@@ -158,51 +158,51 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _ungovernable(judged: Judged, entry: Entry) -> Iterator[Related]:
+def _ungovernable(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
     path: Path = ("fields", entry.key)
     first, _, rest = entry.key.partition(".")
     if first in _NEVER:
-        message = f"{judged.named(path)}: no rule can govern `{first}`"
+        message = f"{scope.path_text(path)}: no rule can govern `{first}`"
         yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint=_NEVER[first])
     elif first == "messages" and rest:
-        message = f"{judged.named(path)}: no rule of a field reaches into a list"
+        message = f"{scope.path_text(path)}: no rule of a field reaches into a list"
         yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint="see `checks` for what messages may be")
     elif first == "messages" and isinstance(entry.value, Mapping):
         for member in entry.value.entries:
             if member.key in FIELD.keys() - _OF_MESSAGES:
-                place = judged.named((*path, member.key))
+                place = scope.path_text((*path, member.key))
                 message = f"{place}: of messages only their number can be ruled"
                 expected = "one of required, min_items, max_items, error, source"
                 hint = "see `checks` for what messages may be"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 
 
-def _ruled_twice(judged: Judged) -> Iterator[Related]:
+def _ruled_twice(scope: Scope) -> Iterator[RelationProblem]:
     for name in SAMPLING_FIELDS:
         param, field = ("sampling", "params", name), ("fields", name)
-        if node_at(judged.tree, param) is None or node_at(judged.tree, field) is None:
+        if node_at(scope.tree, param) is None or node_at(scope.tree, field) is None:
             continue
-        at, beside = later(key_location(judged.tree, field), key_location(judged.tree, param))
-        message = f"{judged.named(field)} and {judged.named(param)} are both given"
+        at, beside = later(key_location(scope.tree, field), key_location(scope.tree, param))
+        message = f"{scope.path_text(field)} and {scope.path_text(param)} are both given"
         notes = (Note(beside, "the other is set here"),)
         yield (), Diagnostic("ruled-twice", message, at, hint=KEEP_ONE, notes=notes)
 
 
-def _cycles(judged: Judged, paths: dict[str, Path]) -> Iterator[Related]:
-    sources = {name: dict(texts_at(judged.tree, (*path, "from"))) for name, path in paths.items()}
+def _cycles(scope: Scope, paths: dict[str, Path]) -> Iterator[RelationProblem]:
+    sources = {name: dict(texts_at(scope.tree, (*path, "from"))) for name, path in paths.items()}
     for name, path in paths.items():
         place = (*path, "from")
         for source, at in sources[name].items():
             if source in {"model", "stream", "messages"}:
-                message = f"{judged.named(place)}: no field takes the value of `{source}`"
+                message = f"{scope.path_text(place)}: no field takes the value of `{source}`"
                 yield (place,), Diagnostic("ungovernable-field", message, at)
             elif source == name:
-                message = f"{judged.named(place)} names the field itself"
+                message = f"{scope.path_text(place)} names the field itself"
                 yield (place,), Diagnostic("from-cycle", message, at, hint="remove it")
         chain = _cycle_from(name, sources)
         if chain and name == min(chain):
             hops = " from ".join((*chain, chain[0]))
-            message = f"{judged.named(place)}: fields take their values from each other: {hops}"
+            message = f"{scope.path_text(place)}: fields take their values from each other: {hops}"
             at = sources[name][chain[1]]
             notes = tuple(
                 Note(sources[hop][after], f"{hop} takes that of {after} here")

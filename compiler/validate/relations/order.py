@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from compiler.diagnostics import Diagnostic, Note, nearest, shown
+from compiler.diagnostics import Diagnostic, Note, nearest, quoted
 from compiler.source.tree import Mapping, Node, Scalar, Sequence, node_at
-from compiler.validate.case_trees import cases_of, laid_over_base
-from compiler.validate.relations.judged import Judged, Related, text_at
+from compiler.validate.case_trees import cases_of, merged_case
+from compiler.validate.relations.scope import RelationProblem, Scope, text_at
 from router.contract.schema.rule_list import PART_LIMITS
 
 _ALWAYS_FIRST = "limits.max_body_bytes"
@@ -13,24 +13,24 @@ _SHOWN = 20
 """Most ids that are listed in a message."""
 
 
-def relations_of_order(judged: Judged) -> Iterator[Related]:
+def relations_of_order(scope: Scope) -> Iterator[RelationProblem]:
     """Yield the ids in `order` that are of no rule, or stand there twice."""
-    order = node_at(judged.tree, ("order",))
-    is_inherited = judged.is_case and order is node_at(judged.profile, ("order",))
+    order = node_at(scope.tree, ("order",))
+    is_inherited = scope.is_case and order is node_at(scope.profile, ("order",))
     if not isinstance(order, Sequence) or is_inherited:
         return
-    known = _ids(judged)
+    known = _ids(scope)
     first: dict[str, Node] = {}
     for index, item in enumerate(order.items):
         if not isinstance(item, Scalar) or not isinstance(item.value, str):
             continue
         path = ("order", index)
         if item.value in first:
-            message = f"{judged.named(path)} repeats {shown(item.value)}"
+            message = f"{scope.path_text(path)} repeats {quoted(item.value)}"
             notes = (Note(first[item.value].at, "first listed here"),)
             yield (path,), Diagnostic("repeated-item", message, item.at, hint="remove it", notes=notes)
         elif item.value not in {*known, _ALWAYS_FIRST}:
-            message = f"{judged.named(path)} is {shown(item.value)}, and there is no such rule"
+            message = f"{scope.path_text(path)} is {quoted(item.value)}, and there is no such rule"
             expected = f"one of {', '.join(known)}" if 0 < len(known) <= _SHOWN else "the id of a rule that there is"
             match = nearest(item.value, known)
             hint = f"did you mean {match}?" if match else "remove it"
@@ -38,14 +38,14 @@ def relations_of_order(judged: Judged) -> Iterator[Related]:
         first.setdefault(item.value, item)
 
 
-def _ids(judged: Judged) -> list[str]:
+def _ids(scope: Scope) -> list[str]:
     """Return the ids of all rules of the profile and of this case; for the profile, of every case.
 
     A case may have no rule of an id that it inherits the order of, and a profile may order rules that only cases have.
     """
-    trees = [judged.profile, judged.tree]
-    if not judged.is_case:
-        trees += [laid_over_base(judged.profile, case) for _, case in cases_of(judged.profile)]
+    trees = [scope.profile, scope.tree]
+    if not scope.is_case:
+        trees += [merged_case(scope.profile, case) for _, case in cases_of(scope.profile)]
     return list(dict.fromkeys(id_ for tree in trees for id_ in _ids_of(tree)))
 
 

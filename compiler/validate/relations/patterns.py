@@ -6,7 +6,7 @@ from typing import Final
 
 from compiler.diagnostics import Diagnostic
 from compiler.source.tree import Mapping, Path, Scalar, node_at, place_within
-from compiler.validate.relations.judged import Judged, Related
+from compiler.validate.relations.scope import RelationProblem, Scope
 from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match_of
 
 _PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
@@ -45,17 +45,17 @@ EXPECTED: Final = "a regular expression in the syntax of RE2"
 _SYNTAX: Final = "https://github.com/google/re2/wiki/Syntax says what can be written"
 
 
-def relations_of_patterns(judged: Judged) -> Iterator[Related]:
+def relations_of_patterns(scope: Scope) -> Iterator[RelationProblem]:
     """Yield the texts that are no patterns."""
     for section, key in _PATTERNS:
-        rules = node_at(judged.tree, (section,))
+        rules = node_at(scope.tree, (section,))
         for entry in rules.entries if isinstance(rules, Mapping) else ():
             path: Path = (section, entry.key, key)
-            node = node_at(judged.tree, path)
-            if isinstance(node, Scalar) and isinstance(node.value, str) and judged.is_right(path):
+            node = node_at(scope.tree, path)
+            if isinstance(node, Scalar) and isinstance(node.value, str) and scope.is_valid(path):
                 problem = pattern_problem(node.value)
                 if problem is not None:
-                    yield (), _diagnostic(judged.named(path), node, problem)
+                    yield (), _diagnostic(scope.path_text(path), node, problem)
 
 
 def pattern_problem(pattern: str) -> PatternError | None:

@@ -4,36 +4,36 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note
 from compiler.source.tree import Entry, Mapping, Path, Scalar, node_at
-from compiler.validate.relations.judged import Judged, Related, later, number_at, number_text
+from compiler.validate.relations.scope import RelationProblem, Scope, later, number_at, number_text
 
 
-def relations_of_sampling(judged: Judged) -> Iterator[Related]:
+def relations_of_sampling(scope: Scope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the sampling contract and the output budget."""
-    yield from _default_above_cap(judged)
-    params = node_at(judged.tree, ("sampling", "params"))
+    yield from _default_above_cap(scope)
+    params = node_at(scope.tree, ("sampling", "params"))
     for entry in params.entries if isinstance(params, Mapping) else ():
         if isinstance(entry.value, Mapping):
-            yield from _band_under_allow(judged, entry)
-            yield from _empty_band(judged, entry.key, entry.value)
+            yield from _band_under_allow(scope, entry)
+            yield from _empty_band(scope, entry.key, entry.value)
 
 
-def _default_above_cap(judged: Judged) -> Iterator[Related]:
+def _default_above_cap(scope: Scope) -> Iterator[RelationProblem]:
     above: Path = ("output", "max_tokens")
-    default, cap = number_at(judged.tree, (*above, "default")), number_at(judged.tree, (*above, "cap"))
+    default, cap = number_at(scope.tree, (*above, "default")), number_at(scope.tree, (*above, "cap"))
     if default is None or cap is None or default[0] <= cap[0]:
         return
     limit = number_text(cap[0])
-    message = f"{judged.named((*above, 'default'))} is {number_text(default[0])}, above the cap of {limit}"
+    message = f"{scope.path_text((*above, 'default'))} is {number_text(default[0])}, above the cap of {limit}"
     notes = (Note(cap[1], "the cap is set here"),)
     expected = f"a whole number of tokens, from 1 to {limit}"
     yield (above,), Diagnostic("default-above-cap", message, default[1], expected, notes=notes)
 
 
-def _band_under_allow(judged: Judged, entry: Entry) -> Iterator[Related]:
-    conflict = node_at(judged.tree, ("sampling", "conflict"))
+def _band_under_allow(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
+    conflict = node_at(scope.tree, ("sampling", "conflict"))
     if not isinstance(conflict, Scalar) or conflict.value != "allow":
         return
-    name = judged.named(("sampling", "params", entry.key))
+    name = scope.path_text(("sampling", "params", entry.key))
     message = f"{name} is a band, and under `conflict: allow` nothing would hold requests to it"
     hint = "pin the parameter with one number, or set conflict to reject"
     at, note = entry.key_at, Note(conflict.at, "conflict is set to allow here")
@@ -43,12 +43,12 @@ def _band_under_allow(judged: Judged, entry: Entry) -> Iterator[Related]:
     yield (), Diagnostic("band-under-allow", message, at, hint=hint, notes=(note,))
 
 
-def _empty_band(judged: Judged, name: str, band: Mapping) -> Iterator[Related]:
+def _empty_band(scope: Scope, name: str, band: Mapping) -> Iterator[RelationProblem]:
     low, high = number_at(band, ("min",)), number_at(band, ("max",))
     if low is None or high is None or low[0] <= high[0]:
         return
     path: Path = ("sampling", "params", name)
-    message = f"{judged.named(path)}: min is {number_text(low[0])}, above the max of {number_text(high[0])}"
+    message = f"{scope.path_text(path)}: min is {number_text(low[0])}, above the max of {number_text(high[0])}"
     notes = (Note(high[1], "max is set here"),)
     hint = "swap them" if low[1].document is high[1].document else None
     yield (path,), Diagnostic("empty-band", message, low[1], "min at most max", hint, notes)

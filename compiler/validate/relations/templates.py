@@ -7,7 +7,7 @@ from typing import Final
 from compiler.diagnostics import Diagnostic, nearest
 from compiler.language.values import LARGEST_WHOLE, MAX_MESSAGE
 from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
-from compiler.validate.relations.judged import Judged, Related, described
+from compiler.validate.relations.scope import RelationProblem, Scope, value_text
 from router.contract.schema.types import Words
 from router.contract.templates import PLACEHOLDERS, problem_of
 
@@ -17,47 +17,47 @@ _WORDS: Final = frozenset(Words.__struct_fields__)
 _NAMED: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
-def relations_of_templates(judged: Judged) -> Iterator[Related]:
+def relations_of_templates(scope: Scope) -> Iterator[RelationProblem]:
     """Yield what is wrong with the templates of a profile or a case."""
-    yield from _body(judged, ("errors", "body"))
-    yield from _words(judged, ("errors", "engine_400"))
-    for path in _below(judged, ("errors", "answers")):
-        yield from _words(judged, path)
-    yield from _error(judged, ("unknown_fields", "error"))
+    yield from _body(scope, ("errors", "body"))
+    yield from _words(scope, ("errors", "engine_400"))
+    for path in _below(scope, ("errors", "answers")):
+        yield from _words(scope, path)
+    yield from _error(scope, ("unknown_fields", "error"))
     for section in ("fields", "checks"):
-        for path in _below(judged, (section,)):
-            yield from _error(judged, (*path, "error"))
+        for path in _below(scope, (section,)):
+            yield from _error(scope, (*path, "error"))
 
 
-def _below(judged: Judged, path: Path) -> Iterator[Path]:
-    for entry in _entries(judged, path):
+def _below(scope: Scope, path: Path) -> Iterator[Path]:
+    for entry in _entries(scope, path):
         yield (*path, entry.key)
 
 
-def _entries(judged: Judged, path: Path) -> tuple[Entry, ...]:
-    node = node_at(judged.tree, path)
+def _entries(scope: Scope, path: Path) -> tuple[Entry, ...]:
+    node = node_at(scope.tree, path)
     return node.entries if isinstance(node, Mapping) else ()
 
 
-def _error(judged: Judged, path: Path) -> Iterator[Related]:
-    yield from _words(judged, path)
-    for entry in _entries(judged, path):
+def _error(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+    yield from _words(scope, path)
+    for entry in _entries(scope, path):
         if entry.key not in _WORDS:
-            yield from _words(judged, (*path, entry.key))
+            yield from _words(scope, (*path, entry.key))
 
 
-def _words(judged: Judged, path: Path) -> Iterator[Related]:
-    if isinstance(node_at(judged.tree, path), Mapping):
-        yield from _text(judged, (*path, "message"))
-        yield from _body(judged, (*path, "body"))
+def _words(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+    if isinstance(node_at(scope.tree, path), Mapping):
+        yield from _text(scope, (*path, "message"))
+        yield from _body(scope, (*path, "body"))
     else:
-        yield from _text(judged, path)
+        yield from _text(scope, path)
 
 
-def _text(judged: Judged, path: Path) -> Iterator[Related]:
-    node = node_at(judged.tree, path)
+def _text(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+    node = node_at(scope.tree, path)
     if isinstance(node, Scalar) and isinstance(node.value, str):
-        problem = _problem(node.value, judged.named(path), node)
+        problem = _problem(node.value, scope.path_text(path), node)
         if problem is not None:
             yield (path,), problem
 
@@ -78,34 +78,34 @@ def _problem(text: str, name: str, node: Scalar) -> Diagnostic | None:
     return Diagnostic("unknown-placeholder", message, node.at, expected, hint)
 
 
-def _body(judged: Judged, path: Path) -> Iterator[Related]:
-    node = node_at(judged.tree, path)
+def _body(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+    node = node_at(scope.tree, path)
     if isinstance(node, Mapping):
-        yield from _json(judged, path, node, 1)
+        yield from _json(scope, path, node, 1)
 
 
-def _json(judged: Judged, path: Path, node: Node, depth: int) -> Iterator[Related]:
+def _json(scope: Scope, path: Path, node: Node, depth: int) -> Iterator[RelationProblem]:
     if isinstance(node, Scalar):
-        yield from _json_scalar(judged, path, node)
+        yield from _json_scalar(scope, path, node)
         return
     if depth > MAX_BODY_DEPTH:
-        message = f"{judged.named(path)}: more than {MAX_BODY_DEPTH} levels of nesting in a body"
+        message = f"{scope.path_text(path)}: more than {MAX_BODY_DEPTH} levels of nesting in a body"
         yield (path,), Diagnostic("too-deep", message, node.at)
         return
     if isinstance(node, Sequence):
         for index, item in enumerate(node.items):
-            yield from _json(judged, (*path, index), item, depth + 1)
+            yield from _json(scope, (*path, index), item, depth + 1)
         return
     for entry in node.entries:
-        yield from _json(judged, (*path, entry.key), entry.value, depth + 1)
+        yield from _json(scope, (*path, entry.key), entry.value, depth + 1)
 
 
-def _json_scalar(judged: Judged, path: Path, node: Scalar) -> Iterator[Related]:
+def _json_scalar(scope: Scope, path: Path, node: Scalar) -> Iterator[RelationProblem]:
     value = node.value
     is_beyond = isinstance(value, int | float) and not abs(value) <= LARGEST_WHOLE
     if is_beyond or (isinstance(value, str) and len(value) > MAX_MESSAGE):
         expected = f"a number, true, false, null, or a text of at most {MAX_MESSAGE} characters"
-        message = f"{judged.named(path)} is {described(node)}"
+        message = f"{scope.path_text(path)} is {value_text(node)}"
         yield (path,), Diagnostic("wrong-value", message, node.at, expected)
     elif isinstance(value, str):
-        yield from _text(judged, path)
+        yield from _text(scope, path)

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Final
 
-from compiler.diagnostics import visible
+from compiler.diagnostics import printable
 from compiler.verify.assertion import Answer, Result, shown_wanted
 from compiler.verify.check import Acceptance, Ask, Check, written
 from compiler.verify.run import VERDICTS, Run
@@ -78,7 +78,7 @@ def wanted(check: Check) -> str:
 
 def shortened(text: str, most: int) -> str:
     """Return a text that fits, its middle left out where it is long, with nothing that a terminal would obey."""
-    text = visible(text)
+    text = printable(text)
     half = most // 2
     return text if len(text) <= most else f"{text[:half]} … {len(text) - 2 * half:,} characters … {text[-half:]}"
 
@@ -145,7 +145,7 @@ def pace_of(run: Run) -> str:
     asked = f"{counted(run.requests, 'request')} in {run.seconds:.1f} s"
     if run.record is None:
         return asked
-    remembered = f"{counted(run.remembered, 'answer')} from the record {visible(run.record)}"
+    remembered = f"{counted(run.remembered, 'answer')} from the record {printable(run.record)}"
     return f"{asked}, and {remembered}" if run.requests else f"{remembered}, nothing asked anew"
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
 from tests.bench.soak.chaos import Chaos, EngineProcess
 from tests.bench.soak.judging import Judgement, judge, told_in
@@ -52,7 +52,7 @@ def profile_in(folder: Path) -> Path:
     source = folder / "profile.yaml"
     source.write_text(f"extends: moonshot-kimi\nmodels: {{aliases: [{ALIAS}]}}\n")
     artifact = folder / "profile.json"
-    artifact.write_bytes(serialise(compile_profile(Selected("file", str(source), "soak")).artifact))
+    artifact.write_bytes(serialise(compile_profile(Selection("file", str(source), "soak")).artifact))
     return artifact
 
 

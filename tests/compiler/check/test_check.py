@@ -3,7 +3,7 @@ import shlex
 
 import pytest
 
-from compiler.cli import commands, main
+from compiler.cli import loading, main
 from compiler.resolve.selection import ENVIRONMENT_NAME
 
 
@@ -50,7 +50,7 @@ def test_an_artifact_edited_by_hand_is_an_error(tmp_path, capsys):
 def test_the_usual_selection_is_checked_when_no_source_is_named(tmp_path, monkeypatch, capsys):
     """Without a SOURCE the environment, the system's profile or the default preset is checked, as it would be built."""
     (tmp_path / "system.yaml").write_text("limits: {max_image: 1}\n")
-    monkeypatch.setattr(commands, "SYSTEM_PROFILE", tmp_path / "system.yaml")
+    monkeypatch.setattr(loading, "SYSTEM_PROFILE", tmp_path / "system.yaml")
     assert main.main(["check"]) == 1
     assert "did you mean max_images?" in capsys.readouterr().err
 
@@ -63,7 +63,7 @@ def test_an_artifact_is_held_against_what_the_environment_names(tmp_path, monkey
     assert main.main(["check", "--artifact", "profile.json"]) == 1
     assert "is out of date" in capsys.readouterr().err
     monkeypatch.delenv(ENVIRONMENT_NAME)
-    monkeypatch.setattr(commands, "SYSTEM_PROFILE", tmp_path / "system.yaml")
+    monkeypatch.setattr(loading, "SYSTEM_PROFILE", tmp_path / "system.yaml")
     assert main.main(["check", "--artifact", "profile.json"]) == 1
     assert "is out of date" in capsys.readouterr().err
 

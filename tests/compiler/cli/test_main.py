@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.cli import commands, main
+from compiler.cli import commands, loading, main
 from compiler.resolve.presets import preset_names
 from router.artifact.format import read, shipped_folder
 
@@ -45,7 +45,7 @@ def test_a_profile_from_the_environment_that_fails_never_falls_through(monkeypat
 def test_the_system_profile_is_taken_when_it_exists(monkeypatch, tmp_path, capsys):
     """Without a name and an environment variable, the system's profile is compiled."""
     (tmp_path / "system.yaml").write_text("name: the-system\n")
-    monkeypatch.setattr(commands, "SYSTEM_PROFILE", tmp_path / "system.yaml")
+    monkeypatch.setattr(loading, "SYSTEM_PROFILE", tmp_path / "system.yaml")
     assert main.main(["print"]) == 0
     assert capsys.readouterr().out == "name: the-system\n"
 

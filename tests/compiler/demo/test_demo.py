@@ -45,8 +45,8 @@ def _demo(folder: Path, *arguments: str) -> tuple[int, str, str]:
 @pytest.fixture
 def engine() -> Iterator[StandIn]:
     """An engine that the demo does not start itself."""
-    with StandIn(models=("their-model",)) as standin:
-        yield standin
+    with StandIn(models=("their-model",)) as mock_engine:
+        yield mock_engine
 
 
 def test_every_section_is_shown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-from compiler.diagnostics import Diagnostic, Document, Location, Note, ProfileError, nearest, render, shown, visible
+from compiler.diagnostics import Diagnostic, Document, Location, Note, ProfileError, nearest, printable, quoted, render
 
 
 def at(text, line, column, width=1):
@@ -45,8 +45,8 @@ def test_caret_stands_under_the_value_after_tabs_and_wide_characters():
 def test_caret_of_a_value_over_several_lines_ends_with_the_first():
     """A value that goes on below is marked to the end of its first line."""
     document = Document("p.yaml", 'a: "b\n  c"')
-    rendered = render(Diagnostic("wrong-value", "x", Location(document, 1, 4, 2, 5)))
-    assert rendered.split("\n")[2] == "    |    ^^"
+    render_error = render(Diagnostic("wrong-value", "x", Location(document, 1, 4, 2, 5)))
+    assert render_error.split("\n")[2] == "    |    ^^"
 
 
 def test_long_lines_are_cut_around_the_caret():
@@ -59,9 +59,9 @@ def test_long_lines_are_cut_around_the_caret():
 
 def test_nothing_reaches_the_terminal_that_it_would_obey():
     """Escape sequences in messages, file names and source lines are shown as escapes."""
-    rendered = render(Diagnostic("wrong-value", "\x1b[31m", within(Document("\x1b[2J.yaml", "a: \x1b[0m"), 1, 4)))
-    assert "\x1b" not in rendered
-    assert "\\x1b[2J.yaml:1:4: error: \\x1b[31m" in rendered
+    render_error = render(Diagnostic("wrong-value", "\x1b[31m", within(Document("\x1b[2J.yaml", "a: \x1b[0m"), 1, 4)))
+    assert "\x1b" not in render_error
+    assert "\\x1b[2J.yaml:1:4: error: \\x1b[31m" in render_error
 
 
 def test_errors_are_told_in_reading_order():
@@ -74,9 +74,9 @@ def test_errors_are_told_in_reading_order():
 
 def test_values_are_shown_shortened_and_quoted():
     """A value in a message is quoted, escaped and cut to a length that people read."""
-    assert shown('a"b\\\n') == '"a\\"b\\\\\\n"'
-    assert len(shown("x" * 1000)) == 62
-    assert visible("é月") == "é月"
+    assert quoted('a"b\\\n') == '"a\\"b\\\\\\n"'
+    assert len(quoted("x" * 1000)) == 62
+    assert printable("é月") == "é月"
 
 
 def test_nearest_word_ignores_case_and_gives_up_on_strangers():

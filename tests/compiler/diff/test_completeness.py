@@ -10,7 +10,7 @@ from compiler.diff import cases
 from compiler.diff.cases import UnknownChangeError, compare
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import digest_of, load, serialise
 from tests.compiler.cases import all_cases
 from tests.compiler.diff.settings import pairs
@@ -69,7 +69,7 @@ def test_the_order_of_keys_is_no_change(tmp_path, monkeypatch):
 
 def artifacts(folder, monkeypatch):
     """Yield the artifact of every preset, and of every profile of the golden cases that compiles."""
-    yield from (compile_profile(Selected("preset", name, "SOURCE")).artifact for name in preset_names())
+    yield from (compile_profile(Selection("preset", name, "SOURCE")).artifact for name in preset_names())
     for number, case in enumerate(all_cases()):
         here = folder / str(number)
         here.mkdir()
@@ -79,7 +79,7 @@ def artifacts(folder, monkeypatch):
         monkeypatch.chdir(here)
         for name in case.files():
             with suppress(ProfileError):
-                yield compile_profile(Selected("file", name, "SOURCE")).artifact
+                yield compile_profile(Selection("file", name, "SOURCE")).artifact
 
 
 def shuffled(artifact):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, ValidationError, validators
 
 from compiler.diagnostics import ProfileError
-from compiler.docs.json_schema import BEYOND, described, json_schema
+from compiler.docs.json_schema import BEYOND, description_of, json_schema
 from compiler.language.schema import SCHEMA
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected, is_path
+from compiler.resolve.selection import Selection, is_path
 from compiler.source.tree import plain
 from compiler.source.yaml_reader import read_yaml
 from router.contract.schema.fields import SAMPLING_FIELDS
@@ -39,7 +39,7 @@ def diagnostics_of(values, folder):
     path = folder / "profile.yaml"
     path.write_text(json.dumps(values))
     try:
-        compile_profile(Selected("file", str(path), "SOURCE"))
+        compile_profile(Selection("file", str(path), "SOURCE"))
     except ProfileError as error:
         return [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
     return []
@@ -281,7 +281,7 @@ def test_what_only_the_compiler_tells(code, tmp_path):
     if code == "empty-value":
         (tmp_path / "profile.yaml").write_text("name:\n")
         with pytest.raises(ProfileError, match="has no value"):
-            compile_profile(Selected("file", str(tmp_path / "profile.yaml"), "SOURCE"))
+            compile_profile(Selection("file", str(tmp_path / "profile.yaml"), "SOURCE"))
         assert EDITOR.is_valid({"name": None})
         return
     values = BEYOND_CASES[code]
@@ -315,7 +315,7 @@ def test_what_must_be_there_is_asked_of_who_inherits_nothing():
 def test_every_key_is_described_in_the_words_of_the_reference():
     """An editor shows the meaning, what is expected, the default and an example."""
     cap = SCHEMA_OF_EDITORS["properties"]["output"]["properties"]["max_tokens"]["properties"]["default"]
-    assert cap["description"] == described(SCHEMA["output"]["schema"]["max_tokens"]["schema"]["default"])
+    assert cap["description"] == description_of(SCHEMA["output"]["schema"]["max_tokens"]["schema"]["default"])
     assert cap["description"].splitlines() == [
         "The budget of a request that names none; `none` injects nothing.",
         "Expected: a whole number of tokens, from 1 to the cap, or none.",

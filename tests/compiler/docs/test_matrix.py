@@ -3,12 +3,12 @@ import pytest
 from compiler.docs.matrix import COLUMNS, NOTHING, matrix
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 
 
 def contract_of(text, folder):
     (folder / "profile.yaml").write_text(text)
-    return compile_profile(Selected("file", str(folder / "profile.yaml"), "SOURCE")).artifact.contract
+    return compile_profile(Selection("file", str(folder / "profile.yaml"), "SOURCE")).artifact.contract
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, Reading, UnknownFields
 from router.contract.schema.types import Words
-from tests.compiler.chains import link_of_values
+from tests.compiler.chains import layer_of_values
 
 
 def walked(schema, above=()):
@@ -79,7 +79,7 @@ def test_examples_and_defaults_are_valid(path, meta):
     for value in (meta["example"], meta.get("default", meta["example"])):
         if path == ("extends",):
             continue
-        read = link_of_values(completed(path, value_of(value))).tree
+        read = layer_of_values(completed(path, value_of(value))).tree
         validate(merge(Mapping((), read.at), read))
 
 
@@ -117,4 +117,4 @@ def test_a_reading_of_the_mode_has_the_keys_of_what_holds_it():
     item = SCHEMA["mode"]["schema"]["read"]["schema"]["schema"]
     assert set(item) == set(Reading.__struct_fields__)
     with pytest.raises(ProfileError):
-        validate(link_of_values({"mode": {"default": "a", "read": [{"mod": "a"}]}}).tree)
+        validate(layer_of_values({"mode": {"default": "a", "read": [{"mod": "a"}]}}).tree)

@@ -7,7 +7,7 @@ from compiler.pipeline import compile_profile
 from compiler.probe.draft import Draft, Run, draft_of
 from compiler.probe.learner import Aims, Learnt, learn
 from compiler.probe.runner import drive
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.verify.assertion import Answer
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
@@ -26,7 +26,7 @@ class Probed(NamedTuple):
 
 
 def preset_contract(name: str) -> Contract:
-    return compile_profile(Selected("preset", name, "SOURCE")).artifact.contract
+    return compile_profile(Selection("preset", name, "SOURCE")).artifact.contract
 
 
 def answering_of(contract: Contract, model: str, known: dict[str, Answer] | None = None):

@@ -14,7 +14,7 @@ from compiler.pipeline import compile_profile
 from compiler.probe.draft import Draft, Run, draft_of
 from compiler.probe.learner import Aims, learn
 from compiler.probe.runner import Asker, drive
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.verify.assertion import Answer
 from compiler.verify.check import Ask
 from compiler.verify.exchange import Exchange, Target, chat_url
@@ -93,7 +93,7 @@ def test_a_draft_of_llama_in_front_of_it_rejects_nothing_that_it_answers(tmp_pat
         learnt = drive(learn(Aims(MODEL, SMALL)), asker.answers)
         draft = tmp_path / "draft.yaml"
         draft.write_bytes(draft_of(learnt, Run(MODEL, MODEL, llama.url, DAY, 0)).data)
-        compiled = compile_profile(Selected("file", str(draft), "SOURCE"))
+        compiled = compile_profile(Selection("file", str(draft), "SOURCE"))
         contract = compiled.artifact.contract
         assert "messages" not in compiled.values()["fields"]
         with running_router(artifact_file(tmp_path, contract), [llama.url]) as router:

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.cli import main
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from tests.compiler.probe.endpoints import SMALL
 from tests.llama.server import MODEL, running_llama
 
@@ -16,7 +16,7 @@ def test_a_real_engine_gives_a_draft_that_compiles(tmp_path: Path, capsys: pytes
     output = tmp_path / "draft.yaml"
     with running_llama(tmp_path) as llama:
         assert main.main(["probe", llama.url, "--model", MODEL, "--max-body", str(SMALL), "-o", str(output)]) == 0
-    values = compile_profile(Selected("file", str(output), "SOURCE")).values()
+    values = compile_profile(Selection("file", str(output), "SOURCE")).values()
     # It runs four requests at a time, and so takes no more answers to one.
     assert {"min": 1, "max": 4}.items() <= values["fields"]["n"].items()
     assert values["fields"]["top_logprobs"]["requires"] == {"logprobs": True}

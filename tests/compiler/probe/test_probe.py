@@ -8,7 +8,7 @@ import pytest
 from compiler import probe
 from compiler.cli import main
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.verify.harness import staged
 from router.mock_engine import Answer, Received, StandIn
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
@@ -70,7 +70,7 @@ def _day(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def draft_written(path: Path):
     """Return the bare values, and the contract, of a draft that was written."""
-    compiled = compile_profile(Selected("file", str(path), "SOURCE"))
+    compiled = compile_profile(Selection("file", str(path), "SOURCE"))
     return compiled.values(), compiled.artifact.contract
 
 
@@ -120,7 +120,7 @@ def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
 def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
     """Over real sockets a router's contract is learnt so that nothing tells it from the preset."""
     output = tmp_path / "draft.yaml"
-    artifact = compile_profile(Selected("preset", preset, "SOURCE")).artifact
+    artifact = compile_profile(Selection("preset", preset, "SOURCE")).artifact
     with staged(artifact, ("m",)) as stage:
         assert main.main(["probe", stage.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
     _, contract = draft_written(output)

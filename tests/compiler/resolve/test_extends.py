@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from compiler.diagnostics import Document, Location, ProfileError, render
 from compiler.resolve.extends import load_chain, merge, merge_chain
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.source.tree import Mapping, plain
 from compiler.source.yaml_reader import read_yaml
 from tests.compiler.chains import chain_of
@@ -32,7 +32,7 @@ def without_nulls(values):
 
 
 def load(path):
-    return load_chain(Selected("file", str(path), "SOURCE"))
+    return load_chain(Selection("file", str(path), "SOURCE"))
 
 
 @given(trees)
@@ -125,7 +125,7 @@ def test_a_path_is_relative_to_the_file_that_it_stands_in(tmp_path, monkeypatch)
     (tmp_path / "a" / "b" / "parent.yaml").write_text("extends: ../../root.yaml\n")
     (tmp_path / "root.yaml").write_text("name: root\n")
     monkeypatch.chdir("/")
-    assert [link.name for link in load(tmp_path / "a" / "child.yaml")] == [
+    assert [layer.name for layer in load(tmp_path / "a" / "child.yaml")] == [
         "child.yaml",
         "b/parent.yaml",
         "../../root.yaml",
@@ -136,7 +136,7 @@ def test_an_absolute_parent_is_named_by_its_last_part(tmp_path):
     """No absolute path goes into the chain's names, and so none into an artifact."""
     (tmp_path / "parent.yaml").write_text("name: parent\n")
     (tmp_path / "child.yaml").write_text(f"extends: {tmp_path}/parent.yaml\n")
-    assert [link.name for link in load(tmp_path / "child.yaml")] == ["child.yaml", "parent.yaml"]
+    assert [layer.name for layer in load(tmp_path / "child.yaml")] == ["child.yaml", "parent.yaml"]
 
 
 def test_a_cycle_through_a_link_is_found(tmp_path):

@@ -4,9 +4,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.cli.commands import printed
+from compiler.cli.commands import profile_yaml
 from compiler.pipeline import compile_chain
-from tests.compiler.chains import chain_of, chains, children, link_of
+from tests.compiler.chains import chain_of, chains, children, layer_of
 
 FLAGS = [(origin, defaults) for origin in (False, True) for defaults in (False, True)]
 
@@ -17,10 +17,12 @@ def test_printing_and_compiling_again_is_the_identity(chain):
     """What a chain prints as, whatever the flags, compiles to the same contract and name, and prints as that again."""
     first = compile_chain(chain)
     for origin, defaults in FLAGS:
-        again = compile_chain((link_of(printed(first, origin=origin, defaults=defaults), "printed.yaml"),))
+        again = compile_chain((layer_of(profile_yaml(first, origin=origin, defaults=defaults), "printed.yaml"),))
         assert (again.artifact.name, again.artifact.digest) == (first.artifact.name, first.artifact.digest)
-        assert printed(again, origin=False, defaults=defaults) == printed(first, origin=False, defaults=defaults)
-        assert not defaults or b"  # default" not in printed(again, origin=True, defaults=True)
+        assert profile_yaml(again, origin=False, defaults=defaults) == profile_yaml(
+            first, origin=False, defaults=defaults
+        )
+        assert not defaults or b"  # default" not in profile_yaml(again, origin=True, defaults=True)
 
 
 @settings(max_examples=20)
@@ -28,8 +30,8 @@ def test_printing_and_compiling_again_is_the_identity(chain):
 def test_comments_are_all_that_origins_add(chain):
     """Behind each scalar and each list stands a place or the word default; without comments nothing has changed."""
     compiled = compile_chain(chain)
-    bare = printed(compiled, origin=False, defaults=True).decode().splitlines()
-    commented = printed(compiled, origin=True, defaults=True).decode().splitlines()
+    bare = profile_yaml(compiled, origin=False, defaults=True).decode().splitlines()
+    commented = profile_yaml(compiled, origin=True, defaults=True).decode().splitlines()
     told = [line for line in commented if not line.lstrip().startswith("# ")]
     item = None
     for line, without in zip(told, bare, strict=True):
@@ -45,7 +47,7 @@ def test_comments_are_all_that_origins_add(chain):
 def test_the_file_the_line_and_the_hops_are_named():
     """A value says which line of which file set it, through which others, and what stood there before."""
     chain = chain_of({}, {"name": "b"}, {"name": "a"}, names=("x.yaml", "y.yaml", "z.yaml"))
-    assert printed(compile_chain(chain), origin=True, defaults=False) == (
+    assert profile_yaml(compile_chain(chain), origin=True, defaults=False) == (
         b"name: b  # y.yaml:2 via x.yaml:1, replaces a at z.yaml:2\n"
     )
 
@@ -57,7 +59,7 @@ def test_the_root_of_a_chain_can_be_replaced_by_what_it_prints_as(chain, length,
     origin, defaults = flags
     children, (parent, *ancestors) = chain[:-length], chain[-length:]
     compiled = compile_chain((replace(parent, name="parent.yaml"), *ancestors))
-    result = link_of(printed(compiled, origin=origin, defaults=defaults), "printed.yaml")
+    result = layer_of(profile_yaml(compiled, origin=origin, defaults=defaults), "printed.yaml")
     assert compile_chain((*children, result)).artifact.contract == compile_chain(chain).artifact.contract
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.diagnostics import Document, ProfileError
-from compiler.resolve.overrides import Override, overridden
+from compiler.resolve.overrides import Override, apply_override
 from compiler.source.json_reader import read_json
 from compiler.source.tree import node_at, plain
 from compiler.source.yaml_reader import read_yaml
@@ -13,7 +13,7 @@ from compiler.source.yaml_reader import read_yaml
 def test_the_flag_replaces_the_section_and_nothing_else():
     """Only the parameters of the flag are left in the section; every other section stays."""
     profile = read_yaml(b"name: a\nsampling: {conflict: allow, params: {n: 1, top_p: 0.9}}\n", "p.yaml")
-    assert plain(overridden(profile, Override('{"top_k": 5}'))) == {
+    assert plain(apply_override(profile, Override('{"top_k": 5}'))) == {
         "name": "a",
         "sampling": {"conflict": "reject", "params": {"top_k": 5}},
     }
@@ -51,7 +51,7 @@ def test_the_flag_alone_governs_sampling_parameters():
         b"cases: {c: {when: {model: x}, sampling: {params: {n: 1}}, fields: {n: {max: 3}}}}\n",
         "p.yaml",
     )
-    assert plain(overridden(profile, Override('{"n": 5}'))) == {
+    assert plain(apply_override(profile, Override('{"n": 5}'))) == {
         "fields": {"a": {"drop": True}},
         "order": ["fields.a", "sampling.params.n"],
         "cases": {"c": {"when": {"model": "x"}, "fields": {}}},

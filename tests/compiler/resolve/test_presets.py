@@ -5,14 +5,14 @@ import pytest
 from compiler.pipeline import compile_profile
 from compiler.resolve import presets
 from compiler.resolve.presets import MODELINE, describe, not_known, preset_names, preset_path
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.artifact.format import shipped_folder
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Interval, Sampling
 
 
 def compiled(name):
-    return compile_profile(Selected("preset", name, "SOURCE"))
+    return compile_profile(Selection("preset", name, "SOURCE"))
 
 
 def test_presets_are_listed_with_what_they_are():

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.resolve.selection import ENVIRONMENT_NAME, Named, Selected, UsageError, select
+from compiler.resolve.selection import ENVIRONMENT_NAME, Selection, SourceOptions, UsageError, select
 
 NOWHERE = Path("/nonexistent/profile.yaml")
 
@@ -18,19 +18,19 @@ def test_the_first_source_that_is_set_wins(system_profile):
     """Flags, environment, system file, the folder's file, default: each is taken only when none before it is set."""
     Path("profile.yml").symlink_to("gone.yml")  # One that cannot be read is not passed over either.
     environment = {ENVIRONMENT_NAME: "from-environment"}
-    assert select(Named(file="a.yaml"), environment, system_profile).name == "a.yaml"
-    assert select(Named(preset="p"), environment, system_profile).name == "p"
-    assert select(Named(), environment, system_profile).name == "from-environment"
-    assert select(Named(), {}, system_profile).name == str(system_profile)
-    assert select(Named(), {}, NOWHERE) == Selected("file", "./profile.yml", "./profile.yml")
+    assert select(SourceOptions(file="a.yaml"), environment, system_profile).name == "a.yaml"
+    assert select(SourceOptions(preset="p"), environment, system_profile).name == "p"
+    assert select(SourceOptions(), environment, system_profile).name == "from-environment"
+    assert select(SourceOptions(), {}, system_profile).name == str(system_profile)
+    assert select(SourceOptions(), {}, NOWHERE) == Selection("file", "./profile.yml", "./profile.yml")
     Path("profile.yaml").write_text("")
-    assert select(Named(), {}, system_profile).name == str(system_profile)
+    assert select(SourceOptions(), {}, system_profile).name == str(system_profile)
     with pytest.raises(UsageError, match="both here"):
-        select(Named(), {}, NOWHERE)
+        select(SourceOptions(), {}, NOWHERE)
     Path("profile.yml").unlink()
-    assert select(Named(), {}, NOWHERE) == Selected("file", "./profile.yaml", "./profile.yaml")
+    assert select(SourceOptions(), {}, NOWHERE) == Selection("file", "./profile.yaml", "./profile.yaml")
     Path("profile.yaml").unlink()
-    assert select(Named(), {}, NOWHERE) == Selected("preset", "openai-compatible", "default")
+    assert select(SourceOptions(), {}, NOWHERE) == Selection("preset", "openai-compatible", "default")
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_the_first_source_that_is_set_wins(system_profile):
 )
 def test_a_source_is_a_path_by_its_spelling_alone(source, kind):
     """A slash or an ending in .yaml or .yml makes a path, .json an artifact; anything else is a preset."""
-    assert select(Named(source=source), {}, NOWHERE).kind == kind
+    assert select(SourceOptions(source=source), {}, NOWHERE).kind == kind
 
 
 def test_flags_say_what_they_take():
     """`--api-profile-file` takes a path and `--api-profile` a preset, whatever the spelling."""
-    assert select(Named(file="moonshot-kimi"), {}, NOWHERE).kind == "file"
-    assert select(Named(preset="a/b.yaml"), {}, NOWHERE).kind == "preset"
+    assert select(SourceOptions(file="moonshot-kimi"), {}, NOWHERE).kind == "file"
+    assert select(SourceOptions(preset="a/b.yaml"), {}, NOWHERE).kind == "preset"
 
 
 def test_an_environment_variable_names_a_path_or_a_preset():
     """The environment variable holds a path when it has a slash or ends in .yaml or .yml, else a preset."""
     kinds = {
-        value: select(Named(), {ENVIRONMENT_NAME: value}, NOWHERE).kind
+        value: select(SourceOptions(), {ENVIRONMENT_NAME: value}, NOWHERE).kind
         for value in ("kimi", "kimi.json", "./kimi", "kimi.yaml", "./kimi.json")
     }
     assert kinds == {
@@ -76,20 +76,26 @@ def test_an_environment_variable_names_a_path_or_a_preset():
 
 def test_an_empty_environment_variable_is_not_set(system_profile):
     """An empty value of the environment variable leaves the choice to what comes after it."""
-    assert select(Named(), {ENVIRONMENT_NAME: ""}, system_profile).name == str(system_profile)
+    assert select(SourceOptions(), {ENVIRONMENT_NAME: ""}, system_profile).name == str(system_profile)
 
 
 @pytest.mark.parametrize(
-    "named", [Named("a", "b", None), Named("a", None, "b"), Named(None, "a", "b"), Named("", None, "")]
+    "options",
+    [
+        SourceOptions("a", "b", None),
+        SourceOptions("a", None, "b"),
+        SourceOptions(None, "a", "b"),
+        SourceOptions("", None, ""),
+    ],
 )
-def test_naming_two_profiles_is_a_usage_error(named):
+def test_naming_two_profiles_is_a_usage_error(options):
     """Two ways of naming the profile on one command line contradict each other, even where they agree."""
     with pytest.raises(UsageError, match="once"):
-        select(named, {}, NOWHERE)
+        select(options, {}, NOWHERE)
 
 
 def test_a_system_profile_that_cannot_be_reached_is_taken_and_fails(tmp_path):
     """A dangling link at the system's place is not passed over: it is selected, so that reading it fails."""
     link = tmp_path / "profile.yaml"
     link.symlink_to(tmp_path / "gone.yaml")
-    assert select(Named(), {}, link).kind == "file"
+    assert select(SourceOptions(), {}, link).kind == "file"

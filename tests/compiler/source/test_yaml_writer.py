@@ -7,7 +7,7 @@ from compiler.artifact.from_profile import contract_of
 from compiler.artifact.to_profile import profile_of
 from compiler.pipeline import compile_profile
 from compiler.resolve.extends import merge
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.source.tree import Mapping, plain
 from compiler.source.yaml_reader import read_yaml
 from compiler.source.yaml_writer import yaml_of
@@ -38,9 +38,9 @@ def sorted_deeply(values):
 @given(st.lists(names | st.text("0123456789.eE+-_:xoinfatrueNOY~<=", min_size=1, max_size=6), unique=True, max_size=5))
 def test_strings_stay_strings(aliases):
     """Whatever a string looks like, a number, a time or a truth value, it is printed so that it stays a string."""
-    printed = yaml_of({"models": {"aliases": aliases}})
-    assert read_back(printed) == {"models": {"aliases": aliases}}
-    assert yaml.safe_load(printed) == {"models": {"aliases": aliases}}
+    profile_yaml = yaml_of({"models": {"aliases": aliases}})
+    assert read_back(profile_yaml) == {"models": {"aliases": aliases}}
+    assert yaml.safe_load(profile_yaml) == {"models": {"aliases": aliases}}
 
 
 @given(profiles, names)
@@ -55,8 +55,8 @@ def test_an_artifact_prints_as_a_profile_of_the_same_contract_and_name(values, n
 @pytest.mark.parametrize("preset", ["moonshot-kimi", "openai-compatible"])
 def test_printing_and_compiling_again_changes_nothing(preset, tmp_path):
     """A printed preset compiles to the same contract under the same name, from any file."""
-    first = compile_profile(Selected("preset", preset, "SOURCE"))
+    first = compile_profile(Selection("preset", preset, "SOURCE"))
     (tmp_path / "other.yaml").write_bytes(yaml_of(first.values()))
-    again = compile_profile(Selected("file", str(tmp_path / "other.yaml"), "SOURCE"))
+    again = compile_profile(Selection("file", str(tmp_path / "other.yaml"), "SOURCE"))
     assert (again.artifact.name, again.artifact.digest) == (preset, first.artifact.digest)
     assert yaml_of(again.values()) == yaml_of(first.values())

@@ -8,7 +8,7 @@ from compiler.diagnostics import render
 from compiler.pipeline import compile_profile
 from compiler.resolve.extends import merge
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.source.tree import plain
 from compiler.source.yaml_reader import read_yaml
 from compiler.validate.lint import warnings_of_chain, warnings_of_size
@@ -59,7 +59,7 @@ def test_the_merged_result_gives_no_warning(chain):
 def test_presets_give_no_warning():
     """Nobody is warned of what they cannot change."""
     for name in preset_names():
-        assert compile_profile(Selected("preset", name, "SOURCE")).warnings == ()
+        assert compile_profile(Selection("preset", name, "SOURCE")).warnings == ()
 
 
 def test_an_artifact_that_is_nearly_too_large_is_a_warning():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.verify.assertion import judge
 from compiler.verify.check import Check
 from router.contract.rules.compiled import machine_of
@@ -41,7 +41,7 @@ class Mutant(NamedTuple):
 
 def contract_of(preset: str) -> Contract:
     """Return the contract of a preset with small limits in bytes, which changes only the time it takes to try them."""
-    plain = msgspec.to_builtins(compile_profile(Selected("preset", preset, "SOURCE")).artifact.contract)
+    plain = msgspec.to_builtins(compile_profile(Selection("preset", preset, "SOURCE")).artifact.contract)
     for sections in (plain, *(case["sections"] for case in plain["cases"])):
         sections["limits"]["max_body_bytes"] = SMALL_BODY
         images = sections["checks"].get("images", {})

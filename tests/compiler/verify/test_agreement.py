@@ -6,7 +6,7 @@ import pytest
 
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from compiler.verify.assertion import judge
 from compiler.verify.check import Check, Derived, Refusal
 from compiler.verify.generation import Options, derive
@@ -20,7 +20,7 @@ LARGE = 1024 * 1024
 
 @cache
 def contract_of(preset: str) -> Contract:
-    return compile_profile(Selected("preset", preset, "SOURCE")).artifact.contract
+    return compile_profile(Selection("preset", preset, "SOURCE")).artifact.contract
 
 
 @cache

@@ -39,7 +39,7 @@ import pytest
 
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
-from compiler.resolve.selection import Selected
+from compiler.resolve.selection import Selection
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.schema.model import Contract
@@ -59,7 +59,7 @@ OK = 200
 
 @cache
 def contract_of(preset: str) -> Contract:
-    return compile_profile(Selected("preset", preset, "SOURCE")).artifact.contract
+    return compile_profile(Selection("preset", preset, "SOURCE")).artifact.contract
 
 
 def test_every_case_is_of_a_preset_that_is_shipped() -> None:

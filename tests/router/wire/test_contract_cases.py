@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.selection import Named, select
+from compiler.resolve.selection import SourceOptions, select
 from router.contract.schema.model import Contract
 from router.mock_engine import Answer, StandIn
 from router.mock_engine.answer import JSON
@@ -31,7 +31,7 @@ def contract_of(tmp_path_factory: pytest.TempPathFactory) -> ContractOf:
     def compile_to_contract(profile: dict[str, Any]) -> Contract:
         path = tmp_path_factory.mktemp("profile") / "case.yaml"
         path.write_text(json.dumps(profile))
-        return compile_profile(select(Named(file=str(path)), {})).artifact.contract
+        return compile_profile(select(SourceOptions(file=str(path)), {})).artifact.contract
 
     return compile_to_contract
 

@@ -4,44 +4,44 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, shown
-from compiler.source.tree import Mapping, Node, Path, Scalar, Sequence, node_at, spelled
+from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, quoted
+from compiler.source.tree import Mapping, Node, Path, Scalar, Sequence, node_at, path_text
 
-Related = tuple[tuple[Path, ...], Diagnostic]
+RelationProblem = tuple[tuple[Path, ...], Diagnostic]
 """Places that must be right before something is told, and what that is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Scope:
     """A profile, or a case laid over what holds for all: its tree, where it stands in the profile, and the profile."""
 
     tree: Mapping
     above: Path
     profile: Mapping
-    faulty: frozenset[Path] = frozenset()
+    invalid_paths: frozenset[Path] = frozenset()
 
     @property
     def is_case(self) -> bool:
         """Whether this is a case and not the profile."""
         return bool(self.above)
 
-    def is_right(self, path: Path) -> bool:
+    def is_valid(self, path: Path) -> bool:
         """Tell whether a path leads neither through, to nor above a place that is already known to be wrong."""
-        return not any(path[: len(other)] == other or other[: len(path)] == path for other in self.faulty)
+        return not any(path[: len(other)] == other or other[: len(path)] == path for other in self.invalid_paths)
 
-    def named(self, path: Path) -> str:
+    def path_text(self, path: Path) -> str:
         """Return a path within the tree as people know it."""
-        return spelled((*self.above, *path))
+        return path_text((*self.above, *path))
 
 
-def described(node: Node) -> str:
+def value_text(node: Node) -> str:
     """Return what a value is, for a message."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
         return f"a list of {len(node.items)}"
     if isinstance(node.value, str):
-        return f"the string {shown(node.value)}"
+        return f"the string {quoted(node.value)}"
     if node.value is None or isinstance(node.value, bool):
         return {None: "null", True: "true", False: "false"}[node.value]
     return number_text(node.value)

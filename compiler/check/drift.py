@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
-from compiler.diagnostics import Diagnostic, Location, named_path, shown, warning
+from compiler.diagnostics import Diagnostic, Location, quoted, quoted_path, warning
 from compiler.diff.cases import compare
 from compiler.diff.change import Change
 from compiler.diff.values import Value
-from compiler.pipeline import Compiled
+from compiler.pipeline import Compilation
 from compiler.source.tree import Mapping, node_at
 from compiler.source.yaml_writer import inline
 from router.artifact.format import FORMAT_VERSION, Artifact, Source
@@ -18,23 +18,23 @@ _MANY: Final = 5
 """More sources than this are counted, not listed."""
 
 
-def staleness(artifact: Artifact, today: Compiled, file: str, rebuild: str) -> Iterator[Diagnostic]:
+def drift(artifact: Artifact, today: Compilation, file: str, rebuild: str) -> Iterator[Diagnostic]:
     """Yield what differs between an artifact and what its sources give today: of one contract, only warnings.
 
     `file` is the artifact's name for people, `rebuild` the command that writes it anew.
     """
-    name, hint = named_path(file), f"rebuild to refresh: {rebuild}"
+    name, hint = quoted_path(file), f"rebuild to refresh: {rebuild}"
     if artifact.digest != today.artifact.digest:
         changes = _with_aliases_as_one(compare(artifact.contract, today.artifact.contract))
         for change in changes:
             at = _set_at(today.profile, change.at)
-            yield Diagnostic("stale-artifact", f"{name} is out of date: {_told(change)}", at, hint=hint)
+            yield Diagnostic("stale-artifact", f"{name} is out of date: {_change_text(change)}", at, hint=hint)
         if not changes:
             message = f"{name} holds the same contract in format {artifact.format_version} of artifacts"
             yield warning("stale-artifact", f"{message}, which is {FORMAT_VERSION} today", None, hint)
         return
     if artifact.name != today.artifact.name:
-        message = f"the profile is named {shown(today.artifact.name)} today, and {shown(artifact.name)} in {name}"
+        message = f"the profile is named {quoted(today.artifact.name)} today, and {quoted(artifact.name)} in {name}"
         yield warning("stale-name", message, _set_at(today.profile, ("name",)), hint)
     for message in _changed_sources(artifact.sources, today.artifact.sources, name):
         yield warning("stale-source", message, None, hint)
@@ -56,10 +56,10 @@ def _values(changes: list[Change]) -> list[tuple[Value, Value]]:
 _ALIASES: Final = ("models", "aliases")
 
 
-def _told(change: Change) -> str:
+def _change_text(change: Change) -> str:
     before, after = (_plain(value) for value in (change.before, change.after))
     if isinstance(before, list) and isinstance(after, list):
-        return f"{change.path} {_told_lists(before, after)}"
+        return f"{change.path} {_list_text(before, after)}"
     old, new = ("absent" if value is None else inline(value) for value in (before, after))
     return f"{change.path} is {old} there, and {new} today"
 
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever differs
     return list(plain) if isinstance(plain, tuple) else plain
 
 
-def _told_lists(before: list[Any], after: list[Any]) -> str:
+def _list_text(before: list[Any], after: list[Any]) -> str:
     gone, new = [each for each in before if each not in after], [each for each in after if each not in before]
     told = [f"{inline(items)} only {where}" for items, where in ((gone, "there"), (new, "today")) if items]
     return f"lists {', and '.join(told)}" if told else "is in another order today"
@@ -108,17 +108,17 @@ def _deleted_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
 
 def _changed_sources(old: tuple[Source, ...], new: tuple[Source, ...], name: str) -> Iterator[str]:
     if [(source.kind, source.name) for source in old] != [(source.kind, source.name) for source in new]:
-        yield f"{name} was built from {_listed(old) or 'nothing'}, and its sources are {_listed(new)} today"
+        yield f"{name} was built from {_list_sources(old) or 'nothing'}, and its sources are {_list_sources(new)} today"
         return
     for before, after in zip(old, new, strict=True):
         if before.sha256 != after.sha256:
-            yield f"{_named(after)} has changed since {name} was built"
+            yield f"{_source_name(after)} has changed since {name} was built"
 
 
-def _listed(sources: tuple[Source, ...]) -> str:
-    listed = ", ".join(map(_named, sources[:_MANY]))
+def _list_sources(sources: tuple[Source, ...]) -> str:
+    listed = ", ".join(map(_source_name, sources[:_MANY]))
     return f"{listed} and {len(sources) - _MANY} more" if len(sources) > _MANY else listed
 
 
-def _named(source: Source) -> str:
+def _source_name(source: Source) -> str:
     return f"preset:{source.name}" if source.kind == "preset" else source.name
