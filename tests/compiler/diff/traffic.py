@@ -56,9 +56,9 @@ def requests(*contracts):
         yield body({field: value})
     for model in (SERVED, *ALIASES, "unknown"):
         yield body({"model": model})
-    for images in range(6):
-        part = {"type": "image_url", "image_url": {"url": "x"}}
-        yield body({"messages": [{"role": "user", "content": [part] * images}]})
+    for kind, count in itertools.product(("image_url", "video_url", "input_audio", "file"), range(6)):
+        part = {"type": kind, kind: {"url": "x"}}
+        yield body({"messages": [{"role": "user", "content": [part] * count}]})
     for length in (399, 400, 401, 402, 499, 500, 501, 502):
         yield body({}).ljust(length)
 
