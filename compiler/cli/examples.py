@@ -41,7 +41,7 @@ examples:
 """,
     "demo": """\
 examples:
-  profilec demo moonshot-kimi                    in front of the stand-in engine that the demo brings
+  profilec demo moonshot-kimi                    in front of the mock engine that the demo brings
   profilec demo ./profile.yaml --keep            and leave the router up, to try it by hand
   profilec demo ./profile.yaml --engine http://127.0.0.1:30000  in front of an engine of yours
 """,
@@ -49,7 +49,7 @@ examples:
 examples:
   profilec serve profile.json --engine http://127.0.0.1:30000  in front of an engine, on http://127.0.0.1:8000
   profilec serve profile.json --engine http://10.0.0.1:30000 --engine http://10.0.0.2:30000 --workers 4
-  profilec serve ./profile.yaml --reload         while you write a profile: a stand-in engine plays along
+  profilec serve ./profile.yaml --reload         while you write a profile: a mock engine plays along
   profilec serve moonshot-kimi --port 9000       a preset, to try it
 """,
     "explain": """\
@@ -124,7 +124,7 @@ SERVE: Final = """\
 The process becomes gunicorn with the router's conf, as by `gunicorn -c python:router.gunicorn_conf` with ROUTER_PROFILE
 and ROUTER_ENGINES set: its process id stays, and signals reach it (TERM stops, HUP reloads). All other settings are
 those of the router, ROUTER_* in the environment; options win over them. Where PORT is set and neither --host nor --port
-is given, it listens on that port of all addresses. Without --engine and ROUTER_ENGINES a stand-in engine is started,
+is given, it listens on that port of all addresses. Without --engine and ROUTER_ENGINES a mock engine is started,
 and ends with the router. A profile is compiled first; in production, serve a built artifact. Where no SOURCE is named
 and ROUTER_PROFILE is set, that artifact is served.
 

@@ -42,7 +42,7 @@ def parser_of_profilec() -> argparse.ArgumentParser:
     _add_check(commands)
     demo = _command(commands, "demo", "show a profile at work, with a real router", ("compiler.demo", "show"))
     _add_selection_options(demo)
-    demo.add_argument("--engine", metavar="URL", help="use this engine instead of the stand-in that the demo brings")
+    demo.add_argument("--engine", metavar="URL", help="use this engine instead of the mock engine that the demo brings")
     demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
     _add_serve(commands)
     _add_explain(commands)

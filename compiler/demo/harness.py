@@ -17,11 +17,11 @@ import requests
 
 from compiler.diagnostics import CommandError
 from router.artifact.format import Artifact, serialise
-from router.mock_engine import Received, StandIn
+from router.mock_engine import MockEngine, ReceivedRequest
 from router.settings import SettingError, load
 
 MODEL: Final = "demo-model"
-"""The model that the stand-in engine serves."""
+"""The model that the mock engine serves."""
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
@@ -36,14 +36,14 @@ class HarnessError(CommandError):
 
 
 class Engine(NamedTuple):
-    """The engine of the demo: its URL, the model it serves, and the stand-in where it is one."""
+    """The engine of the demo: its URL, the model it serves, and the mock engine where it is one."""
 
     url: str
     model: str
-    mock_engine: StandIn | None
+    mock_engine: MockEngine | None
 
-    def last_received(self) -> Received | None:
-        """Return what the stand-in got last and forget it; None where nothing came or a real engine cannot tell."""
+    def last_received(self) -> ReceivedRequest | None:
+        """Return what the mock engine got last and forget it; None where nothing came or a real engine cannot tell."""
         if self.mock_engine is None or not self.mock_engine.received:
             return None
         received = self.mock_engine.received[-1]
@@ -125,11 +125,11 @@ class Harness:
         self.engine = Engine("", "", None)
 
     def open_engine(self) -> None:
-        """Start the stand-in engine, or look at the one whose URL was given. Raises HarnessError."""
+        """Start the mock engine, or look at the one whose URL was given. Raises HarnessError."""
         if self._engine_url is not None:
             self.engine = Engine(self._engine_url, _model_of(self._engine_url), None)
             return
-        mock_engine = self._open.enter_context(StandIn(models=(MODEL,)))
+        mock_engine = self._open.enter_context(MockEngine(models=(MODEL,)))
         self.engine = Engine(mock_engine.url, MODEL, mock_engine)
 
     def open_routers(self, artifacts: Sequence[Artifact], folder: Path) -> list[Router]:

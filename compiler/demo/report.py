@@ -28,9 +28,7 @@ class Report:
     def introduce(self, artifact: Artifact, engine: Engine) -> None:
         """Say which contract stands in front of which engine."""
         which = (
-            f"the stand-in engine (model {engine.model})"
-            if engine.mock_engine
-            else f"{engine.url} (model {engine.model})"
+            f"the mock engine (model {engine.model})" if engine.mock_engine else f"{engine.url} (model {engine.model})"
         )
         self._report(f"{artifact.name} ({artifact.digest[:19]}…) in front of {which}:\n")
 

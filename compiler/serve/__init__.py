@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
             sidecar.start()
         if sidecar.engine_url is not None:
             settings.environment["ROUTER_ENGINES"] = sidecar.engine_url
-            _report(f"no --engine is given: the stand-in engine at {sidecar.engine_url} serves until the router stops")
+            _report(f"no --engine is given: the mock engine at {sidecar.engine_url} serves until the router stops")
         exec_gunicorn(gunicorn_arguments(arguments, settings.environment), settings.environment)
 
 
@@ -60,7 +60,7 @@ def _print_introduction(contract: ServedContract, loaded: LoadedContract) -> Non
 
 
 def _models_of_mock_engine(settings: ServeSettings, loaded: LoadedContract) -> tuple[str, ...] | None:
-    """Return what a stand-in engine serves: a model of the contract's name, and each that the contract speaks of."""
+    """Return what a mock engine serves: a model of the contract's name, and each that the contract speaks of."""
     if settings.has_engines:
         return None
     artifact = loaded.artifact

@@ -19,7 +19,7 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8000
 
 _ANY_ENGINE: Final = f"http://{HOST}:1"
-"""Stands for the stand-in engine while the other settings are checked: it is not started for a router that is not."""
+"""Stands for the mock engine while the other settings are checked: it is not started for a router that is not."""
 
 
 class ServeSettings(NamedTuple):

@@ -1,4 +1,4 @@
-"""The process beside the router of `profilec serve`: runs the stand-in engine, watches sources, removes what was made.
+"""The process beside the router of `profilec serve`: runs the mock engine, watches sources, removes what was made.
 
 It is forked before this process becomes gunicorn, whose child it then is. It ends when the last process of the router
 has: all of these hold the write end of a pipe.
@@ -14,13 +14,13 @@ from typing import IO, Final, NoReturn
 from compiler.diagnostics import CommandError
 from compiler.serve.contract import ServedContract
 from compiler.serve.watch import POLL_SECONDS, SourceWatcher
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 
 _HUP: Final = {signal.SIGHUP}
 
 
 class Sidecar:
-    """What has to run as long as the router does; `models` are those of a stand-in engine, None: there is none."""
+    """What has to run as long as the router does; `models` are those of a mock engine, None: there is none."""
 
     def __init__(self, contract: ServedContract, models: tuple[str, ...] | None, *, watches: bool) -> None:
         self._contract = contract
@@ -28,7 +28,7 @@ class Sidecar:
         self._watches = watches
         self.is_needed = contract.is_compiled or watches or models is not None
         self.engine_url: str | None = None
-        """Where the stand-in engine listens, once started; None where there is none."""
+        """Where the mock engine listens, once started; None where there is none."""
 
     def start(self) -> None:
         """Fork the process, and wait until its engine listens. Raises CommandError when it does not."""
@@ -47,7 +47,7 @@ class Sidecar:
         with os.fdopen(url) as reader:
             said = reader.read()
         if self._models is not None and not said:
-            raise CommandError("the stand-in engine did not start")
+            raise CommandError("the mock engine did not start")
         self.engine_url = said or None
 
     def run_until_router_exits(self, router: int, router_exit: int, ready: IO[str]) -> None:
@@ -56,7 +56,7 @@ class Sidecar:
             stack.callback(self._contract.remove)
             with ready:
                 if self._models is not None:
-                    engine = stack.enter_context(StandIn(self._models))
+                    engine = stack.enter_context(MockEngine(self._models))
                     engine.recording = False
                     ready.write(engine.url)
             watch = SourceWatcher(self._contract) if self._watches else None

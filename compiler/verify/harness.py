@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from compiler.demo.harness import Router
 from compiler.verify.generation.requests import ENGINE_ANSWERS, MARK
 from router.artifact.format import Artifact
-from router.mock_engine import Answer, Received, Reply, StandIn
+from router.mock_engine import MockEngine, MockResponse, ReceivedRequest, ScriptedResponse
 
 _ID: Final = "X-Request-Id"
 _MARK: Final = MARK.encode()
@@ -30,7 +30,7 @@ class CapturingEngine:
         self._got: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def hear(self, received: Received) -> Reply | None:
+    def hear(self, received: ReceivedRequest) -> ScriptedResponse | None:
         """Keep a request; return the refusal that it asks for, None for the engine's own answer."""
         ids = received.values(_ID)
         if received.method != "POST" or not ids:
@@ -40,7 +40,7 @@ class CapturingEngine:
         if _MARK not in received.body:
             return None
         name = received.body.partition(_MARK)[2].partition(b'"')[0].decode()
-        return Answer.json(ENGINE_ANSWERS[name], 400)
+        return MockResponse.json(ENGINE_ANSWERS[name], 400)
 
     def taken(self, request_id: str) -> bytes | None:
         """Return what the engine got of a request, and forget it; None where it got nothing."""
@@ -61,10 +61,10 @@ def staged(artifact: Artifact, models: tuple[str, ...]) -> Iterator[Stage]:
         "WEB_CONCURRENCY": "1",
     }
     capturing = CapturingEngine()
-    with TemporaryDirectory(prefix="profilec-verify-") as folder, StandIn(models=models) as standin:
-        standin.recording = False
-        standin.script(capturing.hear)
-        router = Router(artifact, standin.url, Path(folder), settings)
+    with TemporaryDirectory(prefix="profilec-verify-") as folder, MockEngine(models=models) as mock_engine:
+        mock_engine.recording = False
+        mock_engine.script(capturing.hear)
+        router = Router(artifact, mock_engine.url, Path(folder), settings)
         try:
             router.wait_until_ready()
             yield Stage(router.url, capturing)

@@ -1,17 +1,17 @@
-"""The stand-in engine: a small OpenAI-compatible server that answers, streams and shows what it received.
+"""The mock engine: a small OpenAI-compatible server that answers, streams and shows what it received.
 
 In process, for tests and the demo:
 
-    with StandIn(models=("served",)) as engine:
-        engine.answer_next(Answer.json({"error": {"message": "no"}}, status=400))
+    with MockEngine(models=("served",)) as engine:
+        engine.answer_next(MockResponse.json({"error": {"message": "no"}}, status=400))
         ...  # send something to engine.url
         [received] = engine.wait_for(1)
 
 Out of process: `python -m router.mock_engine --model NAME` prints its URL when it is ready.
 """
 
-from router.mock_engine.answer import EVENT_STREAM, Answer, Piece, Raw, Reply
-from router.mock_engine.request import Received
-from router.mock_engine.server import StandIn
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import EVENT_STREAM, MockResponse, Piece, RawResponse, ScriptedResponse
+from router.mock_engine.server import MockEngine
 
-__all__ = ["EVENT_STREAM", "Answer", "Piece", "Raw", "Received", "Reply", "StandIn"]
+__all__ = ["EVENT_STREAM", "MockEngine", "MockResponse", "Piece", "RawResponse", "ReceivedRequest", "ScriptedResponse"]

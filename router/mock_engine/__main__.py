@@ -1,22 +1,22 @@
-"""`python -m router.mock_engine`: the stand-in engine as a program of its own, until it is told to stop."""
+"""`python -m router.mock_engine`: the mock engine as a program of its own, until it is told to stop."""
 
 import argparse
 import signal
 import sys
 
-from router.mock_engine.server import StandIn
+from router.mock_engine.server import MockEngine
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the one line printed is the URL, once it is ready."""
-    parser = argparse.ArgumentParser(prog="python -m router.mock_engine", description="The stand-in engine.")
+    parser = argparse.ArgumentParser(prog="python -m router.mock_engine", description="The mock engine.")
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one (default)")
     parser.add_argument("--model", action="append", help="a served name, repeatable; the first is answered as")
     parser.add_argument("--no-record", action="store_true", help="keep nothing of what comes (for load)")
     options = parser.parse_args(arguments)
     stopping = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)  # before any thread starts, so that all of them inherit it
-    engine = StandIn(options.model or ("served",), port=options.port)
+    engine = MockEngine(options.model or ("served",), port=options.port)
     engine.recording = not options.no_record
     with engine:
         sys.stdout.write(f"{engine.url}\n")

@@ -1,11 +1,11 @@
-"""One client connection of the stand-in: its socket, sending answers piece by piece, and its end."""
+"""One client connection of the mock engine: its socket, sending answers piece by piece, and its end."""
 
 import socket
 import struct
 from threading import Event, Thread
 from typing import Final
 
-from router.mock_engine.answer import Reply
+from router.mock_engine.response import ScriptedResponse
 
 LOOK_EVERY: Final = 0.005
 """Seconds between looks at the peer while an answer pauses; a leaving client ends the pause."""
@@ -17,7 +17,7 @@ class PeerGoneError(OSError):
     """The client left while an answer was pausing."""
 
 
-class Connection:
+class MockConnection:
     """A client's connection; only its own thread reads, sends and closes, any thread may end it."""
 
     def __init__(self, sock: socket.socket, number: int, peer_port: int) -> None:
@@ -33,9 +33,9 @@ class Connection:
         """Send bytes as they stand."""
         self._socket.sendall(data)
 
-    def send(self, reply: Reply, *, head_only: bool = False) -> bool:
+    def send(self, reply: ScriptedResponse, *, headers_only: bool = False) -> bool:
         """Send an answer with its pauses; say whether the connection is kept after it."""
-        for piece in reply.wire(head_only=head_only):
+        for piece in reply.wire(headers_only=headers_only):
             if isinstance(piece, Event):
                 self._pause(piece)
             else:

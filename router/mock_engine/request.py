@@ -1,4 +1,4 @@
-"""Reading requests off a connection, and what the stand-in remembers of them."""
+"""Reading requests off a connection, and what the mock engine remembers of them."""
 
 import json
 import re
@@ -27,7 +27,7 @@ class CutShortError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHeaders:
     """A request's line and header fields: pairs in wire order and spelling, left out of `repr` as they carry keys."""
 
     method: str
@@ -57,7 +57,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Received(Head):
+class ReceivedRequest(RequestHeaders):
     """One request as it came over the wire.
 
     body: decoded from chunks, if it came so, and nothing else.
@@ -82,7 +82,7 @@ class Received(Head):
         return {"method": self.method, "target": self.target, "headers": headers, "body": body}
 
 
-def read_head(reader: BufferedReader) -> Head | None:
+def read_headers(reader: BufferedReader) -> RequestHeaders | None:
     """Read a request's head; None if the connection ended instead."""
     line = reader.readline(LINE_LIMIT)
     if not line.endswith(b"\n"):
@@ -98,14 +98,14 @@ def read_head(reader: BufferedReader) -> Head | None:
         if not colon:
             raise MalformedError("a header line without a colon")
         headers.append((name, value.strip(" \t\r\n")))
-    return Head(match["method"], match["target"], match["version"], tuple(headers))
+    return RequestHeaders(match["method"], match["target"], match["version"], tuple(headers))
 
 
-def read_body(reader: BufferedReader, head: Head) -> bytes:
+def read_body(reader: BufferedReader, request: RequestHeaders) -> bytes:
     """Read a request's body, decoded from chunks if it comes in chunks."""
-    if head.says("Transfer-Encoding", "chunked"):
+    if request.says("Transfer-Encoding", "chunked"):
         return _read_chunks(reader)
-    lengths = head.values("Content-Length")
+    lengths = request.values("Content-Length")
     if not lengths:
         return b""
     if not (lengths[0].isascii() and lengths[0].isdigit()):

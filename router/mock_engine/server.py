@@ -1,4 +1,4 @@
-"""The stand-in engine itself: listens, records, and answers by script or by its own behaviour."""
+"""The mock engine itself: listens, records, and answers by script or by its own behaviour."""
 
 import socket
 from collections import deque
@@ -8,9 +8,16 @@ from types import TracebackType
 from typing import Final, Self
 
 from router.mock_engine import behaviour
-from router.mock_engine.answer import Answer, Reply
-from router.mock_engine.connection import Connection
-from router.mock_engine.request import CutShortError, Head, MalformedError, Received, read_body, read_head
+from router.mock_engine.connection import MockConnection
+from router.mock_engine.request import (
+    CutShortError,
+    MalformedError,
+    ReceivedRequest,
+    RequestHeaders,
+    read_body,
+    read_headers,
+)
+from router.mock_engine.response import MockResponse, ScriptedResponse
 
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 1024
@@ -18,11 +25,11 @@ CONTROL_PATH: Final = "/received"
 PATIENCE: Final = 5.0
 """Seconds that the waiting methods wait by default."""
 
-Script = Callable[[Received], Reply | None]
-"""Returns what to say to a request, or None for the stand-in's own answer."""
+Script = Callable[[ReceivedRequest], ScriptedResponse | None]
+"""Returns what to say to a request, or None for the mock engine's own answer."""
 
 
-class StandIn:
+class MockEngine:
     """A real HTTP/1.1 inference server on a loopback port that shows what it received and can be told what to say.
 
     It has its own answers to the routes of an inference server. Requests that routers send on their own account
@@ -55,11 +62,11 @@ class StandIn:
         self._host = host
         self._port = port
         self._changed = Condition()
-        self._received: list[Received] = []
-        self._probes: list[Received] = []
-        self._queued: deque[Reply] = deque()
+        self._received: list[ReceivedRequest] = []
+        self._health_checks: list[ReceivedRequest] = []
+        self._queued: deque[ScriptedResponse] = deque()
         self._script: Script | None = None
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, MockConnection] = {}
         self._connections_seen = 0
         self._listener: socket.socket | None = None
         self._acceptor: Thread | None = None
@@ -71,7 +78,7 @@ class StandIn:
         listener = socket.create_server((self._host, self._port), backlog=BACKLOG)
         self._port = listener.getsockname()[1]
         self._listener = listener
-        self._acceptor = Thread(target=self._accept, args=(listener,), name="standin-accept", daemon=True)
+        self._acceptor = Thread(target=self._accept, args=(listener,), name="mock-engine-accept", daemon=True)
         self._acceptor.start()
         return self
 
@@ -112,16 +119,16 @@ class StandIn:
     # --- what it got ---
 
     @property
-    def received(self) -> list[Received]:
+    def received(self) -> list[ReceivedRequest]:
         """The requests so far, probes left out, in the order in which they were complete."""
         with self._changed:
             return list(self._received)
 
     @property
-    def probes(self) -> list[Received]:
+    def health_checks(self) -> list[ReceivedRequest]:
         """The probes so far: GET /health, /v1/models and below."""
         with self._changed:
-            return list(self._probes)
+            return list(self._health_checks)
 
     @property
     def open_connections(self) -> int:
@@ -139,17 +146,17 @@ class StandIn:
         """Forget what was received, probes included."""
         with self._changed:
             self._received.clear()
-            self._probes.clear()
+            self._health_checks.clear()
 
-    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[ReceivedRequest]:
         """Return the requests once there are at least `count`; TimeoutError after `timeout` seconds."""
         self.wait_until(lambda: len(self._received) >= count, timeout, f"{count} requests")
         return self.received
 
-    def wait_for_probes(self, count: int, timeout: float = PATIENCE) -> list[Received]:
+    def wait_for_health_checks(self, count: int, timeout: float = PATIENCE) -> list[ReceivedRequest]:
         """Return the probes once there are at least `count`; TimeoutError after `timeout` seconds."""
-        self.wait_until(lambda: len(self._probes) >= count, timeout, f"{count} probes")
-        return self.probes
+        self.wait_until(lambda: len(self._health_checks) >= count, timeout, f"{count} probes")
+        return self.health_checks
 
     def wait_closed(self, connection: int, timeout: float = PATIENCE) -> None:
         """Return once that connection is closed, by either end; TimeoutError after `timeout` seconds."""
@@ -163,7 +170,7 @@ class StandIn:
 
     # --- what it says ---
 
-    def answer_next(self, *replies: Reply) -> None:
+    def answer_next(self, *replies: ScriptedResponse) -> None:
         """Queue answers, one for each of the next requests (probes take none); they come before the script."""
         with self._changed:
             self._queued.extend(replies)
@@ -194,8 +201,8 @@ class StandIn:
                 return
             with self._changed:
                 self._connections_seen += 1
-                connection = Connection(sock, self._connections_seen, peer_port)
-                connection.thread = Thread(target=self._serve, args=(connection,), name="standin", daemon=True)
+                connection = MockConnection(sock, self._connections_seen, peer_port)
+                connection.thread = Thread(target=self._serve, args=(connection,), name="mock-engine", daemon=True)
                 self._connections[connection.number] = connection
                 connection.thread.start()
                 self._changed.notify_all()
@@ -208,7 +215,7 @@ class StandIn:
         threads = [connection.thread for connection in connections if connection.thread is not None]
         return [thread for thread in threads if thread is not current_thread()]
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: MockConnection) -> None:
         try:
             while self._exchange(connection):
                 continue
@@ -217,47 +224,51 @@ class StandIn:
         finally:
             self._forget(connection)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: MockConnection) -> None:
         with self._changed:
             del self._connections[connection.number]
             connection.close()
             self._changed.notify_all()
 
-    def _exchange(self, connection: Connection) -> bool:
+    def _exchange(self, connection: MockConnection) -> bool:
         """Read and answer one request; say whether another may follow."""
         try:
-            head = read_head(connection.reader)
-            if head is None:
+            request = read_headers(connection.reader)
+            if request is None:
                 return False
-            early = self._early_answer(head)
+            early = self._early_answer(request)
             if early is not None:
-                return self._answer_early(connection, head, early)
-            received = self._receive(connection, head)
+                return self._answer_early(connection, request, early)
+            received = self._receive(connection, request)
         except MalformedError as malformed:
-            connection.send(Answer(400, body=str(malformed).encode(), framing="close"))
+            connection.send(MockResponse(400, body=str(malformed).encode(), framing="close"))
             connection.let_peer_finish()
             return False
         if received is None:
             return False
-        return connection.send(self._reply(received), head_only=head.method == "HEAD") and head.keeps_connection
+        return (
+            connection.send(self._reply(received), headers_only=request.method == "HEAD") and request.keeps_connection
+        )
 
-    def _receive(self, connection: Connection, head: Head) -> Received | None:
+    def _receive(self, connection: MockConnection, request: RequestHeaders) -> ReceivedRequest | None:
         """Read the body and record the request; None if its body was cut short."""
-        if head.says("Expect", "100-continue"):
+        if request.says("Expect", "100-continue"):
             connection.send_bytes(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
-            body = read_body(connection.reader, head)
+            body = read_body(connection.reader, request)
         except CutShortError as cut:
-            self._record(connection, head, cut.read, complete=False)
+            self._record(connection, request, cut.read, complete=False)
             return None
-        return self._record(connection, head, body)
+        return self._record(connection, request, body)
 
-    def _record(self, connection: Connection, head: Head, body: bytes, *, complete: bool = True) -> Received:
-        received = Received(
-            head.method,
-            head.target,
-            head.version,
-            head.headers,
+    def _record(
+        self, connection: MockConnection, request: RequestHeaders, body: bytes, *, complete: bool = True
+    ) -> ReceivedRequest:
+        received = ReceivedRequest(
+            request.method,
+            request.target,
+            request.version,
+            request.headers,
             body,
             connection.number,
             connection.peer_port,
@@ -266,46 +277,46 @@ class StandIn:
         if received.path == CONTROL_PATH or not self.recording:
             return received
         with self._changed:
-            (self._probes if behaviour.is_probe(received) else self._received).append(received)
+            (self._health_checks if behaviour.is_health_check(received) else self._received).append(received)
             self._changed.notify_all()
         return received
 
-    def _early_answer(self, head: Head) -> Answer | None:
-        if head.method != "POST":
+    def _early_answer(self, request: RequestHeaders) -> MockResponse | None:
+        if request.method != "POST":
             return None
         with self._changed:
             first = self._queued[0] if self._queued else None
-            if not isinstance(first, Answer) or not first.before_body:
+            if not isinstance(first, MockResponse) or not first.before_body:
                 return None
             self._queued.popleft()
             return first
 
-    def _answer_early(self, connection: Connection, head: Head, early: Answer) -> bool:
-        self._record(connection, head, b"", complete=False)
+    def _answer_early(self, connection: MockConnection, request: RequestHeaders, early: MockResponse) -> bool:
+        self._record(connection, request, b"", complete=False)
         connection.send(early)
         if early.then != "reset":
             connection.let_peer_finish()
         return False
 
-    def _reply(self, received: Received) -> Reply:
+    def _reply(self, received: ReceivedRequest) -> ScriptedResponse:
         if received.path == CONTROL_PATH:
             return self._answer_control(received)
-        reply = None if behaviour.is_probe(received) else self._next_queued()
+        reply = None if behaviour.is_health_check(received) else self._next_queued()
         if reply is None and self._script is not None:
             reply = self._script(received)
         if reply is not None:
             return reply
-        persona = behaviour.Persona(self.models, self.text, self.max_model_len, self.healthy)
-        return behaviour.answer(received, persona)
+        profile = behaviour.EngineProfile(self.models, self.text, self.max_model_len, self.healthy)
+        return behaviour.answer(received, profile)
 
-    def _next_queued(self) -> Reply | None:
+    def _next_queued(self) -> ScriptedResponse | None:
         with self._changed:
             return self._queued.popleft() if self._queued else None
 
-    def _answer_control(self, received: Received) -> Answer:
+    def _answer_control(self, received: ReceivedRequest) -> MockResponse:
         if received.method == "GET":
-            return Answer.json([each.shown() for each in self.received])
+            return MockResponse.json([each.shown() for each in self.received])
         if received.method == "DELETE":
             self.clear()
-            return Answer(204, framing="none")
-        return Answer(405, headers=[("Allow", "GET, DELETE")])
+            return MockResponse(204, framing="none")
+        return MockResponse(405, headers=[("Allow", "GET, DELETE")])

@@ -1,1 +1,1 @@
-"""Everything that talks to engines, and the stand-in that plays one."""
+"""Everything that talks to engines, and the mock engine that plays one."""

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.process import children_of, resident_bytes
 from tests.router.serving import RunningRouter, launch, running_router
 
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=2000, help="requests of a round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
-    with TemporaryDirectory() as folder, StandIn(models=("served",)) as engine:
+    with TemporaryDirectory() as folder, MockEngine(models=("served",)) as engine:
         engine.recording = False
         with setups(Path(folder), engine.url) as running:
             print("| body | setup | µs of CPU per request (min to max) | ratio to gunicorn alone |\n|---|---|---|---|")

@@ -25,9 +25,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from tests.router.dnsserver import DnsServer
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, free_port, running_router, wait_until
@@ -79,11 +79,11 @@ class Engines:
         self.dead: set[int] = set()
         self.say()
 
-    def _engine(self, number: int) -> StandIn:
-        engine = StandIn(host=f"127.0.0.{2 + number}", port=self.port)
+    def _engine(self, number: int) -> MockEngine:
+        engine = MockEngine(host=f"127.0.0.{2 + number}", port=self.port)
         engine.recording = False
 
-        def answer(received: Received) -> Reply | None:
+        def answer(received: ReceivedRequest) -> ScriptedResponse | None:
             if received.method != "POST":
                 return None
             body = received.json()
@@ -93,9 +93,9 @@ class Engines:
             self.met[body["messages"][0]["content"]].add(number)
             said = {"id": "1", "object": "chat.completion", "model": body["model"], "nonce": body.get("nonce")}
             if not body.get("stream"):
-                return Answer.json(said)
+                return MockResponse.json(said)
             event = b"data: " + json.dumps(said).encode() + b"\n\n"
-            return Answer(200, EVENT_STREAM, [event] * 5 + [b"data: [DONE]\n\n"], framing="chunked")
+            return MockResponse(200, EVENT_STREAM, [event] * 5 + [b"data: [DONE]\n\n"], framing="chunked")
 
         engine.script(answer)
         return engine

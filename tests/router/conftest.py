@@ -1,4 +1,4 @@
-"""Fixtures of the router's tests: a stand-in engine and routers in front of it."""
+"""Fixtures of the router's tests: a mock engine and routers in front of it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from router.contract.schema.model import Contract
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.serving import RunningRouter, artifact_file, running_router
 
 RouterOf = Callable[..., RunningRouter]
@@ -15,22 +15,22 @@ PATIENT = {"ROUTER_BREAKER_FAILURES": "10000"}
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[StandIn]:
-    """A stand-in engine that serves the model `served`, shared by the tests of one file."""
-    with StandIn(models=("served",)) as standin:
-        yield standin
+def engine() -> Iterator[MockEngine]:
+    """A mock engine that serves the model `served`, shared by the tests of one file."""
+    with MockEngine(models=("served",)) as mock_engine:
+        yield mock_engine
 
 
 @pytest.fixture(autouse=True)
 def _forget_earlier_requests(request: pytest.FixtureRequest) -> None:
     if "engine" in request.fixturenames:
-        standin: StandIn = request.getfixturevalue("engine")
-        standin.restore_behaviour()
-        standin.clear()
+        mock_engine: MockEngine = request.getfixturevalue("engine")
+        mock_engine.restore_behaviour()
+        mock_engine.clear()
 
 
 @pytest.fixture(scope="module")
-def router_of(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterOf]:
+def router_of(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterOf]:
     """Return the running router of a contract in front of the shared engine; equal ones are started once a file.
 
     However often the engine fails, tests get at it: which engine is taken out is tested by itself.

@@ -14,7 +14,7 @@ import yaml
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from router.request import routes
 from router.settings import Settings, load, unknown_names
 from tests.checkout import CHECKOUT
@@ -70,7 +70,7 @@ def test_the_unit_starts_a_router(tmp_path: Path) -> None:
     assert program == f"{INSTALLED}gunicorn"
     settings = dict(re.findall(r"echo '(\w+)=(.*)' >> /etc/sgl-router/router.env", BLOCKS["install"]))
     assert unknown_names(settings) == []
-    with StandIn() as engine:
+    with MockEngine() as engine:
         settings |= {"ROUTER_ENGINES": engine.url, "ROUTER_PROFILE": str(_artifact(tmp_path)), "PORT": str(free_port())}
         with RunningRouter(launch(settings, arguments, bind=None)) as router:
             router.wait_until_ready()

@@ -2,14 +2,14 @@
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient
 
 CHAT = "/v1/chat/completions"
 
 
-def test_a_pin_is_injected_on_the_way_to_the_engine(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_pin_is_injected_on_the_way_to_the_engine(router_of: RouterOf, engine: MockEngine) -> None:
     """A request that omits a pinned parameter reaches the engine with it."""
     router = router_of(Contract(sampling=Sampling(params={"temperature": 1})))
     with RawClient(router.port) as client:

@@ -1,4 +1,4 @@
-"""The demo as people run it: real processes, a real engine behind it or the stand-in."""
+"""The demo as people run it: real processes, a real engine behind it or the mock engine."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from router.mock_engine import Answer, Received, StandIn
+from router.mock_engine import Answer, MockEngine, Received
 from tests.checkout import CHECKOUT
 from tests.router.serving import wait_until
 
@@ -43,9 +43,9 @@ def _demo(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.fixture
-def engine() -> Iterator[StandIn]:
+def engine() -> Iterator[MockEngine]:
     """An engine that the demo does not start itself."""
-    with StandIn(models=("their-model",)) as mock_engine:
+    with MockEngine(models=("their-model",)) as mock_engine:
         yield mock_engine
 
 
@@ -109,7 +109,7 @@ def test_a_file_and_its_artifact_can_be_shown(tmp_path: Path) -> None:
     assert (code, from_artifact) == (0, from_file)
 
 
-def test_another_engine_can_stand_behind_it(tmp_path: Path, engine: StandIn) -> None:
+def test_another_engine_can_stand_behind_it(tmp_path: Path, engine: MockEngine) -> None:
     """With --engine the requests go to that engine, under the model that it lists."""
     code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", f"{engine.url}/v1")
     assert (code, errors) == (0, "")
@@ -121,7 +121,7 @@ def test_another_engine_can_stand_behind_it(tmp_path: Path, engine: StandIn) -> 
     ]
 
 
-def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: StandIn) -> None:
+def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: MockEngine) -> None:
     """When an answer is not what the contract says, its line is marked and the exit code is 1."""
 
     def fail_chats(received: Received) -> Answer | None:
@@ -145,7 +145,7 @@ def test_what_the_profile_itself_says_is_shown(tmp_path: Path) -> None:
         assert said in output
 
 
-def test_an_engine_that_wants_a_key_says_where_to_put_it(tmp_path: Path, engine: StandIn) -> None:
+def test_an_engine_that_wants_a_key_says_where_to_put_it(tmp_path: Path, engine: MockEngine) -> None:
     """When the engine answers 401 the demo names the variable that holds the key."""
     engine.script(lambda _: Answer.json({"error": "Unauthorized"}, status=401))
     code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
@@ -161,7 +161,7 @@ def test_an_engine_url_without_a_scheme_is_told(tmp_path: Path, url: str) -> Non
     assert "such as http://127.0.0.1:30000" in errors
 
 
-def test_an_engine_that_does_not_answer_in_json_is_told(tmp_path: Path, engine: StandIn) -> None:
+def test_an_engine_that_does_not_answer_in_json_is_told(tmp_path: Path, engine: MockEngine) -> None:
     """Answers that are not JSON are marked as not what the contract says."""
 
     def speak_plainly(received: Received) -> Answer | None:

@@ -15,7 +15,7 @@ from compiler.cli import main
 from compiler.init.folder import FolderError, NewFolder
 from compiler.resolve.presets import preset_names
 from router.artifact.format import read, shipped_folder
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient
 from tests.router.serving import RunningRouter
@@ -72,7 +72,7 @@ def test_it_runs_as_it_stands(kimi):
     (command,) = [shlex.split(command) for command in commands_in(kimi) if command.endswith("gunicorn")]
     environment = dict(word.split("=", 1) for word in command[:-1])
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
-    with StandIn(models=("served",)) as engine:
+    with MockEngine(models=("served",)) as engine:
         process = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0"],
             env={**plain, **environment, "ROUTER_ENGINES": engine.url, "PYTHONPATH": str(CHECKOUT)},

@@ -10,7 +10,7 @@ from compiler.cli import main
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from compiler.verify.harness import staged
-from router.mock_engine import Answer, Received, StandIn
+from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
 from tests.compiler.probe.test_learner import without_evidence
 from tests.compiler.probe.test_round_trip import failing
@@ -56,8 +56,8 @@ def test_an_endpoint_that_answers_nothing_is_told(
 ) -> None:
     """Where a key is missing, or all that is tried is refused, the answer is told and nothing is written."""
     output = tmp_path / "draft.yaml"
-    with StandIn(models=("m",)) as engine:
-        engine.script(lambda _: Answer.json({"error": {"message": "No."}}, status))
+    with MockEngine(models=("m",)) as engine:
+        engine.script(lambda _: MockResponse.json({"error": {"message": "No."}}, status))
         assert main.main(["probe", engine.url, "--model", "m", "-o", str(output)]) == 1
     assert said in capsys.readouterr().err
     assert not output.exists()
@@ -79,7 +79,7 @@ def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
 ) -> None:
     """A bare engine refuses no more than what is no conversation; what it may cost is said before."""
     output = tmp_path / "draft.yaml"
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert main.main(["probe", engine.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
     values, _ = draft_written(output)
     assert set(without_evidence(values)) == {"fields", "errors"}
@@ -87,7 +87,7 @@ def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
     assert "at most 2,000 requests, bodies of at most 1,048,576 bytes" in capsys.readouterr().err
 
 
-def refusing_like_pydantic(received: Received) -> Answer | None:
+def refusing_like_pydantic(received: ReceivedRequest) -> MockResponse | None:
     """Refuse temperatures above 2 and what is no number, with every violation told over several lines."""
     try:
         value = float(json.loads(received.body).get("temperature", 1))
@@ -102,13 +102,13 @@ def refusing_like_pydantic(received: Received) -> Answer | None:
         "input": value,
         "ctx": {"le": 2},
     }
-    return Answer.json({"detail": [detail], "trace": "\x07", "kind": None, "ok": False, "list": []}, 422)
+    return MockResponse.json({"detail": [detail], "trace": "\x07", "kind": None, "ok": False, "list": []}, 422)
 
 
 def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
     """Texts that no profile can say are left out, and the rule that they tell of is learnt all the same."""
     output = tmp_path / "draft.yaml"
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         engine.script(refusing_like_pydantic)
         command = ["probe", engine.url, "--model", "m", "--only", "fields.temperature", "errors", "-o", str(output)]
         assert main.main(command) == 0
@@ -130,7 +130,7 @@ def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
 
 def test_the_draft_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a file to write the draft, and nothing else, is standard output."""
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert main.main(["probe", engine.url, "--model", "m", "--only", "fields.temperature"]) == 0
     assert capsys.readouterr().out.startswith(
         "# yaml-language-server: $schema=./profile.schema.json\n# A draft of what m"
@@ -143,7 +143,7 @@ def test_a_draft_that_would_not_compile_is_a_bug(
     """No file is written that does not compile: that is told as a bug, with exit code 3."""
     monkeypatch.setattr("compiler.probe.draft.yaml_of", lambda _: b"fields: 1\n")
     output = tmp_path / "draft.yaml"
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert main.main(["probe", engine.url, "--model", "m", "--only", "models", "-o", str(output)]) == 3
     assert "does not compile" in capsys.readouterr().err
     assert not output.exists()

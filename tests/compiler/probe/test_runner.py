@@ -21,8 +21,7 @@ from router.contract.jsonbytes.numbers import read_float
 from router.contract.rules import field_rules
 from router.contract.schema.rule_list import FieldRule
 from router.contract.schema.sections import Field
-from router.mock_engine import Answer as Told
-from router.mock_engine import Received, StandIn
+from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.compiler.probe.endpoints import DAY
 
 BASE = Base({"model": "m", "messages": []}, "Say OK.")
@@ -124,7 +123,12 @@ def test_the_bound_on_requests_is_held(most: int, costs: int) -> None:
 
 @pytest.mark.parametrize(
     "unwell",
-    [Answer(429, "", b""), Answer(503, "", b""), Answer(500, "", b""), Answer(0, "", b"", failure="no answer in time")],
+    [
+        Answer(429, "", b""),
+        Answer(503, "", b""),
+        Answer(500, "", b""),
+        Answer(0, "", b"", failure="no answer in time"),
+    ],
     ids=lambda answer: answer.failure or str(answer.status),
 )
 def test_what_tells_of_the_endpoint_is_no_refusal(unwell: Answer) -> None:
@@ -155,16 +159,16 @@ class Flaky:
     def __init__(self) -> None:
         self.count = 0
 
-    def hear(self, received: Received) -> Told | None:
+    def hear(self, received: ReceivedRequest) -> MockResponse | None:
         if received.method != "POST":
             return None
         self.count += 1
         if self.count % 11 == 0:
-            return Told.json({"error": {"message": "busy"}}, 503 if self.count % 2 else 429)
+            return MockResponse.json({"error": {"message": "busy"}}, 503 if self.count % 2 else 429)
         body = json.loads(received.body) if received.body.startswith(b"{") and received.body != b"{" else {}
         temperature = body.get("temperature", 1) if isinstance(body, dict) else 1
         number = read_float(temperature)
-        return None if number is not None and number <= 1 else Told.json({"error": {"message": "no"}}, 400)
+        return None if number is not None and number <= 1 else MockResponse.json({"error": {"message": "no"}}, 400)
 
 
 def arguments(url: str, output: Path, **more) -> Namespace:
@@ -183,7 +187,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_busy_endpoint_gives_the_same_draft(tmp_path: Path) -> None:
     """429 and 503 between the answers change nothing of what is learnt, and a record answers again without asking."""
     first, again, record = (tmp_path / name for name in ("first.yaml", "again.yaml", "record.jsonl"))
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         engine.script(Flaky().hear)
         assert probe.run(arguments(engine.url, first, record=str(record)), lambda: DAY) == 0
         url = engine.url
@@ -195,7 +199,7 @@ def test_a_busy_endpoint_gives_the_same_draft(tmp_path: Path) -> None:
 def test_a_probe_that_broke_off_is_resumed(tmp_path: Path) -> None:
     """What a record holds is not asked again, and the draft is that of a probe in one go."""
     whole, resumed, record = (tmp_path / name for name in ("whole.yaml", "resumed.yaml", "record.jsonl"))
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert probe.run(arguments(engine.url, whole), lambda: DAY) == 0
         assert probe.run(arguments(engine.url, resumed, record=str(record), max_requests=5), lambda: DAY) == 0
         assert "not asked: --max-requests was reached" in resumed.read_text()

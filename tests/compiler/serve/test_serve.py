@@ -1,4 +1,4 @@
-"""`profilec serve` as people run it: a real gunicorn, an engine behind it or the stand-in, sources that change."""
+"""`profilec serve` as people run it: a real gunicorn, an engine behind it or the mock engine, sources that change."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from compiler.cli import main
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of
 from tests.router.rawclient import RawClient
@@ -45,7 +45,7 @@ def _serve(folder: Path, *arguments: str, settings: Mapping[str, str] | None = N
     return RunningRouter(process)
 
 
-def _injected(router: RunningRouter, engine: StandIn) -> object:
+def _injected(router: RunningRouter, engine: MockEngine) -> object:
     engine.clear()
     with RawClient(router.port) as client:
         assert client.post(CHAT, chat()).status == 200
@@ -57,7 +57,7 @@ def test_a_change_of_a_source_is_compiled_and_reloaded(tmp_path: Path) -> None:
     base, profile = tmp_path / "base.yaml", tmp_path / "profile.yaml"
     base.write_text(PIN % 1)
     profile.write_text("extends: ./base.yaml\nname: mine\n")
-    with StandIn() as engine, _serve(tmp_path, "./profile.yaml", "--engine", engine.url, "--reload") as router:
+    with MockEngine() as engine, _serve(tmp_path, "./profile.yaml", "--engine", engine.url, "--reload") as router:
         router.wait_until_ready()
         assert router.wait_for_line(r"Listening at: \S+ \((\d+)\)")[1] == str(router.process.pid)
         assert "in production, serve a built artifact: profilec build ./profile.yaml -o profile.json" in router.log()
@@ -80,10 +80,10 @@ def test_a_change_of_a_source_is_compiled_and_reloaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_without_an_engine_the_stand_in_serves_and_ends_with_the_router(tmp_path: Path, number: signal.Signals) -> None:
-    """Where no engine is named a stand-in is started, as is said, and however the router ends, nothing is left."""
+    """Where no engine is named a mock engine is started, as is said, and however the router ends, nothing is left."""
     with _serve(tmp_path, "moonshot-kimi", "--workers", "2") as router:
         router.wait_until_ready()
-        engine = router.wait_for_line("the stand-in engine at (http://127.0.0.1:[0-9]+) serves")[1]
+        engine = router.wait_for_line("the mock engine at (http://127.0.0.1:[0-9]+) serves")[1]
         assert "the preset moonshot-kimi was compiled for this run" in router.log()
         wait_until(lambda: router.log().count("Booting worker") == 2, router.log)
         with RawClient(router.port) as client:
@@ -100,7 +100,7 @@ def test_an_artifact_is_served_as_by_bare_gunicorn(tmp_path: Path) -> None:
     """Serving a built artifact is gunicorn with our conf and nothing beside it: the same process, log and state."""
     assert main.main(["init", str(tmp_path / "own"), "--preset", "moonshot-kimi"]) == 0
     folder = tmp_path / "own"
-    with StandIn() as engine:
+    with MockEngine() as engine:
         settings = {"ROUTER_ENGINES": engine.url}
         with _serve(folder, "profile.json", "--engine", engine.url) as router:
             router.wait_until_ready()
@@ -122,7 +122,7 @@ def _what_it_says(router: RunningRouter) -> list[str]:
 def test_an_artifact_is_reloaded_when_it_changes(tmp_path: Path) -> None:
     """The artifact of ROUTER_PROFILE is served where none is named; --reload takes a new one, and no broken one."""
     artifact = artifact_file(tmp_path, Contract(sampling=Sampling(params={"temperature": 1})))
-    with StandIn() as engine:
+    with MockEngine() as engine:
         settings = {"ROUTER_PROFILE": artifact.name, "ROUTER_ENGINES": engine.url}
         with _serve(tmp_path, "--reload", settings=settings) as router:
             router.wait_until_ready()

@@ -9,20 +9,20 @@ from compiler.resolve.selection import UsageError
 from compiler.verify.cassette import About, RecordError, about_record, open_record, read_record
 from compiler.verify.check import Ask
 from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
-from router.mock_engine import Answer, Raw, Received, StandIn
+from router.mock_engine import MockEngine, MockResponse, RawResponse, ReceivedRequest
 
 
 @pytest.fixture(name="engine")
-def _engine() -> Iterator[StandIn]:
-    with StandIn(models=("m",)) as standin:
-        yield standin
+def _engine() -> Iterator[MockEngine]:
+    with MockEngine(models=("m",)) as mock_engine:
+        yield mock_engine
 
 
 def ask_of(text: str) -> Ask:
     return Ask.of({"model": "m", "messages": [{"role": "user", "content": text}]})
 
 
-def exchange_with(engine: StandIn, key: str | None = None) -> Exchange:
+def exchange_with(engine: MockEngine, key: str | None = None) -> Exchange:
     return Exchange(Target(chat_url(engine.url), key, timeout=5.0))
 
 
@@ -58,7 +58,7 @@ def test_a_key_comes_out_of_the_environment() -> None:
         api_key("MINE", {})
 
 
-def test_every_request_is_answered(engine: StandIn) -> None:
+def test_every_request_is_answered(engine: MockEngine) -> None:
     """Each request gets its own answer, and the key travels with all of them."""
     asks = [ask_of(str(number)) for number in range(20)]
     answers = dict(exchange_with(engine, "secret").answers((ask, 200) for ask in asks))
@@ -67,30 +67,30 @@ def test_every_request_is_answered(engine: StandIn) -> None:
     assert {tuple(received.values("Authorization")) for received in engine.received} == {("Bearer secret",)}
 
 
-def test_an_endpoint_that_is_busy_is_asked_again(engine: StandIn) -> None:
+def test_an_endpoint_that_is_busy_is_asked_again(engine: MockEngine) -> None:
     """A 429 is followed by another request after the time that it names, unless it is what is expected."""
-    engine.answer_next(Answer.json({}, 429, [("Retry-After", "0")]))
+    engine.answer_next(MockResponse.json({}, 429, [("Retry-After", "0")]))
     exchange = exchange_with(engine)
     [(_, answer)] = exchange.answers([(ask_of("hi"), 200)])
     assert (answer.status, exchange.requests_sent) == (200, 2)
-    engine.answer_next(Answer.json({}, 429))
+    engine.answer_next(MockResponse.json({}, 429))
     [(_, answer)] = exchange.answers([(ask_of("hi"), 429)])
     assert answer.status == 429
 
 
-def test_an_endpoint_that_lets_nobody_in_is_told_at_once(engine: StandIn) -> None:
+def test_an_endpoint_that_lets_nobody_in_is_told_at_once(engine: MockEngine) -> None:
     """A 401 to the first request ends the run, with a hint at the key."""
-    engine.script(lambda _: Answer.json({}, 401))
+    engine.script(lambda _: MockResponse.json({}, 401))
     with pytest.raises(EndpointError, match="PROFILEC_API_KEY"):
         list(exchange_with(engine).answers((ask_of(str(number)), 200) for number in range(20)))
     assert len(engine.received) == 1
 
 
-def test_a_broken_connection_is_no_verdict(engine: StandIn) -> None:
+def test_a_broken_connection_is_no_verdict(engine: MockEngine) -> None:
     """An answer that never comes is a failure of the exchange, and others go on."""
 
-    def script(received: Received) -> Raw | None:
-        return Raw(then="reset") if b"broken" in received.body else None
+    def script(received: ReceivedRequest) -> RawResponse | None:
+        return RawResponse(then="reset") if b"broken" in received.body else None
 
     engine.script(script)
     exchange = Exchange(Target(chat_url(engine.url), timeout=5.0))
@@ -99,14 +99,14 @@ def test_a_broken_connection_is_no_verdict(engine: StandIn) -> None:
     assert answers[ask_of("broken")].failure is not None
 
 
-def test_a_key_that_is_echoed_is_hidden(engine: StandIn) -> None:
+def test_a_key_that_is_echoed_is_hidden(engine: MockEngine) -> None:
     """The key never stands in an answer that may be written down."""
-    engine.answer_next(Answer.json({"echo": "secret"}))
+    engine.answer_next(MockResponse.json({"echo": "secret"}))
     [(_, answer)] = exchange_with(engine, "secret").answers([(ask_of("hi"), 200)])
     assert b"secret" not in answer.body
 
 
-def test_a_record_is_read_again(tmp_path, engine: StandIn) -> None:
+def test_a_record_is_read_again(tmp_path, engine: MockEngine) -> None:
     """What was written down is read as it was, and a run goes on behind a line that broke off."""
     path = str(tmp_path / "record.jsonl")
     record, known = open_record(path)
@@ -128,7 +128,7 @@ def test_a_record_is_read_again(tmp_path, engine: StandIn) -> None:
 ABOUT = About("http://127.0.0.1:1/v1/chat/completions", "2026-11-30T16:56:46Z")
 
 
-def test_a_record_says_what_was_asked_and_when(tmp_path, engine: StandIn) -> None:
+def test_a_record_says_what_was_asked_and_when(tmp_path, engine: MockEngine) -> None:
     """A record keeps the endpoint and the moment of its beginning, and none of another endpoint is gone on with."""
     path = str(tmp_path / "record.jsonl")
     record, _ = open_record(path, ABOUT)

@@ -10,7 +10,7 @@ from compiler.cli import main
 from compiler.resolve.presets import preset_names
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
-from router.mock_engine import Answer, Received, StandIn
+from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 
 PROFILE = """\
 name: small
@@ -61,7 +61,7 @@ def test_an_engine_that_enforces_nothing_is_found_out(
 ) -> None:
     """Against a bare engine what the contract refuses fails, and a record can be judged again without asking."""
     record, report = str(tmp_path / "record.jsonl"), tmp_path / "report.json"
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, profile, "--model", "m", "--record", record]
         assert main.main([*arguments, "--format", "json", "-o", str(report)]) == 1
         asked = len(engine.received)
@@ -87,8 +87,8 @@ def test_an_endpoint_that_only_tells_of_its_own_state_is_given_up(
 ) -> None:
     """An engine that still loads its model is told as that, in place of a report that says nothing."""
     monkeypatch.setattr("compiler.verify.exchange.ATTEMPTS", 1)
-    with StandIn(models=("m",)) as engine:
-        engine.script(lambda _request: Answer.json({"error": "Loading model"}, 503))
+    with MockEngine(models=("m",)) as engine:
+        engine.script(lambda _request: MockResponse.json({"error": "Loading model"}, 503))
         assert main.main(["verify", engine.url, profile, "--model", "m"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
@@ -101,7 +101,7 @@ def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
     path.write_text(
         "errors: {answers: {overloaded: {status: 429}, invalid_api_key: {code: E1}, bad_request: {code: E2}}}"
     )
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
         main.main([*arguments, "-o", str(report)])
     untried = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
@@ -114,7 +114,7 @@ def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     ids = []
     for seed in ("1", "1", "2"):
-        with StandIn(models=("m",)) as engine:
+        with MockEngine(models=("m",)) as engine:
             arguments = ["verify", engine.url, profile, "--model", "m", "--max-requests", "5", "--seed", seed]
             main.main([*arguments, "--format", "json", "-o", str(report)])
             assert len(engine.received) == 5
@@ -127,7 +127,7 @@ def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
 def test_only_some_rules_are_tried(profile: str, tmp_path: Path) -> None:
     """With --only no other rule is tried."""
     report = tmp_path / "report.json"
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, profile, "--model", "m", "--only", "fields.temperature", "--format", "json"]
         main.main([*arguments, "-o", str(report)])
     assert {check["rule"] for check in json.loads(report.read_text())["checks"]} == {"fields.temperature"}
@@ -182,7 +182,7 @@ def test_a_record_of_another_model_is_an_error(
 ) -> None:
     """Requests that are alike for all models, as those without one, do not make a record one of this model."""
     record = str(tmp_path / "record.jsonl")
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert main.main(["verify", engine.url, profile, "--model", "m", "--record", record, "-o", "/dev/null"]) == 1
     assert main.main(["verify", profile, "--model", "other", "--replay", record]) == 1
     told = capsys.readouterr()
@@ -194,7 +194,7 @@ def test_nothing_tried_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Where no check passed or failed the exit code is 1, and the first line of the report says why."""
     path = tmp_path / "words.yaml"
     path.write_text("errors: {answers: {overloaded: {status: 429}}}")
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         assert main.main(["verify", engine.url, str(path), "--model", "m", "--only", "errors"]) == 1
         assert engine.received == []
     lines = capsys.readouterr().out.splitlines()
@@ -207,11 +207,11 @@ def test_a_wrong_model_is_the_reason_and_not_a_screen_of_failures(
 ) -> None:
     """Where each of the first requests is rejected with words about the model, the run ends with those words."""
 
-    def hear(request: Received) -> Answer | None:
-        told = Answer.json({"error": {"message": "model `typo` not found"}}, status)
+    def hear(request: ReceivedRequest) -> MockResponse | None:
+        told = MockResponse.json({"error": {"message": "model `typo` not found"}}, status)
         return told if request.method == "POST" else None
 
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         engine.script(hear)
         assert main.main(["verify", engine.url, profile, "--model", "typo"]) == 1
         assert len(engine.received) < 60
@@ -226,7 +226,7 @@ def test_the_json_report_has_every_request_whole(tmp_path: Path) -> None:
     """What was sent can be sent again out of the report: byte for byte, long bodies and control characters too."""
     path, report = tmp_path / "long.yaml", tmp_path / "report.json"
     path.write_text('limits: {max_body_bytes: 64KiB}\nfields: {user: {pattern: "[\\\\s\\\\S]{0,64}"}}\n')
-    with StandIn(models=("m",)) as engine:
+    with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--format", "json", "-o", str(report)]
         main.main(arguments)
         sent = {request.body for request in engine.received if request.method == "POST"}

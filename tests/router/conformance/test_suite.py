@@ -8,7 +8,7 @@ import pytest
 
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.schema.model import Contract
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.conformance.bodies import bodies
 from tests.router.conformance.contracts import KIMI, OPEN
 from tests.router.conformance.fetched import UnavailableError, json_test_suite
@@ -58,13 +58,13 @@ def suite() -> dict[str, bytes]:
 
 
 @pytest.fixture
-def willing(engine: StandIn) -> StandIn:
+def willing(engine: MockEngine) -> MockEngine:
     """An engine that answers every chat, whatever stands in it."""
-    engine.script(lambda received: Answer.json({}) if received.method == "POST" else None)
+    engine.script(lambda received: MockResponse.json({}) if received.method == "POST" else None)
     return engine
 
 
-def _misjudged(body: bytes, contract: Contract, router: RunningRouter, willing: StandIn) -> list[str]:
+def _misjudged(body: bytes, contract: Contract, router: RunningRouter, willing: MockEngine) -> list[str]:
     """Send a body and return what is read otherwise than judged; fails where its answer is not what was decided."""
     verdict = decide(body, contract, ServedIds(("served",)))
     with RawClient(router.port) as client:
@@ -86,7 +86,7 @@ def test_every_file_is_judged_as_it_is_read(
     place: Callable[[bytes], bytes],
     contract: Contract,
     suite: dict[str, bytes],
-    willing: StandIn,
+    willing: MockEngine,
     router_of: RouterOf,
 ) -> None:
     """A file is refused with a 400 of the router's own, or reaches the engine and is read there as it was judged."""
@@ -95,7 +95,7 @@ def test_every_file_is_judged_as_it_is_read(
     assert {name: complaints for name, complaints in found.items() if complaints} == {}
 
 
-def test_the_table_is_answered_on_the_wire_as_it_is_judged(willing: StandIn, router_of: RouterOf) -> None:
+def test_the_table_is_answered_on_the_wire_as_it_is_judged(willing: MockEngine, router_of: RouterOf) -> None:
     """A sample of the table's bodies gets through gunicorn the answer that was decided, never a 5xx."""
     router = router_of(KIMI)
     found = {body: _misjudged(body, KIMI, router, willing) for body in bodies()[::SAMPLE]}

@@ -1,4 +1,4 @@
-"""The stand-in engine is what every wire test rests on, so its own wire is tested with nothing but sockets."""
+"""The mock engine is what every wire test rests on, so its own wire is tested with nothing but sockets."""
 
 import gzip
 import http.client
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
 from router.mock_engine.behaviour import INFERENCE_ROUTES, TEXT
 
 CHAT = "/v1/chat/completions"
@@ -27,7 +27,7 @@ fetch = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 @pytest.fixture
 def engine():
-    with StandIn() as running:
+    with MockEngine() as running:
         yield running
 
 
@@ -94,7 +94,7 @@ def test_health_follows_the_switch(client, engine):
 
 def test_models_are_listed_with_their_cards():
     """GET /v1/models lists a card per served name, with the context length."""
-    with StandIn(models=("org/one", "two"), max_model_len=99) as engine:
+    with MockEngine(models=("org/one", "two"), max_model_len=99) as engine:
         listed = json.load(fetch(f"{engine.url}/v1/models"))
     assert listed["object"] == "list"
     assert [(card["id"], card["object"], card["max_model_len"]) for card in listed["data"]] == [
@@ -106,7 +106,7 @@ def test_models_are_listed_with_their_cards():
 @pytest.mark.parametrize("spelling", ["org/one", "org%2Fone"])
 def test_one_card_is_found_by_its_name(spelling):
     """GET /v1/models/ID takes a name with a slash, plain or encoded."""
-    with StandIn(models=("org/one",)) as engine:
+    with MockEngine(models=("org/one",)) as engine:
         assert json.load(fetch(f"{engine.url}/v1/models/{spelling}"))["id"] == "org/one"
 
 
@@ -117,7 +117,7 @@ def test_an_unknown_card_is_not_found(client):
 
 def test_chat_says_its_text_under_its_own_name():
     """A chat answer carries the first served name, the whole text and the tokens counted as words."""
-    with StandIn(models=("served", "other")) as engine:
+    with MockEngine(models=("served", "other")) as engine:
         body = SAMPLE.replace(b'"served"', b'"other"')
         answer = json.load(fetch(f"{engine.url}{CHAT}", body))
     assert answer["object"] == "chat.completion"
@@ -267,10 +267,10 @@ def test_control_routes_show_and_forget(client, engine):
 
 def test_probes_are_kept_apart(client, engine):
     """What routers ask in the background stands in `probes` and uses up no scripted answer."""
-    engine.answer_next(Answer(418))
+    engine.answer_next(MockResponse(418))
     assert ask(client, "GET", "/v1/models")[0].status == 200
     assert ask(client, "POST", CHAT, SAMPLE)[0].status == 418
-    assert [probe.target for probe in engine.wait_for_probes(1)] == ["/v1/models"]
+    assert [probe.target for probe in engine.wait_for_health_checks(1)] == ["/v1/models"]
     assert [received.target for received in engine.received] == [CHAT]
 
 
@@ -365,7 +365,7 @@ def test_the_client_may_end_the_connection(wire, version, field):
 
 def test_pipelined_requests_are_answered_in_order(engine, wire):
     """Two requests sent at once get two answers in their order."""
-    engine.answer_next(Answer(body=b"one"), Answer(body=b"two", then="close"))
+    engine.answer_next(MockResponse(body=b"one"), MockResponse(body=b"two", then="close"))
     wire.sendall(request_bytes() * 2)
     first, second = read_to_end(wire).split(b"HTTP/1.1 200 OK\r\n")[1:]
     assert first.endswith(b"one")
@@ -376,8 +376,8 @@ def test_pipelined_requests_are_answered_in_order(engine, wire):
 
 
 def test_queued_answers_are_given_once_each_in_order(client, engine):
-    """Queued answers are used up one by one, then the stand-in speaks for itself again."""
-    engine.answer_next(Answer.json({"a": 1}, status=418), Answer(302, headers=[("Location", "/x")]))
+    """Queued answers are used up one by one, then the mock engine speaks for itself again."""
+    engine.answer_next(MockResponse.json({"a": 1}, status=418), MockResponse(302, headers=[("Location", "/x")]))
     response, body = ask(client, "POST", CHAT, SAMPLE)
     assert (response.status, response.headers["Content-Type"], json.loads(body)) == (418, "application/json", {"a": 1})
     response, _ = ask(client, "POST", CHAT, SAMPLE)
@@ -386,9 +386,9 @@ def test_queued_answers_are_given_once_each_in_order(client, engine):
 
 
 def test_a_script_sees_every_request(client, engine):
-    """A script answers what it wants, probes too, and leaves the rest to the stand-in until behaviour is restored."""
-    engine.script(lambda received: Answer(404) if received.path == "/health" else None)
-    engine.answer_next(Answer(500))
+    """A script answers what it wants, also health checks; the mock engine answers the rest until it is restored."""
+    engine.script(lambda received: MockResponse(404) if received.path == "/health" else None)
+    engine.answer_next(MockResponse(500))
     assert ask(client, "GET", "/health")[0].status == 404
     engine.restore_behaviour()
     assert ask(client, "GET", "/health")[0].status == 200
@@ -399,7 +399,7 @@ def test_headers_are_sent_as_written(client, engine):
     """Repeated fields such as Set-Cookie, connection-nominated ones and an encoded body leave as they stand."""
     fields = [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Connection", "X-Hop"), ("X-Hop", "1")]
     packed = gzip.compress(b"hello")
-    engine.answer_next(Answer(headers=[*fields, ("Content-Encoding", "gzip")], body=packed))
+    engine.answer_next(MockResponse(headers=[*fields, ("Content-Encoding", "gzip")], body=packed))
     response, body = ask(client, "POST", CHAT, SAMPLE)
     assert response.getheaders()[:4] == fields
     assert body == packed
@@ -407,7 +407,7 @@ def test_headers_are_sent_as_written(client, engine):
 
 def test_an_answer_leaves_in_one_write(engine, wire):
     """Head and body of a plain answer arrive in one segment."""
-    engine.answer_next(Answer(body=b"whole"))
+    engine.answer_next(MockResponse(body=b"whole"))
     wire.sendall(request_bytes())
     assert wire.recv(65536) == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole"
 
@@ -415,7 +415,7 @@ def test_an_answer_leaves_in_one_write(engine, wire):
 def test_a_pause_lasts_until_its_event(engine, wire):
     """Pieces before a pause are on the wire before the event is set, those after it only then."""
     gate = threading.Event()
-    engine.answer_next(Answer.sse(b"data: 1\n\n", gate, b"data: 2\n\n"))
+    engine.answer_next(MockResponse.sse(b"data: 1\n\n", gate, b"data: 2\n\n"))
     wire.sendall(request_bytes())
     assert read_until(wire, b"1\n\n\r\n").endswith(b"\r\n\r\n9\r\ndata: 1\n\n\r\n")
     gate.set()
@@ -425,7 +425,7 @@ def test_a_pause_lasts_until_its_event(engine, wire):
 def test_a_held_answer_sends_nothing_before_its_event(engine, wire):
     """Under `hold` not even the status line leaves before the event is set."""
     gate = threading.Event()
-    engine.answer_next(Answer(hold=gate, body=b"late"))
+    engine.answer_next(MockResponse(hold=gate, body=b"late"))
     wire.sendall(request_bytes())
     engine.wait_for(1)
     wire.setblocking(False)
@@ -444,19 +444,23 @@ CHUNKED = b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n"
 @pytest.mark.parametrize(
     ("answer", "field", "sent"),
     [
-        (Answer(body=PIECES, then="close"), b"Content-Length: 18", JOINED),
-        (Answer(body=PIECES, framing="close"), b"Connection: close", JOINED),
-        (Answer(body=PIECES, framing="chunked", then="close"), b"Transfer-Encoding: chunked", CHUNKED + b"0\r\n\r\n"),
+        (MockResponse(body=PIECES, then="close"), b"Content-Length: 18", JOINED),
+        (MockResponse(body=PIECES, framing="close"), b"Connection: close", JOINED),
         (
-            Answer(body=JOINED, framing="chunked", last_chunk=False, then="close"),
+            MockResponse(body=PIECES, framing="chunked", then="close"),
+            b"Transfer-Encoding: chunked",
+            CHUNKED + b"0\r\n\r\n",
+        ),
+        (
+            MockResponse(body=JOINED, framing="chunked", last_chunk=False, then="close"),
             b"Transfer-Encoding: chunked",
             b"12\r\n" + JOINED + b"\r\n",
         ),
-        (Answer(body=PIECES, framing="chunked", cut_after=5), b"Transfer-Encoding: chunked", CHUNKED[:5]),
-        (Answer(body=JOINED, cut_after=10), b"Content-Length: 18", JOINED[:10]),
-        (Answer(body=JOINED, cut_after=0), b"Content-Length: 18", b""),
+        (MockResponse(body=PIECES, framing="chunked", cut_after=5), b"Transfer-Encoding: chunked", CHUNKED[:5]),
+        (MockResponse(body=JOINED, cut_after=10), b"Content-Length: 18", JOINED[:10]),
+        (MockResponse(body=JOINED, cut_after=0), b"Content-Length: 18", b""),
         (
-            Answer(headers=[("Content-Length", "99")], body=JOINED, then="close"),
+            MockResponse(headers=[("Content-Length", "99")], body=JOINED, then="close"),
             b"Content-Length: 99",
             JOINED,
         ),
@@ -479,7 +483,7 @@ def test_a_generator_can_stream_without_end(engine, wire):
         while True:
             yield b"data: more\n\n"
 
-    engine.answer_next(Answer.sse(), Answer(body=endless(), framing="chunked"))
+    engine.answer_next(MockResponse.sse(), MockResponse(body=endless(), framing="chunked"))
     wire.sendall(request_bytes())
     assert read_until(wire, b"\r\n\r\n0\r\n\r\n")
     wire.sendall(request_bytes())
@@ -491,14 +495,14 @@ def test_a_generator_can_stream_without_end(engine, wire):
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"not http at all"])
 def test_raw_bytes_are_the_whole_answer(engine, wire, data):
     """A raw answer is sent as it stands and the connection is closed behind it."""
-    engine.answer_next(Raw(data))
+    engine.answer_next(RawResponse(data))
     wire.sendall(request_bytes())
     assert read_to_end(wire) == data
 
 
 def test_a_raw_answer_may_keep_the_connection(client, engine):
     """A raw answer with a proper end leaves the connection usable for the next request."""
-    engine.answer_next(Raw([b"HTTP/1.1 299 Odd\r\nContent-Le", b"ngth: 1\r\n\r\nx"], then="keep"))
+    engine.answer_next(RawResponse([b"HTTP/1.1 299 Odd\r\nContent-Le", b"ngth: 1\r\n\r\nx"], then="keep"))
     response, body = ask(client, "POST", CHAT, SAMPLE)
     assert (response.status, response.reason, body) == (299, "Odd", b"x")
     assert ask(client, "POST", CHAT, SAMPLE)[0].status == 200
@@ -507,7 +511,7 @@ def test_a_raw_answer_may_keep_the_connection(client, engine):
 
 def test_a_connection_can_be_reset_before_the_status_line(engine, wire):
     """`reset` without a byte gives the client a reset connection, not an end of file."""
-    engine.answer_next(Raw(then="reset"))
+    engine.answer_next(RawResponse(then="reset"))
     wire.sendall(request_bytes())
     with pytest.raises(ConnectionResetError):
         wire.recv(1)
@@ -516,7 +520,7 @@ def test_a_connection_can_be_reset_before_the_status_line(engine, wire):
 def test_a_stream_can_be_reset_in_its_middle(engine, wire):
     """`reset` after a pause lets the client read what came before and then see the reset."""
     gate = threading.Event()
-    engine.answer_next(Answer(body=[b"data: 1\n\n", gate], framing="chunked", last_chunk=False, then="reset"))
+    engine.answer_next(MockResponse(body=[b"data: 1\n\n", gate], framing="chunked", last_chunk=False, then="reset"))
     wire.sendall(request_bytes())
     assert read_until(wire, b"data: 1\n\n\r\n")
     gate.set()
@@ -526,7 +530,7 @@ def test_a_stream_can_be_reset_in_its_middle(engine, wire):
 
 def test_an_early_answer_leaves_the_body_unread(engine, wire):
     """An answer given before the body is still readable after the client has sent all of it."""
-    engine.answer_next(Answer(413, before_body=True, body=b"too much"))
+    engine.answer_next(MockResponse(413, before_body=True, body=b"too much"))
     size = 4 * 1024 * 1024
     wire.sendall(request_bytes(b"", f"Content-Length: {size}"))
     [received] = engine.wait_for(1)
@@ -540,7 +544,7 @@ def test_an_early_answer_leaves_the_body_unread(engine, wire):
 
 def test_a_leaving_client_ends_a_pause(engine, wire):
     """A client that leaves during a pause is noticed, and its connection is closed."""
-    engine.answer_next(Answer.sse(b"data: 1\n\n", threading.Event()))
+    engine.answer_next(MockResponse.sse(b"data: 1\n\n", threading.Event()))
     wire.sendall(request_bytes())
     read_until(wire, b"data: 1\n\n\r\n")
     wire.close()
@@ -564,7 +568,7 @@ def test_idle_connections_can_be_dropped(engine, wire, reset):
 
 def test_it_stops_and_comes_back_on_its_port(engine, wire):
     """A stopped engine refuses connections and has ended the old ones; started again it serves on the same port."""
-    engine.answer_next(Answer.sse(b"data: 1\n\n", threading.Event()))
+    engine.answer_next(MockResponse.sse(b"data: 1\n\n", threading.Event()))
     wire.sendall(request_bytes() * 2)  # the second request must not hide the end from the pausing first
     read_until(wire, b"data: 1\n\n\r\n")
     url = engine.url
@@ -580,7 +584,7 @@ def test_it_stops_and_comes_back_on_its_port(engine, wire):
 def test_no_thread_is_left_behind():
     """After the engine stopped, none of its threads lives."""
     before = set(threading.enumerate())
-    with StandIn() as engine, dial(engine) as wire:
+    with MockEngine() as engine, dial(engine) as wire:
         wire.sendall(request_bytes())
         engine.wait_for(1)
     assert set(threading.enumerate()) <= before
@@ -588,7 +592,7 @@ def test_no_thread_is_left_behind():
 
 def test_many_clients_are_served_at_once(engine):
     """Every one of many simultaneous clients gets its own connection and the answer to its own request."""
-    engine.script(lambda received: Answer(body=received.body))
+    engine.script(lambda received: MockResponse(body=received.body))
     answers = {}
     ready = threading.Barrier(32)
 

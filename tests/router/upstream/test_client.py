@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from router.contract.errors import ApiError
-from router.mock_engine import Answer, Raw, StandIn
-from router.mock_engine.answer import Reply
+from router.mock_engine import MockEngine, MockResponse, RawResponse
+from router.mock_engine.response import ScriptedResponse
 from router.settings import Settings
 from router.upstream.client import Connections
 from router.upstream.connection import Connection
@@ -34,7 +34,7 @@ def _failure(connections: Connections, url: str, body: bytes = b"{}") -> ApiErro
     return raised.value
 
 
-def test_what_is_sent_is_what_was_given(engine: StandIn) -> None:
+def test_what_is_sent_is_what_was_given(engine: MockEngine) -> None:
     """Headers and body go out as they are, with a length, and nothing that would ask for compression."""
     answer = _connections(engine.url).post(engine.url + PATH, {"X-One": "1", "User-Agent": "u"}, b"\x00{}")
     assert answer.status == 400
@@ -53,14 +53,14 @@ def test_what_is_sent_is_what_was_given(engine: StandIn) -> None:
 @pytest.mark.parametrize(
     ("reply", "code"),
     [
-        (Raw(then="reset"), "upstream_unreachable"),
-        (Raw(), "upstream_unreachable"),
-        (Raw(b"garbage\r\n\r\n"), "upstream_incomplete"),
-        (Answer(body=b"12345", cut_after=2), "upstream_incomplete"),
-        (Answer(body=[b"12345"], framing="chunked", cut_after=5), "upstream_incomplete"),
+        (RawResponse(then="reset"), "upstream_unreachable"),
+        (RawResponse(), "upstream_unreachable"),
+        (RawResponse(b"garbage\r\n\r\n"), "upstream_incomplete"),
+        (MockResponse(body=b"12345", cut_after=2), "upstream_incomplete"),
+        (MockResponse(body=[b"12345"], framing="chunked", cut_after=5), "upstream_incomplete"),
     ],
 )
-def test_a_failure_behind_the_connection_may_have_run(engine: StandIn, reply: Reply, code: str) -> None:
+def test_a_failure_behind_the_connection_may_have_run(engine: MockEngine, reply: ScriptedResponse, code: str) -> None:
     """Whatever fails once a connection stands may have set the engine to work."""
     engine.answer_next(reply)
     error = _failure(_connections(engine.url), engine.url)
@@ -103,8 +103,8 @@ def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: i
     assert time.monotonic() - begun >= 0.4
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: the stand-in has threads
-def test_connections_are_not_shared_over_a_fork(engine: StandIn) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: the mock engine has threads
+def test_connections_are_not_shared_over_a_fork(engine: MockEngine) -> None:
     """A child process that inherits connections opens its own."""
     connections = _connections(engine.url)
     connections.post(engine.url + PATH, {}, b"{}").read(MOST)
@@ -121,9 +121,9 @@ def test_connections_are_not_shared_over_a_fork(engine: StandIn) -> None:
     assert first == third != second
 
 
-def test_many_threads_get_their_own_answers(engine: StandIn) -> None:
+def test_many_threads_get_their_own_answers(engine: MockEngine) -> None:
     """Threads that share connections each read the answer to their own request."""
-    engine.script(lambda received: Answer(body=received.body))
+    engine.script(lambda received: MockResponse(body=received.body))
     connections = _connections(engine.url)
     mixed_up = []
 
@@ -141,7 +141,7 @@ def test_many_threads_get_their_own_answers(engine: StandIn) -> None:
     assert mixed_up == []
 
 
-def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: StandIn) -> None:
+def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: MockEngine) -> None:
     """What a probe asks takes no kept connection, asks for its end, and leaves none to be kept."""
     connections = _connections(engine.url)
     for _ in range(2):
@@ -151,15 +151,15 @@ def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: StandIn) -> No
     connections.close()
     kept, alone, kept_again, alone_again = (received.connection for received in engine.received)
     assert kept == kept_again
-    assert len({kept, alone, alone_again, *(probe.connection for probe in engine.probes)}) == 5
+    assert len({kept, alone, alone_again, *(probe.connection for probe in engine.health_checks)}) == 5
     assert [engine.received[at].values("Connection") for at in (0, 1)] == [[], ["close"]]
 
 
-def test_an_engine_that_left_keeps_no_connection(engine: StandIn) -> None:
+def test_an_engine_that_left_keeps_no_connection(engine: MockEngine) -> None:
     """Idle connections to a forgotten engine are closed, and one in use is as soon as its answer ends."""
     connections = _connections(engine.url)
     goes_on = threading.Event()
-    engine.answer_next(Answer.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n"))
+    engine.answer_next(MockResponse.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n"))
     running = connections.post(engine.url + PATH, {}, b"{}")
     connections.post(engine.url + PATH, {}, b"{}").read(MOST)
     assert engine.open_connections == 2
@@ -171,7 +171,7 @@ def test_an_engine_that_left_keeps_no_connection(engine: StandIn) -> None:
     assert connections.post(engine.url + PATH, {}, b"{}").read(MOST)
 
 
-def test_without_descriptors_idle_connections_go_first(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_descriptors_idle_connections_go_first(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that finds no descriptor takes those of idle connections; where there are none, nothing was sent."""
     connections = _connections(engine.url)
     opened = Connection.open
@@ -182,7 +182,7 @@ def test_without_descriptors_idle_connections_go_first(engine: StandIn, monkeypa
 
     connections.post(engine.url + PATH, {}, b"{}").read(MOST)
     assert any(idle.values())
-    with StandIn() as other, monkeypatch.context() as patch:
+    with MockEngine() as other, monkeypatch.context() as patch:
         patch.setattr(Connection, "open", open_if_there_is_room)
         connections.post(other.url + PATH, {}, b"{}").close()
         assert not any(idle.values())

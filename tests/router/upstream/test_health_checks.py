@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from router.contract.errors import ApiError
-from router.mock_engine import Answer, Raw, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse, RawResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from router.request.outcome import Outcome, TrialResult
 from router.request.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
@@ -37,54 +37,54 @@ def _prober(
     return Prober(settings, fleet, Connections(settings)), fleet
 
 
-def test_a_probe_asks_for_health_and_models(engine: StandIn) -> None:
+def test_a_probe_asks_for_health_and_models(engine: MockEngine) -> None:
     """A healthy engine is asked for its health, then for its cards, with the engines' own key."""
     prober, _ = _prober(engine.url, key="k")
     report = prober.probe(engine.url)
     assert (report.state, [card["id"] for card in report.cards or ()]) == (State.HEALTHY, ["served"])
-    probes = engine.wait_for_probes(2)
+    probes = engine.wait_for_health_checks(2)
     assert [probe.target for probe in probes] == ["/health", "/v1/models"]
     assert [probe.values("Authorization") for probe in probes] == [["Bearer k"]] * 2
 
 
-def test_a_sick_engine_is_not_asked_further(engine: StandIn) -> None:
+def test_a_sick_engine_is_not_asked_further(engine: MockEngine) -> None:
     """An engine whose health is no 2xx is not healthy, and its models do not matter; 503 means that it drains."""
     engine.healthy = False
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).state is State.DRAINING
-    assert [probe.target for probe in engine.wait_for_probes(1)] == ["/health"]
+    assert [probe.target for probe in engine.wait_for_health_checks(1)] == ["/health"]
 
 
 @pytest.mark.parametrize("status", [302, 401, 429, 500, 502])
-def test_any_other_answer_is_not_health(engine: StandIn, status: int) -> None:
+def test_any_other_answer_is_not_health(engine: MockEngine, status: int) -> None:
     """A redirect is not followed, and no error but 503 says that an engine only drains."""
     location = [("Location", f"{engine.url}/v1/models")]
-    engine.script(lambda received: Answer(status, location) if received.path == "/health" else None)
+    engine.script(lambda received: MockResponse(status, location) if received.path == "/health" else None)
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).state is State.UNHEALTHY
-    assert [probe.target for probe in engine.probes] == ["/health"]
+    assert [probe.target for probe in engine.health_checks] == ["/health"]
 
 
 @pytest.mark.parametrize(
     ("status", "state"),
     [(200, State.HEALTHY), (401, State.UNHEALTHY), (500, State.UNHEALTHY), (503, State.DRAINING)],
 )
-def test_without_a_health_route_the_models_decide(engine: StandIn, status: int, state: State) -> None:
+def test_without_a_health_route_the_models_decide(engine: MockEngine, status: int, state: State) -> None:
     """Where GET /health is a 404, a 2xx to GET /v1/models is health."""
 
-    def script(received: Received) -> Reply:
-        return Answer(404) if received.path == "/health" else Answer.json({"data": []}, status)
+    def script(received: ReceivedRequest) -> ScriptedResponse:
+        return MockResponse(404) if received.path == "/health" else MockResponse.json({"data": []}, status)
 
     engine.script(script)
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).state is state
 
 
-def test_a_healthy_engine_may_keep_its_models_to_itself(engine: StandIn) -> None:
+def test_a_healthy_engine_may_keep_its_models_to_itself(engine: MockEngine) -> None:
     """An engine whose model list wants a key is healthy, and lists nothing."""
 
-    def script(received: Received) -> Reply:
-        return Answer(200) if received.path == "/health" else Answer(401)
+    def script(received: ReceivedRequest) -> ScriptedResponse:
+        return MockResponse(200) if received.path == "/health" else MockResponse(401)
 
     engine.script(script)
     prober, _ = _prober(engine.url)
@@ -101,7 +101,7 @@ def test_an_absent_engine_raises() -> None:
     assert raised.value.code == "upstream_unreachable"
 
 
-def test_the_first_look_is_waited_for(engine: StandIn) -> None:
+def test_the_first_look_is_waited_for(engine: MockEngine) -> None:
     """Once the start is over every engine was looked at, those that are not there included."""
     absent = "http://127.0.0.1:1"  # will be probed until the tests end: no port that another test might get
     prober, fleet = _prober(absent, engine.url)
@@ -110,21 +110,21 @@ def test_the_first_look_is_waited_for(engine: StandIn) -> None:
     assert fleet.served_ids().ids == ("served",)
 
 
-def test_a_look_can_be_asked_for(engine: StandIn) -> None:
+def test_a_look_can_be_asked_for(engine: MockEngine) -> None:
     """An engine that is to be looked at now is, long before its next turn."""
     prober, _ = _prober(engine.url)
     prober.start_and_look()
-    seen = len(engine.probes)
+    seen = len(engine.health_checks)
     prober.look_now(engine.url)
-    engine.wait_for_probes(seen + 2)
+    engine.wait_for_health_checks(seen + 2)
 
 
-def test_starting_twice_probes_once(engine: StandIn) -> None:
+def test_starting_twice_probes_once(engine: MockEngine) -> None:
     """A second start in the same process changes nothing."""
     prober, _ = _prober(engine.url)
     prober.start_and_look()
     prober.start_and_look()
-    assert [probe.target for probe in engine.probes] == ["/health", "/v1/models"]
+    assert [probe.target for probe in engine.health_checks] == ["/health", "/v1/models"]
 
 
 @pytest.mark.parametrize(
@@ -135,23 +135,23 @@ def test_starting_twice_probes_once(engine: StandIn) -> None:
         ({"/v1/models": 500}, "/v1/models answers 500"),
     ],
 )
-def test_a_report_says_what_is_wrong(engine: StandIn, script: dict[str, int], said: str) -> None:
+def test_a_report_says_what_is_wrong(engine: MockEngine, script: dict[str, int], said: str) -> None:
     """What keeps an engine from being healthy, or its models from being known, stands in its report."""
-    engine.script(lambda received: Answer(status=script[received.path]) if received.path in script else None)
+    engine.script(lambda received: MockResponse(status=script[received.path]) if received.path in script else None)
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).problem == said
 
 
-def _note(fleet: Fleet, engine: StandIn, outcome: Outcome) -> None:
+def _note(fleet: Fleet, engine: MockEngine, outcome: Outcome) -> None:
     for _ in range(2):
         fleet.note(engine.url, outcome)
 
 
-def _is_taken(fleet: Fleet, engine: StandIn) -> bool:
+def _is_taken(fleet: Fleet, engine: MockEngine) -> bool:
     return not fleet.has_other("served", ()) and fleet.healthy() == (engine.url,)
 
 
-def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
+def test_a_trial_is_the_smallest_chat(engine: MockEngine) -> None:
     """A trial asks the first model that the engine lists for one token, with the engines' own key."""
     prober, fleet = _prober(engine.url, key="k", ids=("configured",))
     fleet.learn(engine.url, prober.probe(engine.url))
@@ -168,14 +168,14 @@ def test_a_trial_is_the_smallest_chat(engine: StandIn) -> None:
     assert trial.values("Content-Type") == ["application/json"]
 
 
-def test_a_trial_needs_a_model(engine: StandIn) -> None:
+def test_a_trial_needs_a_model(engine: MockEngine) -> None:
     """Without any known model nothing is asked: the engine is taken at the word of its probe."""
     prober, _ = _prober(engine.url)
     assert prober.try_out(engine.url)[0] is TrialResult.WORKS
     assert engine.received == []
 
 
-def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -> None:
+def test_a_configured_model_is_asked_for_where_none_is_listed(engine: MockEngine) -> None:
     """An engine that keeps its models to itself is tried with the first configured id."""
     prober, _ = _prober(engine.url, ids=("configured", "other"))
     assert prober.try_out(engine.url)[0] is TrialResult.WORKS
@@ -185,48 +185,50 @@ def test_a_configured_model_is_asked_for_where_none_is_listed(engine: StandIn) -
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (Answer(400), TrialResult.WORKS),
-        (Answer(404), TrialResult.WORKS),
-        (Answer(302, [("Location", "/v1/models")]), TrialResult.WORKS),
-        (Answer(429), TrialResult.UNCLEAR),
-        (Answer(503), TrialResult.BROKEN),
-        (Raw(b"", "reset"), TrialResult.BROKEN),
-        (Raw(b"SSH-2.0-OpenSSH\r\n"), TrialResult.BROKEN),
-        (Answer(200, body=b"{}", cut_after=1), TrialResult.BROKEN),
+        (MockResponse(400), TrialResult.WORKS),
+        (MockResponse(404), TrialResult.WORKS),
+        (MockResponse(302, [("Location", "/v1/models")]), TrialResult.WORKS),
+        (MockResponse(429), TrialResult.UNCLEAR),
+        (MockResponse(503), TrialResult.BROKEN),
+        (RawResponse(b"", "reset"), TrialResult.BROKEN),
+        (RawResponse(b"SSH-2.0-OpenSSH\r\n"), TrialResult.BROKEN),
+        (MockResponse(200, body=b"{}", cut_after=1), TrialResult.BROKEN),
     ],
     ids=str,
 )
-def test_a_trial_shows_whether_an_engine_works(engine: StandIn, reply: Reply, verdict: TrialResult) -> None:
+def test_a_trial_shows_whether_an_engine_works(
+    engine: MockEngine, reply: ScriptedResponse, verdict: TrialResult
+) -> None:
     """Any whole answer below 500 shows an engine at work, but for 429; no redirect is followed."""
     engine.answer_next(reply)
     prober, _ = _prober(engine.url, ids=("served",))
     assert prober.try_out(engine.url)[0] is verdict
     assert len(engine.received) == 1
-    assert engine.probes == []
+    assert engine.health_checks == []
 
 
 @pytest.mark.parametrize(
     ("embeds", "verdict"),
     [(200, TrialResult.WORKS), (404, TrialResult.BROKEN), (500, TrialResult.BROKEN), (400, TrialResult.BROKEN)],
 )
-def test_an_engine_that_embeds_need_not_chat(engine: StandIn, embeds: int, verdict: TrialResult) -> None:
+def test_an_engine_that_embeds_need_not_chat(engine: MockEngine, embeds: int, verdict: TrialResult) -> None:
     """A 500 to a trial's chat shows a broken engine, unless it embeds."""
-    engine.script(lambda received: Answer(embeds if received.path == EMBEDDINGS else 500))
+    engine.script(lambda received: MockResponse(embeds if received.path == EMBEDDINGS else 500))
     prober, _ = _prober(engine.url, ids=("served",))
     assert prober.try_out(engine.url)[0] is verdict
     assert [received.path for received in engine.received] == [CHAT, EMBEDDINGS]
 
 
 @pytest.mark.parametrize("odd", [{"id": 1}, {}, None, "served", 7, [], {"id": "deep", "x": [[]]}], ids=str)
-def test_one_odd_card_costs_the_others_nothing(engine: StandIn, odd: Any) -> None:
+def test_one_odd_card_costs_the_others_nothing(engine: MockEngine, odd: Any) -> None:
     """What describes no model, or is nested too deep to be passed on, is left out of the list."""
     listing = orjson.dumps({"data": [odd, {"id": "served"}]}).replace(b"[[]]", b"[" * 600 + b"]" * 600)
-    engine.script(lambda received: Answer(body=listing) if received.path == "/v1/models" else None)
+    engine.script(lambda received: MockResponse(body=listing) if received.path == "/v1/models" else None)
     prober, _ = _prober(engine.url)
     assert prober.probe(engine.url).cards == ({"id": "served"},)
 
 
-def test_a_machine_without_room_blames_no_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_room_blames_no_engine(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no connection can be opened for want of descriptors, nothing is learnt of an engine."""
     prober, fleet = _prober(engine.url)
     prober.start_and_look()
@@ -241,21 +243,23 @@ def test_a_machine_without_room_blames_no_engine(engine: StandIn, monkeypatch: p
     assert prober.try_out(engine.url)[0] is TrialResult.UNCLEAR
 
 
-def test_a_trial_that_is_not_answered_shows_a_broken_engine(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_is_not_answered_shows_a_broken_engine(
+    engine: MockEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An engine that takes the trial and stays silent is broken."""
     monkeypatch.setattr(health_checks, "TRIAL_TIMEOUT_SECONDS", 0.05)
     silence = Event()
-    engine.answer_next(Answer(hold=silence))
+    engine.answer_next(MockResponse(hold=silence))
     prober, _ = _prober(engine.url, ids=("served",))
     assert prober.try_out(engine.url)[0] is TrialResult.BROKEN
     silence.set()
 
 
-def test_a_silent_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that accepts a probe and says nothing is not waited for."""
     monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.05)
     silence = Event()
-    engine.script(lambda _: Answer(hold=silence))
+    engine.script(lambda _: MockResponse(hold=silence))
     prober, _ = _prober(engine.url)
     with pytest.raises(ApiError) as raised:
         prober.probe(engine.url)
@@ -264,7 +268,7 @@ def test_a_silent_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "head"])
-def test_a_dripping_probe_is_given_up(engine: StandIn, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
+def test_a_dripping_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
     """An answer that never ends, however lively, is given up when its time is over."""
     monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.3)
     pause = Event()
@@ -274,7 +278,7 @@ def test_a_dripping_probe_is_given_up(engine: StandIn, monkeypatch: pytest.Monke
         while not pause.wait(0.01):
             yield b"x"
 
-    engine.script(lambda _: Raw(drip()))
+    engine.script(lambda _: RawResponse(drip()))
     prober, _ = _prober(engine.url)
     with pytest.raises(ApiError) as raised:
         prober.probe(engine.url)
@@ -282,20 +286,22 @@ def test_a_dripping_probe_is_given_up(engine: StandIn, monkeypatch: pytest.Monke
     pause.set()
 
 
-def test_a_flooding_probe_is_cut(engine: StandIn) -> None:
+def test_a_flooding_probe_is_cut(engine: MockEngine) -> None:
     """Of an answer without end only so much is read, and it is no list of models."""
 
     def flood() -> Iterator[bytes]:
         while True:
             yield b" " * 65536
 
-    engine.script(lambda received: Answer(body=flood(), framing="close") if received.path == "/v1/models" else None)
+    engine.script(
+        lambda received: MockResponse(body=flood(), framing="close") if received.path == "/v1/models" else None
+    )
     prober, _ = _prober(engine.url)
     report = prober.probe(engine.url)
     assert (report.state, report.cards) == (State.HEALTHY, None)
 
 
-def test_an_open_circuit_closes_after_its_trial(engine: StandIn) -> None:
+def test_an_open_circuit_closes_after_its_trial(engine: MockEngine) -> None:
     """An engine that failed too often is tried without any request of a client, and gets requests again."""
     prober, fleet = _prober(engine.url)
     prober.start_and_look()
@@ -304,9 +310,9 @@ def test_an_open_circuit_closes_after_its_trial(engine: StandIn) -> None:
     assert len(engine.received) == 1
 
 
-def test_an_engine_that_only_looks_healthy_stays_out(engine: StandIn) -> None:
+def test_an_engine_that_only_looks_healthy_stays_out(engine: MockEngine) -> None:
     """500s make for one trial; an engine that fails it too is taken out, and tried again until it works."""
-    engine.script(lambda received: Answer(500) if received.method == "POST" else None)
+    engine.script(lambda received: MockResponse(500) if received.method == "POST" else None)
     prober, fleet = _prober(engine.url)
     prober.start_and_look()
     _note(fleet, engine, Outcome.FAILED)
@@ -317,7 +323,7 @@ def test_an_engine_that_only_looks_healthy_stays_out(engine: StandIn) -> None:
     wait_until(lambda: fleet.has_other("served", ()))
 
 
-def test_500s_that_are_the_clients_cost_one_trial(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_500s_that_are_the_clients_cost_one_trial(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many 500s requests got, an engine that passes its trial stays in, and is not tried again at once."""
     monkeypatch.setattr(circuit_breaker, "CALM_SECONDS", 600.0)
     prober, fleet = _prober(engine.url)
@@ -326,13 +332,13 @@ def test_500s_that_are_the_clients_cost_one_trial(engine: StandIn, monkeypatch: 
         fleet.note(engine.url, Outcome.FAILED)
         assert fleet.candidates("served") == (engine.url,)
     engine.wait_for(1)
-    seen = len(engine.probes)
+    seen = len(engine.health_checks)
     prober.look_now(engine.url)
-    engine.wait_for_probes(seen + 2)
+    engine.wait_for_health_checks(seen + 2)
     assert len(engine.received) == 1
 
 
-def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_fails_in_an_unknown_way_ends(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody foresaw ends neither the probing nor the trials."""
     prober, fleet = _prober(engine.url)
     failed = Event()
@@ -350,20 +356,20 @@ def test_a_trial_that_fails_in_an_unknown_way_ends(engine: StandIn, monkeypatch:
     wait_until(lambda: failed.is_set() and fleet.has_other("served", ()))
 
 
-def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: StandIn) -> None:
+def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: MockEngine) -> None:
     """A probe follows the joining at once; after the leaving there is none, and no thread that would make one."""
-    with StandIn() as staying:
+    with MockEngine() as staying:
         prober, fleet = _prober(staying.url, health_check_interval_seconds=0.01)
         prober.start_and_look()
         prober.follow(*fleet.set_engines((staying.url, engine.url)))
         wait_until(lambda: engine.url in fleet.healthy())
         prober.follow(*fleet.set_engines((staying.url,)))
         prober.look_now(engine.url)
-        seen = len(staying.probes)
-        staying.wait_for_probes(seen + 20)
-        last = len(engine.probes)
-        staying.wait_for_probes(seen + 60)
-        assert len(engine.probes) == last
+        seen = len(staying.health_checks)
+        staying.wait_for_health_checks(seen + 20)
+        last = len(engine.health_checks)
+        staying.wait_for_health_checks(seen + 60)
+        assert len(engine.health_checks) == last
         prober.follow(*fleet.set_engines(()))
 
 

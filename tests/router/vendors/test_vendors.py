@@ -1,4 +1,4 @@
-"""Every acceptance case of the vendors' presets: decided directly, and through the real router to a stand-in engine.
+"""Every acceptance case of the vendors' presets: decided directly, and through the real router to a mock engine.
 
 A file `cases/*.jsonl` has one case a line, an object of these members:
 
@@ -43,7 +43,7 @@ from compiler.resolve.selection import Selection
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.schema.model import Contract
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.conftest import PATIENT
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router
@@ -91,13 +91,13 @@ class Routers:
         self._folder = folder
         self._of: tuple[str, tuple[str, ...]] | None = None
         self._running = ExitStack()
-        self._pair: tuple[RunningRouter, StandIn] | None = None
+        self._pair: tuple[RunningRouter, MockEngine] | None = None
 
-    def serving(self, case: Case) -> tuple[RunningRouter, StandIn]:
+    def serving(self, case: Case) -> tuple[RunningRouter, MockEngine]:
         """Return the router and the engine of a case, started where another one's run."""
         if self._of != (case.preset, case.served) or self._pair is None:
             self.stop()
-            engine = self._running.enter_context(StandIn(models=case.served))
+            engine = self._running.enter_context(MockEngine(models=case.served))
             artifact = artifact_file(self._folder, contract_of(case.preset), case.preset)
             settings = PATIENT | {"ROUTER_MODEL_ID": ",".join(case.served), "WEB_CONCURRENCY": "1"}
             router = self._running.enter_context(running_router(artifact, [engine.url], settings))
@@ -125,7 +125,7 @@ def test_the_router_answers_as_the_vendor_does(case: Case, routers: Routers) -> 
     """Through gunicorn a client reads the vendor's answer, and the engine gets what the vendor would act upon."""
     router, engine = routers.serving(case)
     if case.engine is not None:
-        engine.answer_next(Answer.json(case.engine["body"], case.engine["status"]))
+        engine.answer_next(MockResponse.json(case.engine["body"], case.engine["status"]))
     got = _posted(router.port, case.request(), contract_of(case.preset).limits.max_body_bytes)
     assert got.status == case.expected("status"), got
     if got.status == OK or case.engine is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits, Models, Sampling, plain_aliases
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
 from tests.router.serving import RunningRouter, wait_until
@@ -64,7 +64,7 @@ def _stream(client: RawClient, request_id: str) -> None:
     assert client.head()[0] == 200
 
 
-def test_an_answered_request(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_an_answered_request(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """A chat answer has a line of what was asked and served, by which engine, how many bytes and how long."""
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat(), {"X-Request-Id": request_id})
@@ -95,7 +95,7 @@ def test_an_alias_and_a_stream(router: RunningRouter, request_id: str) -> None:
     assert (line["status"], line["bytes_out"]) == (200, len(answer.body))
 
 
-def test_a_route_that_passes_through(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_a_route_that_passes_through(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """Where no contract holds the line says which model was asked and served, too."""
     with RawClient(router.port) as client:
         assert client.post("/v1/embeddings", chat(model="latest"), {"X-Request-Id": request_id}).status == 200
@@ -178,9 +178,9 @@ def test_a_target_is_told_only_as_a_route(
     assert "hush" not in text.lower()
 
 
-def test_a_stream_that_its_client_leaves(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_a_stream_that_its_client_leaves(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """A client that goes away in the middle is told apart; it is nobody's error."""
-    engine.answer_next(Answer.sse(*itertools.repeat(EVENT * 100, 10_000)))
+    engine.answer_next(MockResponse.sse(*itertools.repeat(EVENT * 100, 10_000)))
     with RawClient(router.port) as client:
         _stream(client, request_id)
         client.chunk()
@@ -189,9 +189,11 @@ def test_a_stream_that_its_client_leaves(router: RunningRouter, engine: StandIn,
     assert line["bytes_out"] > 0
 
 
-def test_a_stream_that_its_engine_cuts(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_a_stream_that_its_engine_cuts(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """A stream that its engine cuts has the code that its client read behind the 200."""
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=[EVENT], framing="chunked", last_chunk=False, then="close"))
+    engine.answer_next(
+        MockResponse(headers=EVENT_STREAM, body=[EVENT], framing="chunked", last_chunk=False, then="close")
+    )
     with RawClient(router.port) as client:
         _stream(client, request_id)
         body = b"".join(iter(client.chunk, b""))
@@ -201,10 +203,10 @@ def test_a_stream_that_its_engine_cuts(router: RunningRouter, engine: StandIn, r
     assert line["bytes_out"] == len(body)
 
 
-def test_an_engine_that_is_gone(router_of: RouterOf, engine: StandIn, request_id: str) -> None:
+def test_an_engine_that_is_gone(router_of: RouterOf, engine: MockEngine, request_id: str) -> None:
     """A request that an engine dropped has the engine and the code, and no first byte."""
     router = router_of(ROUTER_RETRIES="0")
-    engine.answer_next(Answer(then="reset", cut_after=0, headers=[("Content-Length", "9")]))
+    engine.answer_next(MockResponse(then="reset", cut_after=0, headers=[("Content-Length", "9")]))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat(), {"X-Request-Id": request_id})
     line = _line(router, request_id)
@@ -231,7 +233,7 @@ def test_a_nasty_request_id_is_not_taken_over(router: RunningRouter, given: str)
     assert given not in own
 
 
-def test_ids_and_traces_go_all_the_way(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_ids_and_traces_go_all_the_way(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """One id stands in the request, at the engine, in the answer and in the log; the trace reaches the engine."""
     trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1"}
     with RawClient(router.port) as client:
@@ -260,7 +262,7 @@ def test_no_secret_gets_into_the_log(router_of: RouterOf, request_id: str) -> No
             client.post(f"{CHAT}?key=hush-query", body, headers)
     text = "".join(router.access_lines_with(request_id, 6))
     assert "hush" not in text + router.log()
-    assert "stand-in engine heard you" not in text
+    assert "mock engine received this" not in text
 
 
 def test_probes_that_go_well_are_not_told(router: RunningRouter, request_id: str) -> None:
@@ -273,10 +275,10 @@ def test_probes_that_go_well_are_not_told(router: RunningRouter, request_id: str
     assert not router.access_lines_with(f"probe-{request_id}", 0)
 
 
-def test_a_held_request_is_told_when_it_is_over(router: RunningRouter, engine: StandIn, request_id: str) -> None:
+def test_a_held_request_is_told_when_it_is_over(router: RunningRouter, engine: MockEngine, request_id: str) -> None:
     """A line comes when the answer is over, not before."""
     gate = Event()
-    engine.answer_next(Answer.sse(EVENT, gate, b"data: [DONE]\n\n"))
+    engine.answer_next(MockResponse.sse(EVENT, gate, b"data: [DONE]\n\n"))
     with RawClient(router.port) as client:
         _stream(client, request_id)
         client.chunk()

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.rawclient import RawClient
 from tests.router.serving import RunningRouter, launch, running_router
 from tests.router.wire.chat import CHAT, chat
@@ -23,7 +23,7 @@ CONF = ("-c", "python:router.gunicorn_conf")
 
 
 @pytest.mark.parametrize("arguments", [(*CONF, "--workers", "2"), ("--threads", "8", "--preload")], ids=" ".join)
-def test_parallel_requests_have_exactly_one_whole_line_each(engine: StandIn, arguments: tuple[str, ...]) -> None:
+def test_parallel_requests_have_exactly_one_whole_line_each(engine: MockEngine, arguments: tuple[str, ...]) -> None:
     """Eight clients with 50 requests each, at two workers or at one that was forked ready, leave 400 whole lines."""
     ids = [[uuid.uuid4().hex for _ in range(50)] for _ in range(8)]
     with running_router(None, [engine.url], arguments=arguments) as router:
@@ -53,7 +53,7 @@ def _stop_and_read(router: RunningRouter, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGINT])
-def test_lines_are_written_before_a_worker_ends(engine: StandIn, number: signal.Signals) -> None:
+def test_lines_are_written_before_a_worker_ends(engine: MockEngine, number: signal.Signals) -> None:
     """However the service is stopped, the lines of requests that were over before are written."""
     with running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}) as router:
         with RawClient(router.port) as client:
@@ -64,7 +64,7 @@ def test_lines_are_written_before_a_worker_ends(engine: StandIn, number: signal.
         assert [len(router.access_lines_with(f"request-{each}-", 0)) for each in range(19)] == [1] * 19
 
 
-def test_a_stdout_that_is_closed_is_said_and_does_no_harm(engine: StandIn) -> None:
+def test_a_stdout_that_is_closed_is_said_and_does_no_harm(engine: MockEngine) -> None:
     """When nobody reads stdout any more, requests are answered as before."""
     reader, writer = os.pipe()
     with RunningRouter(launch({"ROUTER_ENGINES": engine.url}, stdout=writer)) as router:
@@ -77,7 +77,7 @@ def test_a_stdout_that_is_closed_is_said_and_does_no_harm(engine: StandIn) -> No
             assert client.post(CHAT, chat()).status == 200
 
 
-def test_a_router_without_any_stdout_serves(engine: StandIn) -> None:
+def test_a_router_without_any_stdout_serves(engine: MockEngine) -> None:
     """Where stdout was closed before the start, what has its number now is not written to."""
     command = ["bash", "-c", 'exec "$@" >&-', "bash"]
     environment = {"ROUTER_ENGINES": engine.url, "ROUTER_DRAIN_SECONDS": "0"}
@@ -89,7 +89,7 @@ def test_a_router_without_any_stdout_serves(engine: StandIn) -> None:
         assert "access log" not in router.log()
 
 
-def test_a_stdout_that_takes_nothing_holds_nothing_up(engine: StandIn) -> None:
+def test_a_stdout_that_takes_nothing_holds_nothing_up(engine: MockEngine) -> None:
     """While nobody reads stdout, requests are answered; their lines come when somebody does."""
     reader, writer = os.pipe()
     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
@@ -117,7 +117,7 @@ def terminal() -> Iterator[tuple[int, int]]:
             os.close(end)
 
 
-def test_a_terminal_gets_text(engine: StandIn, terminal: tuple[int, int]) -> None:
+def test_a_terminal_gets_text(engine: MockEngine, terminal: tuple[int, int]) -> None:
     """On a terminal a line is for people, and gives the terminal no orders."""
     user, program = terminal
     request_id = uuid.uuid4().hex
@@ -135,7 +135,7 @@ def test_a_terminal_gets_text(engine: StandIn, terminal: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize(("value", "says"), [("off", ""), ("text", " 200 POST   /v1/chat/completions ")])
-def test_the_form_can_be_chosen(engine: StandIn, value: str, says: str) -> None:
+def test_the_form_can_be_chosen(engine: MockEngine, value: str, says: str) -> None:
     """ROUTER_ACCESS_LOG takes the log off, or asks for text where there is no terminal."""
     with running_router(None, [engine.url], {"ROUTER_ACCESS_LOG": value, "ROUTER_DRAIN_SECONDS": "0"}) as router:
         with RawClient(router.port) as client:

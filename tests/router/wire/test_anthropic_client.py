@@ -11,7 +11,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits
-from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
 from router.mock_engine.behaviour import TEXT
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
@@ -54,14 +54,14 @@ ENDED = [
 ]
 
 
-def test_messages_are_answered(router: RunningRouter, engine: StandIn) -> None:
+def test_messages_are_answered(router: RunningRouter, engine: MockEngine) -> None:
     """A message, a count of tokens and a stream come as the engine gives them, with the router's request id."""
-    engine.answer_next(Answer.json(MESSAGE | {"content": [{"type": "text", "text": TEXT}]}))
+    engine.answer_next(MockResponse.json(MESSAGE | {"content": [{"type": "text", "text": TEXT}]}))
     with _client(router) as client:
         message = client.messages.create(**ASK)
         assert (message.content[0].to_dict()["text"], len(message._request_id or "")) == (TEXT, 24)
         assert client.messages.count_tokens(model="served", messages=HI).input_tokens == 1
-        engine.answer_next(Answer.sse(*BEGUN, b": ping\n\n", *ENDED))
+        engine.answer_next(MockResponse.sse(*BEGUN, b": ping\n\n", *ENDED))
         with client.messages.stream(**ASK) as stream:
             assert "".join(stream.text_stream) == "hello"
             assert stream.get_final_message().stop_reason == "end_turn"
@@ -85,7 +85,7 @@ def test_refusals_are_the_clients_own_error_classes(router: RunningRouter) -> No
 
 def test_a_router_without_engines_is_overloaded_and_is_asked_again() -> None:
     """The client raises its class for 529, and repeats by itself until an engine is there."""
-    with StandIn(models=("served",)) as engine:
+    with MockEngine(models=("served",)) as engine:
         engine.healthy = False
         settings = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
         with running_router(None, [engine.url], settings, until_ready=False) as router:
@@ -97,9 +97,9 @@ def test_a_router_without_engines_is_overloaded_and_is_asked_again() -> None:
                 assert client.messages.create(**ASK).role == "assistant"
 
 
-def test_what_may_have_run_is_not_repeated(router: RunningRouter, engine: StandIn) -> None:
+def test_what_may_have_run_is_not_repeated(router: RunningRouter, engine: MockEngine) -> None:
     """An engine that drops a request fails it once, whatever retries the client has."""
-    engine.answer_next(Raw())
+    engine.answer_next(RawResponse())
     with _client(router, max_retries=2) as client, pytest.raises(anthropic.InternalServerError) as raised:
         client.messages.create(**ASK)
     assert raised.value.status_code == 502
@@ -107,9 +107,9 @@ def test_what_may_have_run_is_not_repeated(router: RunningRouter, engine: StandI
 
 
 @pytest.mark.parametrize("framing", ["close", "chunked"])
-def test_a_cut_stream_of_messages_raises(router: RunningRouter, engine: StandIn, framing: Any) -> None:
+def test_a_cut_stream_of_messages_raises(router: RunningRouter, engine: MockEngine, framing: Any) -> None:
     """The client sees no whole message where the last event is missing, however the engine ended the stream."""
-    engine.answer_next(*[Answer(headers=EVENT_STREAM, body=BEGUN, framing=framing)] * 2)
+    engine.answer_next(*[MockResponse(headers=EVENT_STREAM, body=BEGUN, framing=framing)] * 2)
     with _client(router) as client:
         with client.messages.stream(**ASK) as stream, pytest.raises(anthropic.APIStatusError) as helped:
             stream.until_done()
@@ -125,13 +125,13 @@ CREATED = {"id": "r", "object": "response", "created_at": 1, "model": "served", 
 
 
 @pytest.mark.parametrize("framing", ["close", "chunked"])
-def test_a_cut_stream_of_responses_raises(router: RunningRouter, engine: StandIn, framing: Any) -> None:
+def test_a_cut_stream_of_responses_raises(router: RunningRouter, engine: MockEngine, framing: Any) -> None:
     """OpenAI's client raises with the router's message and code, in the plain iterator and in its helper."""
     begun = [
         _event("response.created", sequence_number=0, response=CREATED),
         _event("response.in_progress", sequence_number=1, response=CREATED),
     ]
-    engine.answer_next(*[Answer(headers=EVENT_STREAM, body=begun, framing=framing)] * 2)
+    engine.answer_next(*[MockResponse(headers=EVENT_STREAM, body=begun, framing=framing)] * 2)
     with openai.OpenAI(base_url=f"{router.url}/v1", api_key="k" * 20, max_retries=0) as client:
         helper = client.responses.stream(model="served", input="hi")
         with helper as stream, pytest.raises(openai.APIError, match="cut off") as helped:
@@ -142,7 +142,7 @@ def test_a_cut_stream_of_responses_raises(router: RunningRouter, engine: StandIn
     assert helped.value.code == raised.value.code == "upstream_incomplete"
 
 
-def test_a_whole_stream_of_responses_is_read(router: RunningRouter, engine: StandIn) -> None:
+def test_a_whole_stream_of_responses_is_read(router: RunningRouter, engine: MockEngine) -> None:
     """Nothing is added behind the last event, with or without numbers and DONE."""
     done = CREATED | {"status": "completed"}
     for numbers, more in (([{"sequence_number": 0}, {"sequence_number": 1}], []), ([{}, {}], [b"data: [DONE]\n\n"])):
@@ -150,7 +150,7 @@ def test_a_whole_stream_of_responses_is_read(router: RunningRouter, engine: Stan
             _event("response.created", response=CREATED, **numbers[0]),
             _event("response.completed", response=done, **numbers[1]),
         ]
-        engine.answer_next(Answer.sse(*events, *more))
+        engine.answer_next(MockResponse.sse(*events, *more))
         with openai.OpenAI(base_url=f"{router.url}/v1", api_key="k" * 20, max_retries=0) as client:
             types = [event.type for event in client.responses.create(model="served", input="hi", stream=True)]
         assert types == ["response.created", "response.completed"]

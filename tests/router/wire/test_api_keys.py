@@ -10,7 +10,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Models, plain_aliases
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.conftest import RouterOf
 from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
@@ -57,7 +57,7 @@ def _assert_refused(answer: RawAnswer) -> None:
 
 
 @pytest.mark.parametrize("shown", UNKNOWN, ids=str)
-def test_strangers_are_refused_everywhere(router: RunningRouter, engine: StandIn, shown: dict[str, str]) -> None:
+def test_strangers_are_refused_everywhere(router: RunningRouter, engine: MockEngine, shown: dict[str, str]) -> None:
     """Without one known key every route, method and host is a 401, those that do not exist too."""
     with RawClient(router.port) as client:
         for path in (CHAT, "/v1/embeddings", "/nowhere", "//healthz", "/healthz/"):
@@ -70,7 +70,7 @@ def test_strangers_are_refused_everywhere(router: RunningRouter, engine: StandIn
 
 
 @pytest.mark.parametrize("shown", [BEARER, X_API_KEY, {**BEARER, **X_API_KEY}, {"Authorization": f"bearer {KEY}"}])
-def test_who_shows_a_key_is_served(router: RunningRouter, engine: StandIn, shown: dict[str, str]) -> None:
+def test_who_shows_a_key_is_served(router: RunningRouter, engine: MockEngine, shown: dict[str, str]) -> None:
     """With a key all is as it is without doors."""
     with RawClient(router.port) as client:
         assert client.post(CHAT, chat(), shown).status == 200
@@ -88,7 +88,7 @@ def test_probes_need_no_key(router: RunningRouter) -> None:
 
 
 def test_the_clients_key_never_reaches_an_engine(
-    router: RunningRouter, keyless: RunningRouter, engine: StandIn
+    router: RunningRouter, keyless: RunningRouter, engine: MockEngine
 ) -> None:
     """The engine gets the key that is its own, or none: a client's key is for the router."""
     for shown in (BEARER, X_API_KEY, {**BEARER, **X_API_KEY}):
@@ -103,7 +103,9 @@ def test_the_clients_key_never_reaches_an_engine(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_an_engine_that_echoes_does_not_give_its_key_away(router: RunningRouter, engine: StandIn, stream: bool) -> None:
+def test_an_engine_that_echoes_does_not_give_its_key_away(
+    router: RunningRouter, engine: MockEngine, stream: bool
+) -> None:
     """Headers of an answer that hold the engine's key stay behind, whatever they are called; the others come."""
     echoed = [
         ("Authorization", f"Bearer {ENGINES_KEY}"),
@@ -112,7 +114,9 @@ def test_an_engine_that_echoes_does_not_give_its_key_away(router: RunningRouter,
         ("X-Echo-Authorization", f"Bearer {ENGINES_KEY}"),
         ("X-Kept", f"not-{ENGINES_KEY}"),
     ]
-    engine.answer_next(Answer.sse(b"data: [DONE]\n\n", headers=echoed) if stream else Answer.json({}, headers=echoed))
+    engine.answer_next(
+        MockResponse.sse(b"data: [DONE]\n\n", headers=echoed) if stream else MockResponse.json({}, headers=echoed)
+    )
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat(), BEARER)
     assert answer.status == 200
@@ -137,7 +141,7 @@ def test_the_refusal_comes_before_the_body(router: RunningRouter) -> None:
         _assert_refused(client.send(post_head(CHAT, {"Content-Length": str(TWENTY_MB)})).answer())
 
 
-def test_keys_change_without_a_restart(engine: StandIn, tmp_path: Path) -> None:
+def test_keys_change_without_a_restart(engine: MockEngine, tmp_path: Path) -> None:
     """A new file counts in every worker by itself; a broken one is told in /readyz and changes nothing."""
     file = tmp_path / "keys"
     file.write_text(f"team={KEY}\n")
@@ -175,7 +179,9 @@ def test_keys_change_without_a_restart(engine: StandIn, tmp_path: Path) -> None:
         assert "sk-" not in router.log()
 
 
-def test_a_worker_that_starts_beside_a_broken_file_has_the_keys_of_its_master(engine: StandIn, tmp_path: Path) -> None:
+def test_a_worker_that_starts_beside_a_broken_file_has_the_keys_of_its_master(
+    engine: MockEngine, tmp_path: Path
+) -> None:
     """A key that was taken out does not come back with new workers, although their file cannot be read."""
     file = tmp_path / "keys"
     file.write_text(f"team={KEY}\n")
@@ -206,7 +212,7 @@ def test_a_worker_that_starts_beside_a_broken_file_has_the_keys_of_its_master(en
 
 @pytest.mark.parametrize("how", ["reload", "death"])
 def test_a_key_that_was_taken_out_does_not_come_back_with_new_workers(
-    engine: StandIn, tmp_path: Path, how: str
+    engine: MockEngine, tmp_path: Path, how: str
 ) -> None:
     """Keys that a worker read anew stay, also when their file is broken by the time that another one is forked."""
     file = tmp_path / "keys"
@@ -257,10 +263,10 @@ def test_a_file_without_good_keys_stops_the_start(
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[StandIn]:
+def elsewhere() -> Iterator[MockEngine]:
     """An engine that no setting names."""
-    with StandIn(models=("served",)) as standin:
-        yield standin
+    with MockEngine(models=("served",)) as mock_engine:
+        yield mock_engine
 
 
 ATTEMPTS = {
@@ -293,7 +299,7 @@ ATTEMPTS = {
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("method", ["POST", "GET", "CONNECT"])
 def test_no_path_or_header_chooses_an_engine(
-    router: RunningRouter, engine: StandIn, elsewhere: StandIn, attempt: str, method: str
+    router: RunningRouter, engine: MockEngine, elsewhere: MockEngine, attempt: str, method: str
 ) -> None:
     """Whatever a client says of where its request should go, the engine of the settings gets it, or none."""
     target, sent = ATTEMPTS[attempt]
@@ -306,11 +312,11 @@ def test_no_path_or_header_chooses_an_engine(
     assert [received.path for received in engine.received] == ([CHAT] if answer.status == 200 else [])
     assert other not in str([received.headers for received in engine.received])
     assert elsewhere.received == []
-    assert elsewhere.probes == []
+    assert elsewhere.health_checks == []
 
 
 @pytest.mark.parametrize("route", [CHAT, "/v1/completions", "/generate"])
-def test_no_body_chooses_an_engine(router_of: RouterOf, engine: StandIn, elsewhere: StandIn, route: str) -> None:
+def test_no_body_chooses_an_engine(router_of: RouterOf, engine: MockEngine, elsewhere: MockEngine, route: str) -> None:
     """A model that is named as a URL, or members that name one, send nothing anywhere else."""
     router = router_of(Contract(models=Models(aliases=plain_aliases("latest"))))
     with RawClient(router.port) as client:
@@ -321,4 +327,4 @@ def test_no_body_chooses_an_engine(router_of: RouterOf, engine: StandIn, elsewhe
         ):
             client.post(route, chat(**fields))
     assert elsewhere.received == []
-    assert elsewhere.probes == []
+    assert elsewhere.health_checks == []

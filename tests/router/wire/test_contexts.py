@@ -11,8 +11,8 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import MaxTokens, Output
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, chat
@@ -68,18 +68,18 @@ class _Small:
     def __init__(
         self, refusal: object, *, longest: int | None = CONTEXT, refuses_all: bool = False, packed: bool = False
     ) -> None:
-        self.engine = StandIn(models=("served",))
+        self.engine = MockEngine(models=("served",))
         self._refusal = refusal
         self._refuses_all = refuses_all
         self._packed = packed
         self.card: dict[str, object] = {"id": "served"} | ({} if longest is None else {"max_model_len": longest})
         self.engine.script(self._answer)
 
-    def _answer(self, received: Received) -> Answer | None:
+    def _answer(self, received: ReceivedRequest) -> MockResponse | None:
         if received.path == "/v1/models":
-            return Answer.json({"object": "list", "data": [self.card]})
+            return MockResponse.json({"object": "list", "data": [self.card]})
         if received.method == "POST" and (self._refuses_all or (budget_of(received.body) or 0) > CONTEXT):
-            answer = Answer.json(self._refusal, 400)
+            answer = MockResponse.json(self._refusal, 400)
             if not self._packed:
                 return answer
             headers = [*answer.headers, ("Content-Encoding", "gzip")]

@@ -10,8 +10,8 @@ import pytest
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import SourceOptions, select
 from router.contract.schema.model import Contract
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import JSON
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.response import JSON
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.wire.chat import CHAT
@@ -37,11 +37,11 @@ def contract_of(tmp_path_factory: pytest.TempPathFactory) -> ContractOf:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_the_case_holds(case: dict[str, Any], contract_of: ContractOf, router_of: RouterOf, engine: StandIn) -> None:
+def test_the_case_holds(case: dict[str, Any], contract_of: ContractOf, router_of: RouterOf, engine: MockEngine) -> None:
     """The contract of the case decides about its request as the case says."""
     router = router_of(contract_of(case["profile"]))
     if "engine" in case:
-        engine.answer_next(Answer(case["engine"]["status"], JSON, case["engine"]["body"].encode()))
+        engine.answer_next(MockResponse(case["engine"]["status"], JSON, case["engine"]["body"].encode()))
     request = case["request"].encode()
     with RawClient(router.port) as client:
         answer = client.post(CHAT, request)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import Roles
 from router.contract.schema.sections import Alias, Field, Mode, Models, Reading, Stream, UnknownFields
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.conftest import PATIENT, RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router
@@ -34,14 +34,14 @@ CONTRACT = Contract(
 
 
 @pytest.fixture(scope="module")
-def many() -> Iterator[StandIn]:
+def many() -> Iterator[MockEngine]:
     """An engine that serves three models."""
-    with StandIn(models=("served", "large", "small")) as standin:
-        yield standin
+    with MockEngine(models=("served", "large", "small")) as mock_engine:
+        yield mock_engine
 
 
 @pytest.fixture(scope="module")
-def router(many: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
+def router(many: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
     """A router in front of three models, of which two have contracts of their own, one of them by mode."""
     artifact = artifact_file(tmp_path_factory.mktemp("artifact"), CONTRACT)
     settings = PATIENT | {"WEB_CONCURRENCY": "1", "ROUTER_METRICS": "on"}
@@ -70,7 +70,7 @@ def _post(router: RunningRouter, request_id: str = "x", **fields: Any) -> RawAns
     ],
 )
 def test_every_served_model_has_its_own_contract(
-    router: RunningRouter, many: StandIn, fields: dict[str, Any], forwarded: dict[str, Any]
+    router: RunningRouter, many: MockEngine, fields: dict[str, Any], forwarded: dict[str, Any]
 ) -> None:
     """What the engine gets is what the contract of the model and of the mode says, under the served model's name."""
     many.clear()
@@ -146,7 +146,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("members", HOSTILE, ids=lambda members: members[:30])
 def test_nothing_that_a_client_sends_is_an_error_of_the_server(
-    router: RunningRouter, many: StandIn, members: str
+    router: RunningRouter, many: MockEngine, members: str
 ) -> None:
     """Nesting, repetition, long names, other types: a 400 with a short text, and no engine is reached."""
     many.clear()
@@ -179,11 +179,11 @@ ASKING = {"include_usage": True}
     ],
 )
 def test_usage_stands_where_the_vendor_reports_it(  # noqa: PLR0913, PLR0917 - two fixtures and a table of four
-    router: RunningRouter, many: StandIn, model: str, options: Any, asked: Any, read: str
+    router: RunningRouter, many: MockEngine, model: str, options: Any, asked: Any, read: str
 ) -> None:
     """The engine is asked for usage, and the client reads it in the end frame, in a tail frame or as it asked."""
     many.clear()
-    many.answer_next(Answer.sse(*(piece.encode() for piece in (CHUNK, END, TAIL, DONE))))
+    many.answer_next(MockResponse.sse(*(piece.encode() for piece in (CHUNK, END, TAIL, DONE))))
     fields = {} if options is None else {"stream_options": options}
     answer = _post(router, model=model, stream=True, **fields)
     assert json.loads(many.wait_for(1)[0].body).get("stream_options") == asked

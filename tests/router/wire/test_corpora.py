@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.checkout import CHECKOUT
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
@@ -73,7 +73,7 @@ def _answers(router: RunningRouter, sent: bytes) -> list[RawAnswer]:
 
 
 @pytest.mark.parametrize("target", ["its own", "a route"])
-def test_a_corpus_of_requests_is_answered_or_refused(router_of: RouterOf, engine: StandIn, target: str) -> None:
+def test_a_corpus_of_requests_is_answered_or_refused(router_of: RouterOf, engine: MockEngine, target: str) -> None:
     """Nothing that was collected makes the router fail, and an engine hears once of each request that it answers."""
     router = router_of()
     corpus = _requests(_fetched())

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from router.contract.schema.model import Contract
-from router.mock_engine import StandIn
-from router.mock_engine.answer import JSON, Answer
+from router.mock_engine import MockEngine
+from router.mock_engine.response import JSON, MockResponse
 from router.request.routes import CHAT
 from tests.router.process import resident_bytes, worker_of
 from tests.router.rawclient import RawClient, chunked, post_head
@@ -70,19 +70,21 @@ FORWARDED = {
 }
 
 
-ANSWERS: dict[str, Callable[[], Answer]] = {
-    "a 400": lambda: Answer(status=400, headers=JSON, body=[b'{"error":{"message":"x"}}']),
-    "a 500": lambda: Answer(status=500, headers=JSON, body=[b"{}"]),
-    "a redirect": lambda: Answer(status=302, headers=JSON, body=[b"{}"]),
-    "a cut stream": lambda: Answer(headers=[("Content-Type", "text/event-stream")], framing="close", body=[EVENT]),
-    "a cut body": lambda: Answer(headers=JSON, body=b"{}", cut_after=1),
-    "a long cut body": lambda: Answer(headers=JSON, body=b" " * 9_000_000, cut_after=8_900_000),
-    "garbage for gzip": lambda: Answer(headers=[*JSON, ("Content-Encoding", "gzip")], body=[b"{}"]),
-    "nothing": lambda: Answer(hold=Event()),
+ANSWERS: dict[str, Callable[[], MockResponse]] = {
+    "a 400": lambda: MockResponse(status=400, headers=JSON, body=[b'{"error":{"message":"x"}}']),
+    "a 500": lambda: MockResponse(status=500, headers=JSON, body=[b"{}"]),
+    "a redirect": lambda: MockResponse(status=302, headers=JSON, body=[b"{}"]),
+    "a cut stream": lambda: MockResponse(
+        headers=[("Content-Type", "text/event-stream")], framing="close", body=[EVENT]
+    ),
+    "a cut body": lambda: MockResponse(headers=JSON, body=b"{}", cut_after=1),
+    "a long cut body": lambda: MockResponse(headers=JSON, body=b" " * 9_000_000, cut_after=8_900_000),
+    "garbage for gzip": lambda: MockResponse(headers=[*JSON, ("Content-Encoding", "gzip")], body=[b"{}"]),
+    "nothing": lambda: MockResponse(hold=Event()),
 }
-LEFT: dict[str, Callable[[], Answer]] = {
-    "before the answer": lambda: Answer(hold=Event()),
-    "within the answer": lambda: Answer.sse(EVENT, Event()),
+LEFT: dict[str, Callable[[], MockResponse]] = {
+    "before the answer": lambda: MockResponse(hold=Event()),
+    "within the answer": lambda: MockResponse.sse(EVENT, Event()),
 }
 MALFORMED = {
     "a request line": b"NONSENSE\r\n\r\n",
@@ -111,7 +113,7 @@ def _showing(folder: Path, engine: str, **settings: str) -> Iterator[RunningRout
 
 
 @pytest.fixture(scope="module")
-def router(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
+def router(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
     """A router with one worker that shows what is left in cycles, and with little patience."""
     folder = tmp_path_factory.mktemp("artifact")
     with _showing(folder, engine.url, ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.2") as router:
@@ -160,7 +162,7 @@ def test_a_forwarded_request_leaves_no_cycle(router: RunningRouter, case: str, i
 
 @in_turns_and_threads
 @pytest.mark.parametrize("case", ANSWERS)
-def test_a_bad_answer_leaves_no_cycle(router: RunningRouter, engine: StandIn, case: str, is_plain: bool) -> None:
+def test_a_bad_answer_leaves_no_cycle(router: RunningRouter, engine: MockEngine, case: str, is_plain: bool) -> None:
     """So it is when the engine rejects the request, and when its answer is cut, unreadable or does not come."""
     engine.answer_next(ANSWERS[case]())
     _post(router, chat(model="alias"), is_plain=is_plain)
@@ -171,7 +173,7 @@ def test_a_bad_answer_leaves_no_cycle(router: RunningRouter, engine: StandIn, ca
 @pytest.mark.parametrize("case", LEFT)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a client that left in silence")
 def test_a_client_that_leaves_leaves_no_cycle(
-    router: RunningRouter, engine: StandIn, case: str, is_plain: bool
+    router: RunningRouter, engine: MockEngine, case: str, is_plain: bool
 ) -> None:
     """So it is when the client leaves before its answer, or within it."""
     engine.answer_next(LEFT[case]())
@@ -219,7 +221,7 @@ def test_an_engine_that_ends_connections_leaves_no_cycle(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of a process's memory")
-def test_rejections_do_not_fill_memory(engine: StandIn, tmp_path: Path) -> None:
+def test_rejections_do_not_fill_memory(engine: MockEngine, tmp_path: Path) -> None:
     """A client that is rejected again and again takes no more memory than one that is rejected once."""
     body = _json(messages=LONG * 6, max_tokens=101)
     with running_router(artifact_file(tmp_path, CONTRACT), [engine.url]) as router, RawClient(router.port) as client:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.rawclient import RawClient
 from tests.router.serving import free_port, launch, status_of, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -36,7 +36,7 @@ def test_a_stderr_that_nobody_reads_stops_nothing(workers: str) -> None:
     """Start, requests, refusals, a reload, one more worker and the stop go on, although no line of the log is taken."""
     port = free_port()
     settings = {"ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS": "0.2", "ROUTER_DRAIN_SECONDS": "0", "WEB_CONCURRENCY": workers}
-    with StandIn() as engine, _full_pipe() as stderr:
+    with MockEngine() as engine, _full_pipe() as stderr:
         settings["ROUTER_ENGINES"] = engine.url
         process = launch(settings, bind=f"127.0.0.1:{port}", stdout=subprocess.DEVNULL, stderr=stderr)
         try:

@@ -11,9 +11,9 @@ from typing import Self
 import dns.rcode
 import pytest
 
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from tests.router.dnsserver import DnsServer
 from tests.router.process import children_of
 from tests.router.rawclient import RawClient, post_head
@@ -26,8 +26,8 @@ CLIENTS = 4
 TWO_WORKERS = ("-c", "python:router.gunicorn_conf", "--workers", str(WORKERS))
 
 
-def _echo(received: Received) -> Reply | None:
-    return Answer.json({"nonce": received.json()["nonce"]}) if received.method == "POST" else None
+def _echo(received: ReceivedRequest) -> ScriptedResponse | None:
+    return MockResponse.json({"nonce": received.json()["nonce"]}) if received.method == "POST" else None
 
 
 class _Engines:
@@ -36,7 +36,8 @@ class _Engines:
     def __init__(self, stack: ExitStack, how_many: int) -> None:
         self.port = free_port()
         self.all = [
-            stack.enter_context(StandIn(host=f"127.0.0.{number}", port=self.port)) for number in range(2, 2 + how_many)
+            stack.enter_context(MockEngine(host=f"127.0.0.{number}", port=self.port))
+            for number in range(2, 2 + how_many)
         ]
         self.server = stack.enter_context(DnsServer())
         for engine in self.all:
@@ -119,13 +120,13 @@ def _counts(router: RunningRouter) -> dict[str, int]:
         return counts
 
 
-def _wait_until_met(router: RunningRouter, *engines: StandIn) -> None:
+def _wait_until_met(router: RunningRouter, *engines: MockEngine) -> None:
     """Wait until each worker has found these engines healthy."""
     for engine in engines:
         _wait_for_lines(router, f"engine {engine.url} is healthy\n", WORKERS)
 
 
-def _asked(engine: StandIn) -> int:
+def _asked(engine: MockEngine) -> int:
     return len(engine.received)
 
 
@@ -138,7 +139,7 @@ def test_engines_come_and_go_under_load(engines: _Engines) -> None:
         assert _asked(second)
         engines.name(0, 1, 2)
         third.wait_until(lambda: _asked(third) > 0, 20)
-        assert {probe.target for probe in third.probes} == {"/health", "/v1/models"}
+        assert {probe.target for probe in third.health_checks} == {"/health", "/v1/models"}
         for engine, stays in ((first, (1, 2)), (second, (2,)), (third, (3,)), (fourth, (0,))):
             engines.name(*stays)
             _wait_for_lines(router, f"engine {engine.url} left", WORKERS)
@@ -156,7 +157,7 @@ def test_a_stream_of_an_engine_that_left_comes_whole(engines: _Engines) -> None:
     first, second = engines.all[:2]
     engines.name(0)
     goes_on = threading.Event()
-    first.answer_next(Answer.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n", b"data: [DONE]\n\n"))
+    first.answer_next(MockResponse.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n", b"data: [DONE]\n\n"))
     with engines.router() as router, RawClient(router.port) as client:
         body = chat(stream=True, nonce=0)
         client.send(post_head(CHAT, {"Content-Length": str(len(body))}) + body)

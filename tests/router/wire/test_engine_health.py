@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from router.mock_engine import Answer, Raw, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse, RawResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from router.request.routes import EMBEDDINGS
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, running_router, wait_until
@@ -23,16 +23,16 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 BAD = chat(messages=[{"role": "user", "content": [IMAGE]}])
 
 
-def _fails(received: Received) -> Reply | None:
-    return Answer(500) if received.method == "POST" else None
+def _fails(received: ReceivedRequest) -> ScriptedResponse | None:
+    return MockResponse(500) if received.method == "POST" else None
 
 
-def _is_unavailable(received: Received) -> Reply | None:
-    return Answer(503) if received.method == "POST" else None
+def _is_unavailable(received: ReceivedRequest) -> ScriptedResponse | None:
+    return MockResponse(503) if received.method == "POST" else None
 
 
-def _fails_at_images(received: Received) -> Reply | None:
-    return Answer(500) if b"image_url" in received.body else None
+def _fails_at_images(received: ReceivedRequest) -> ScriptedResponse | None:
+    return MockResponse(500) if b"image_url" in received.body else None
 
 
 def _engines(router: RunningRouter) -> dict[str, int]:
@@ -55,8 +55,8 @@ def _who(answers: list[RawAnswer]) -> set[str]:
 
 
 class _Two(NamedTuple):
-    first: StandIn
-    second: StandIn
+    first: MockEngine
+    second: MockEngine
     router: RunningRouter
     client: RawClient
 
@@ -64,8 +64,8 @@ class _Two(NamedTuple):
 @contextmanager
 def _two(settings: dict[str, str]) -> Iterator[_Two]:
     with (
-        StandIn(text="first") as first,
-        StandIn(text="second") as second,
+        MockEngine(text="first") as first,
+        MockEngine(text="second") as second,
         running_router(None, [first.url, second.url], settings) as router,
         RawClient(router.port) as client,
     ):
@@ -102,7 +102,7 @@ def test_one_bad_client_takes_no_engine_out() -> None:
 
 def test_bad_requests_do_not_buy_trials() -> None:
     """However many 500s a client gets, the router adds next to no requests of its own."""
-    with StandIn() as engine, running_router(None, [engine.url], SOON) as router, RawClient(router.port) as client:
+    with MockEngine() as engine, running_router(None, [engine.url], SOON) as router, RawClient(router.port) as client:
         engine.script(_fails_at_images)
         _ask(client, 200, BAD)
         engine.wait_for(201)
@@ -126,7 +126,7 @@ def test_an_engine_that_looks_healthy_and_fails_is_taken_out() -> None:
 def test_an_engine_that_breaks_connections_is_taken_out() -> None:
     """Five answers that break off open the circuit, although every probe between them succeeds."""
     with _two(LATE) as two:
-        two.first.script(lambda received: Raw(then="reset") if received.method == "POST" else None)
+        two.first.script(lambda received: RawResponse(then="reset") if received.method == "POST" else None)
         assert sorted(answer.status for answer in _ask(two.client, 10)) == [200] * 5 + [502] * 5
         assert _who(_ask(two.client, 6)) == {"second"}
         assert _engines(two.router)["open"] == 1
@@ -136,7 +136,7 @@ def test_an_engine_that_does_not_answer_in_time_is_taken_out() -> None:
     """Five requests without an answer in time open the circuit."""
     silence = Event()
     with _two(LATE | {"ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS": "0.2"}) as two:
-        two.first.script(lambda received: Answer(hold=silence) if received.method == "POST" else None)
+        two.first.script(lambda received: MockResponse(hold=silence) if received.method == "POST" else None)
         assert sorted(answer.status for answer in _ask(two.client, 10)) == [200] * 5 + [504] * 5
         assert _who(_ask(two.client, 6)) == {"second"}
         silence.set()
@@ -177,7 +177,7 @@ def test_a_draining_engine_gets_no_new_requests() -> None:
     settings = ALONE | {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.1"}
     with _two(settings) as two:
         for engine in (two.first, two.second):
-            engine.answer_next(Answer.sse(b"data: {}\n\n", goes_on, b"data: [DONE]\n\n"))
+            engine.answer_next(MockResponse.sse(b"data: {}\n\n", goes_on, b"data: [DONE]\n\n"))
         with RawClient(two.router.port) as streaming:
             body = chat(stream=True)
             streaming.send(post_head(CHAT, {"Content-Length": str(len(body))}) + body)
@@ -198,8 +198,10 @@ def test_a_draining_engine_gets_no_new_requests() -> None:
 def test_an_engine_that_is_silent_when_probed_gets_no_requests(path: str) -> None:
     """An engine that accepts a probe and does not answer holds nobody up, and serves once it answers."""
     speaks = Event()
-    with StandIn(text="silent") as silent, StandIn(text="lively") as lively:
-        silent.script(lambda received: Answer(hold=speaks) if received.path == path and not speaks.is_set() else None)
+    with MockEngine(text="silent") as silent, MockEngine(text="lively") as lively:
+        silent.script(
+            lambda received: MockResponse(hold=speaks) if received.path == path and not speaks.is_set() else None
+        )
         with running_router(None, [silent.url, lively.url], ALONE) as router, RawClient(router.port) as client:
             assert _who(_ask(client, 4)) == {"lively"}
             speaks.set()
@@ -209,12 +211,12 @@ def test_an_engine_that_is_silent_when_probed_gets_no_requests(path: str) -> Non
 def test_an_engine_that_only_embeds_is_not_taken_out_by_bad_requests() -> None:
     """Bad requests to an engine that answers 500 to any chat leave it in: what it does is embedding."""
 
-    def embed(received: Received) -> Reply | None:
+    def embed(received: ReceivedRequest) -> ScriptedResponse | None:
         if received.method != "POST":
             return None
-        return Answer.json({}, 200 if received.path == EMBEDDINGS and b"bad" not in received.body else 500)
+        return MockResponse.json({}, 200 if received.path == EMBEDDINGS and b"bad" not in received.body else 500)
 
-    with StandIn() as engine, running_router(None, [engine.url], SOON | {"ROUTER_BREAKER_FAILURES": "3"}) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], SOON | {"ROUTER_BREAKER_FAILURES": "3"}) as router:
         engine.script(embed)
         with RawClient(router.port) as client:
             assert [client.post(EMBEDDINGS, b'{"input":"bad"}').status for _ in range(3)] == [500] * 3

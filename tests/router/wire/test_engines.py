@@ -9,9 +9,9 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient
 from tests.router.serving import artifact_file, running_router, status_of, wait_until
@@ -23,7 +23,7 @@ OFTEN = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05"}
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
-def test_an_engine_is_named_with_or_without_v1(engine: StandIn, suffix: str) -> None:
+def test_an_engine_is_named_with_or_without_v1(engine: MockEngine, suffix: str) -> None:
     """A base URL may end in /v1 or not: routes below and beside /v1 are both found."""
     with running_router(None, [engine.url + suffix]) as router, RawClient(router.port) as client:
         assert client.post(CHAT, chat()).status == 200
@@ -31,19 +31,19 @@ def test_an_engine_is_named_with_or_without_v1(engine: StandIn, suffix: str) -> 
     assert [received.target for received in engine.received] == [CHAT, "/tokenize"]
 
 
-def test_an_engine_may_live_below_a_path(engine: StandIn) -> None:
+def test_an_engine_may_live_below_a_path(engine: MockEngine) -> None:
     """A path in the base URL stands before every path that is asked for, probes included."""
 
-    def below_a_path(received: Received) -> Reply | None:
+    def below_a_path(received: ReceivedRequest) -> ScriptedResponse | None:
         cards = {"/team/a/v1/models": {"data": [{"id": "served"}]}, "/team/a/health": {}, f"/team/a{CHAT}": {"ok": 1}}
-        return Answer.json(cards[received.path]) if received.path in cards else Answer(404)
+        return MockResponse.json(cards[received.path]) if received.path in cards else MockResponse(404)
 
     engine.script(below_a_path)
     with running_router(None, [f"{engine.url}/team/a/v1"]) as router, RawClient(router.port) as client:
         assert client.post(CHAT, chat()).json() == {"ok": 1}
 
 
-def test_nothing_in_the_environment_changes_what_is_sent(engine: StandIn, tmp_path: Path) -> None:
+def test_nothing_in_the_environment_changes_what_is_sent(engine: MockEngine, tmp_path: Path) -> None:
     """Proxy variables, ~/.netrc and CA bundles of the environment are not obeyed."""
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login evil password evil\ndefault login evil password evil\n")
@@ -66,7 +66,7 @@ def test_nothing_in_the_environment_changes_what_is_sent(engine: StandIn, tmp_pa
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes the certificate, is not installed")
-def test_an_engine_behind_tls_is_checked_against_the_given_authority(engine: StandIn, tmp_path: Path) -> None:
+def test_an_engine_behind_tls_is_checked_against_the_given_authority(engine: MockEngine, tmp_path: Path) -> None:
     """ROUTER_ENGINE_CA is what an engine's certificate is checked against; without it an unknown one is refused."""
     certificate, key = make_certificate(tmp_path)
     with tls_in_front_of(engine.port, certificate, key) as port:
@@ -82,9 +82,9 @@ def test_an_engine_behind_tls_is_checked_against_the_given_authority(engine: Sta
                 assert_error(client.post(CHAT, chat()), 503, "no_healthy_engines")
 
 
-def test_an_engine_that_is_gone_is_taken_out_at_once(engine: StandIn, tmp_path: Path) -> None:
+def test_an_engine_that_is_gone_is_taken_out_at_once(engine: MockEngine, tmp_path: Path) -> None:
     """The first request finds a refused connection (502), the next ones know (503), until a probe finds it back."""
-    with StandIn() as mortal, running_router(None, [mortal.url], SELDOM) as router, RawClient(router.port) as client:
+    with MockEngine() as mortal, running_router(None, [mortal.url], SELDOM) as router, RawClient(router.port) as client:
         assert client.post(CHAT, chat()).status == 200
         mortal.stop()
         refused = client.post(CHAT, chat())
@@ -106,7 +106,7 @@ def _words(client: RawClient, count: int) -> list[str]:
 
 def test_two_engines_take_turns(tmp_path: Path) -> None:
     """Requests go to the healthy engines in turn; a dying one drops out, and comes back when it answers again."""
-    with StandIn(text="first") as first, StandIn(text="second") as second:
+    with MockEngine(text="first") as first, MockEngine(text="second") as second:
         engines = [first.url, second.url]
         with running_router(None, engines, OFTEN) as router, RawClient(router.port) as client:
             wait_until(lambda: client.get("/readyz").json()["engines"]["healthy"] == 2)
@@ -123,7 +123,7 @@ def test_two_engines_take_turns(tmp_path: Path) -> None:
 
 def test_a_request_goes_to_an_engine_that_lists_its_model() -> None:
     """Where engines serve different models, each request reaches one that lists the model it asks for."""
-    with StandIn(models=("a", "shared")) as first, StandIn(models=("b", "shared")) as second:
+    with MockEngine(models=("a", "shared")) as first, MockEngine(models=("b", "shared")) as second:
         with running_router(None, [first.url, second.url], OFTEN) as router, RawClient(router.port) as client:
             wait_until(lambda: client.get("/readyz").json()["models"] == ["a", "shared", "b"])
             wait_until(lambda: client.get("/readyz").json()["engines"]["healthy"] == 2)
@@ -135,7 +135,7 @@ def test_a_request_goes_to_an_engine_that_lists_its_model() -> None:
 
 def test_the_union_of_what_engines_list_survives_their_silence() -> None:
     """What a stopped engine listed stays known: its model is answered with 503, not 404."""
-    with StandIn(models=("a",)) as engine, running_router(None, [engine.url], OFTEN) as router:
+    with MockEngine(models=("a",)) as engine, running_router(None, [engine.url], OFTEN) as router:
         engine.healthy = False
         wait_until(lambda: status_of(f"{router.url}/readyz") == 503)
         with RawClient(router.port) as client:
@@ -144,14 +144,14 @@ def test_the_union_of_what_engines_list_survives_their_silence() -> None:
 
 
 @pytest.mark.parametrize("preload", [False, True], ids=["forked", "preloaded"])
-def test_no_answer_is_mixed_up_between_workers(engine: StandIn, tmp_path: Path, *, preload: bool) -> None:
+def test_no_answer_is_mixed_up_between_workers(engine: MockEngine, tmp_path: Path, *, preload: bool) -> None:
     """1,000 requests, 25 at once, through two workers, loaded before the fork or after, each get their own answer."""
 
-    def echo(received: Received) -> Reply | None:
+    def echo(received: ReceivedRequest) -> ScriptedResponse | None:
         if received.method != "POST":
             return None
         fields = received.json()
-        return Answer.json({"nonce": fields["nonce"], "temperature": fields["temperature"]})
+        return MockResponse.json({"nonce": fields["nonce"], "temperature": fields["temperature"]})
 
     engine.script(echo)
     artifact = artifact_file(tmp_path, Contract(sampling=Sampling(params={"temperature": 1})))
@@ -167,7 +167,7 @@ def test_no_answer_is_mixed_up_between_workers(engine: StandIn, tmp_path: Path, 
     assert answers == [{"nonce": nonce, "temperature": 1} for nonce in range(1000)]
 
 
-def test_the_default_router_changes_nothing(router_of: RouterOf, engine: StandIn) -> None:
+def test_the_default_router_changes_nothing(router_of: RouterOf, engine: MockEngine) -> None:
     """Without any artifact the built-in contract is in force, which passes every byte of a request."""
     body = b' {"model" :"served", "messages":[], "messages_":[], "max_tokens":-1, "n":"x", "temperature":[9e9]}\r\n'
     with running_router(None, [engine.url]) as router, RawClient(router.port) as client:

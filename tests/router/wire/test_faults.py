@@ -18,8 +18,8 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Models, plain_aliases
-from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
-from router.mock_engine.answer import JSON, Piece, Reply
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
+from router.mock_engine.response import JSON, Piece, ScriptedResponse
 from tests.router.conftest import RouterOf
 from tests.router.process import forget_peak, resident_bytes, worker_of
 from tests.router.rawclient import RawAnswer, RawClient, post_head
@@ -82,30 +82,43 @@ def _code_at_end(stream: bytes) -> object:
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
-        pytest.param(Raw([OK, Event()]), 504, "upstream_timeout", id="silence within the head"),
-        pytest.param(Raw([COUNTED[:-2], Event()]), 504, "upstream_timeout", id="silence behind the head"),
-        pytest.param(Raw([COUNTED[:-1], Event()]), 504, "upstream_timeout", id="silence within a body"),
-        pytest.param(Raw([STREAM_HEAD, Event()]), 504, "upstream_timeout", id="silence before the first event"),
-        pytest.param(Raw([CHUNKED + b"5\r\n{}", Event()]), 504, "upstream_timeout", id="silence within a chunk"),
-        pytest.param(Raw([CHUNKED + b"2\r\n{}\r\n", Event()]), 504, "upstream_timeout", id="silence before the end"),
-        pytest.param(Raw(COUNTED[:-2], "reset"), 502, "upstream_incomplete", id="reset behind the head"),
-        pytest.param(Raw(STREAM_HEAD, "reset"), 502, "upstream_incomplete", id="reset before the first event"),
-        pytest.param(Raw(STREAM_HEAD), 502, "upstream_incomplete", id="closed before the first event"),
-        pytest.param(Raw(CHUNKED + b"5\r\n{}"), 502, "upstream_incomplete", id="cut within a chunk"),
-        pytest.param(Raw(CHUNKED + b"2\r\n{}"), 502, "upstream_incomplete", id="cut behind a chunk"),
-        pytest.param(Raw(CHUNKED + b"2"), 502, "upstream_incomplete", id="cut within a chunk size"),
-        pytest.param(Raw(CHUNKED + b"zz\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="no chunk size"),
-        pytest.param(Raw(CHUNKED + b"-2\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="negative chunk size"),
-        pytest.param(Raw(CHUNKED + b"1\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="chunk size too small"),
-        pytest.param(Raw(CHUNKED + b"f" * 17 + b"\r\n", "keep"), 502, "upstream_incomplete", id="huge chunk size"),
+        pytest.param(RawResponse([OK, Event()]), 504, "upstream_timeout", id="silence within the head"),
+        pytest.param(RawResponse([COUNTED[:-2], Event()]), 504, "upstream_timeout", id="silence behind the head"),
+        pytest.param(RawResponse([COUNTED[:-1], Event()]), 504, "upstream_timeout", id="silence within a body"),
+        pytest.param(RawResponse([STREAM_HEAD, Event()]), 504, "upstream_timeout", id="silence before the first event"),
         pytest.param(
-            Raw(CHUNKED + b"2\r\n{}\r\n0\r\nX: " + b"x" * 300_000), 502, "upstream_incomplete", id="endless trailer"
+            RawResponse([CHUNKED + b"5\r\n{}", Event()]), 504, "upstream_timeout", id="silence within a chunk"
         ),
-        pytest.param(Raw(CHUNKED + b"2;" + b"x" * 300_000), 502, "upstream_incomplete", id="endless extension"),
+        pytest.param(
+            RawResponse([CHUNKED + b"2\r\n{}\r\n", Event()]), 504, "upstream_timeout", id="silence before the end"
+        ),
+        pytest.param(RawResponse(COUNTED[:-2], "reset"), 502, "upstream_incomplete", id="reset behind the head"),
+        pytest.param(RawResponse(STREAM_HEAD, "reset"), 502, "upstream_incomplete", id="reset before the first event"),
+        pytest.param(RawResponse(STREAM_HEAD), 502, "upstream_incomplete", id="closed before the first event"),
+        pytest.param(RawResponse(CHUNKED + b"5\r\n{}"), 502, "upstream_incomplete", id="cut within a chunk"),
+        pytest.param(RawResponse(CHUNKED + b"2\r\n{}"), 502, "upstream_incomplete", id="cut behind a chunk"),
+        pytest.param(RawResponse(CHUNKED + b"2"), 502, "upstream_incomplete", id="cut within a chunk size"),
+        pytest.param(RawResponse(CHUNKED + b"zz\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="no chunk size"),
+        pytest.param(
+            RawResponse(CHUNKED + b"-2\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="negative chunk size"
+        ),
+        pytest.param(
+            RawResponse(CHUNKED + b"1\r\n{}\r\n", "keep"), 502, "upstream_incomplete", id="chunk size too small"
+        ),
+        pytest.param(
+            RawResponse(CHUNKED + b"f" * 17 + b"\r\n", "keep"), 502, "upstream_incomplete", id="huge chunk size"
+        ),
+        pytest.param(
+            RawResponse(CHUNKED + b"2\r\n{}\r\n0\r\nX: " + b"x" * 300_000),
+            502,
+            "upstream_incomplete",
+            id="endless trailer",
+        ),
+        pytest.param(RawResponse(CHUNKED + b"2;" + b"x" * 300_000), 502, "upstream_incomplete", id="endless extension"),
     ],
 )
 def test_a_fault_is_an_error_that_is_not_to_be_repeated(
-    router: RunningRouter, engine: StandIn, reply: Reply, status: int, code: str
+    router: RunningRouter, engine: MockEngine, reply: ScriptedResponse, status: int, code: str
 ) -> None:
     """An engine that fails before an answer was begun has its fault reported once, with a status of its own."""
     engine.answer_next(reply)
@@ -142,12 +155,12 @@ def test_an_engine_that_reads_nothing_is_given_up() -> None:
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["counted", "chunked stream"])
 def test_more_than_was_promised_does_not_reach_the_next_request(
-    router_of: RouterOf, engine: StandIn, more: bytes, *, stream: bool
+    router_of: RouterOf, engine: MockEngine, more: bytes, *, stream: bool
 ) -> None:
     """What an engine sends behind the end of an answer is nobody's: the next request has its own answer."""
     router = router_of(ROUTER_RETRIES="1")  # its own: the engine's connections are not reused for a minute
     whole = STREAM_HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(DONE), DONE) if stream else COUNTED
-    engine.answer_next(Raw(whole + more, "keep"), Answer.json({"own": 1}))
+    engine.answer_next(RawResponse(whole + more, "keep"), MockResponse.json({"own": 1}))
     assert _ask(router).body == (DONE if stream else b"{}")
     assert _ask(router).json() == {"own": 1}
 
@@ -165,18 +178,18 @@ def _drip(data: bytes) -> list[Piece]:
         pytest.param(STREAM_HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(DONE), DONE), DONE, id="streamed"),
     ],
 )
-def test_an_answer_in_drips_is_whole(router: RunningRouter, engine: StandIn, wire: bytes, body: bytes) -> None:
+def test_an_answer_in_drips_is_whole(router: RunningRouter, engine: MockEngine, wire: bytes, body: bytes) -> None:
     """An answer that comes a byte at a time is the same answer, and keeps its connection unless it is a stream."""
-    engine.answer_next(Raw(_drip(wire), "keep"))
+    engine.answer_next(RawResponse(_drip(wire), "keep"))
     assert [_ask(router).body, _ask(router).status] == [body, 200]
     assert len({received.connection for received in engine.received}) == (2 if body == DONE else 1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is read from /proc")
-def test_an_answer_of_a_gigabyte_takes_no_memory(engine: StandIn) -> None:
+def test_an_answer_of_a_gigabyte_takes_no_memory(engine: MockEngine) -> None:
     """An answer of any length is relayed as it comes, however fast the engine and slow the client."""
     piece = bytes(1 << 20)
-    engine.answer_next(Answer(body=itertools.repeat(piece, FLOOD_BYTES // len(piece)), framing="chunked"))
+    engine.answer_next(MockResponse(body=itertools.repeat(piece, FLOOD_BYTES // len(piece)), framing="chunked"))
     with running_router(None, [engine.url]) as router, RawClient(router.port) as client:
         worker = worker_of(router)
         forget_peak(worker)
@@ -196,15 +209,17 @@ def _for_ever(piece: bytes) -> Iterator[Piece]:
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(lambda: Raw(_for_ever(b"X: 1\r\n")), id="headers"),
-        pytest.param(lambda: Raw(_for_ever(b"x")), id="no answer"),
-        pytest.param(lambda: Answer(body=_for_ever(b"x"), framing="chunked"), id="chunks"),
-        pytest.param(lambda: Answer(headers=[("Content-Length", "9999")], body=_for_ever(b"x")), id="a counted body"),
-        pytest.param(lambda: Raw(itertools.chain([CHUNKED, b"2;"], _for_ever(b"x"))), id="a chunk's size"),
+        pytest.param(lambda: RawResponse(_for_ever(b"X: 1\r\n")), id="headers"),
+        pytest.param(lambda: RawResponse(_for_ever(b"x")), id="no answer"),
+        pytest.param(lambda: MockResponse(body=_for_ever(b"x"), framing="chunked"), id="chunks"),
+        pytest.param(
+            lambda: MockResponse(headers=[("Content-Length", "9999")], body=_for_ever(b"x")), id="a counted body"
+        ),
+        pytest.param(lambda: RawResponse(itertools.chain([CHUNKED, b"2;"], _for_ever(b"x"))), id="a chunk's size"),
     ],
 )
 def test_an_answer_that_drips_for_ever_is_ended(
-    hurried: RunningRouter, engine: StandIn, reply: Callable[[], Reply]
+    hurried: RunningRouter, engine: MockEngine, reply: Callable[[], ScriptedResponse]
 ) -> None:
     """An engine that always sends a little more is given up after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS."""
     engine.answer_next(reply())
@@ -214,10 +229,10 @@ def test_an_answer_that_drips_for_ever_is_ended(
 
 
 @pytest.mark.parametrize("pause", [False, True], ids=["without a pause", "in drips"])
-def test_a_stream_that_flows_for_ever_is_ended(hurried: RunningRouter, engine: StandIn, *, pause: bool) -> None:
+def test_a_stream_that_flows_for_ever_is_ended(hurried: RunningRouter, engine: MockEngine, *, pause: bool) -> None:
     """A stream that never ends ends with an error after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS, at any speed."""
     body = _for_ever(EVENT) if pause else itertools.repeat(EVENT * 100)
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=body, framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=body, framing="chunked"))
     with RawClient(hurried.port) as client:
         _begin(client)
         stream = b"".join(iter(client.chunk, b""))
@@ -225,9 +240,9 @@ def test_a_stream_that_flows_for_ever_is_ended(hurried: RunningRouter, engine: S
     engine.wait_closed(engine.received[0].connection)
 
 
-def test_a_long_answer_that_flows_for_ever_is_cut(hurried: RunningRouter, engine: StandIn) -> None:
+def test_a_long_answer_that_flows_for_ever_is_cut(hurried: RunningRouter, engine: MockEngine) -> None:
     """A long answer that never ends is cut for its client after ROUTER_UPSTREAM_TOTAL_TIMEOUT_SECONDS."""
-    engine.answer_next(Answer(headers=JSON, body=itertools.repeat(bytes(1 << 20)), framing="chunked"))
+    engine.answer_next(MockResponse(headers=JSON, body=itertools.repeat(bytes(1 << 20)), framing="chunked"))
     with RawClient(hurried.port) as client:
         _begin(client)
         with pytest.raises((EOFError, ConnectionError)):
@@ -236,7 +251,7 @@ def test_a_long_answer_that_flows_for_ever_is_cut(hurried: RunningRouter, engine
 
 
 @pytest.mark.parametrize("alias", [False, True], ids=["relayed", "renamed"])
-def test_a_silent_stream_gets_comments(commenting: RunningRouter, engine: StandIn, *, alias: bool) -> None:
+def test_a_silent_stream_gets_comments(commenting: RunningRouter, engine: MockEngine, *, alias: bool) -> None:
     """In silence a client gets comment lines, between lines alone, and without them the stream is the engine's."""
     name = b"latest" if alias else b"served"
     pieces = [
@@ -249,7 +264,7 @@ def test_a_silent_stream_gets_comments(commenting: RunningRouter, engine: StandI
         DONE,
     ]
     gates = [Event() for _ in pieces]
-    engine.answer_next(Answer.sse(*[each for pair in zip(pieces, gates, strict=True) for each in pair]))
+    engine.answer_next(MockResponse.sse(*[each for pair in zip(pieces, gates, strict=True) for each in pair]))
     seen = []
     with RawClient(commenting.port) as client:
         _begin(client, chat(stream=True, model=name.decode()))
@@ -261,9 +276,9 @@ def test_a_silent_stream_gets_comments(commenting: RunningRouter, engine: StandI
     assert b"".join(each for each in seen if each != COMMENT) == b"".join(pieces).replace(b"served", name)
 
 
-def test_comments_end_with_the_patience_for_the_engine(commenting: RunningRouter, engine: StandIn) -> None:
+def test_comments_end_with_the_patience_for_the_engine(commenting: RunningRouter, engine: MockEngine) -> None:
     """Comments do not keep a silent engine: after ROUTER_UPSTREAM_IDLE_TIMEOUT_SECONDS its stream ends in an error."""
-    engine.answer_next(Answer.sse(EVENT, Event()))
+    engine.answer_next(MockResponse.sse(EVENT, Event()))
     with RawClient(commenting.port) as client:
         _begin(client)
         stream = b"".join(iter(client.chunk, b""))
@@ -271,19 +286,19 @@ def test_comments_end_with_the_patience_for_the_engine(commenting: RunningRouter
     assert _code_at_end(stream) == "upstream_timeout"
 
 
-def test_no_comment_comes_within_a_line(commenting: RunningRouter, engine: StandIn) -> None:
+def test_no_comment_comes_within_a_line(commenting: RunningRouter, engine: MockEngine) -> None:
     """While an engine is silent within a line, comments come before it, and of the half line nothing."""
-    engine.answer_next(Answer.sse(EVENT + EVENT[:10], Event()))
+    engine.answer_next(MockResponse.sse(EVENT + EVENT[:10], Event()))
     with RawClient(commenting.port) as client:
         _begin(client)
         stream = b"".join(iter(client.chunk, b""))
     assert re.match(re.escape(EVENT) + rb"(:\n)+\n\ndata: ", stream)
 
 
-def test_no_comment_comes_within_a_compressed_stream(commenting: RunningRouter, engine: StandIn) -> None:
+def test_no_comment_comes_within_a_compressed_stream(commenting: RunningRouter, engine: MockEngine) -> None:
     """Compressed bytes stay the engine's alone."""
     body = gzip.compress(EVENT)
-    engine.answer_next(Answer.sse(body, Event(), headers=[("Content-Encoding", "gzip")]))
+    engine.answer_next(MockResponse.sse(body, Event(), headers=[("Content-Encoding", "gzip")]))
     got = []
     with RawClient(commenting.port) as client:
         _begin(client)
@@ -292,10 +307,10 @@ def test_no_comment_comes_within_a_compressed_stream(commenting: RunningRouter, 
     assert got in ([], [body])
 
 
-def test_openai_python_reads_a_stream_with_comments(commenting: RunningRouter, engine: StandIn) -> None:
+def test_openai_python_reads_a_stream_with_comments(commenting: RunningRouter, engine: MockEngine) -> None:
     """The client library passes over the comments, of which one comes in each silence."""
     gates = [Event() for _ in range(5)]
-    engine.answer_next(Answer.sse(*[each for gate in gates for each in (EVENT, gate)], DONE))
+    engine.answer_next(MockResponse.sse(*[each for gate in gates for each in (EVENT, gate)], DONE))
     with openai.OpenAI(base_url=f"{commenting.url}/v1", api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(
             model="served", messages=[{"role": "user", "content": "hi"}], stream=True
@@ -323,9 +338,9 @@ LONG_AND_CUT = {
 
 @pytest.mark.parametrize("cut", LONG_AND_CUT.values(), ids=LONG_AND_CUT)
 @pytest.mark.parametrize("protocol", [b"1.0", b"1.1"])
-def test_a_cut_answer_never_looks_whole(router: RunningRouter, engine: StandIn, cut: bytes, protocol: bytes) -> None:
+def test_a_cut_answer_never_looks_whole(router: RunningRouter, engine: MockEngine, cut: bytes, protocol: bytes) -> None:
     """Who is sent no chunks gets a reset where an answer without a length breaks off, and who is gets no last one."""
-    engine.answer_next(Raw([cut]))
+    engine.answer_next(RawResponse([cut]))
     with RawClient(router.port) as client:
         client.send(b"POST %s HTTP/%s\r\nHost: x\r\n" % (CHAT.encode(), protocol))
         client.send(b"Content-Length: %d\r\n\r\n" % len(STREAM) + STREAM)

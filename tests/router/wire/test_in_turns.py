@@ -9,7 +9,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits, Sampling
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from router.runtime.cpu_executor import OFFLOAD_BYTES
 from router.server.request_framing import MOST_CHUNKS
 from tests.router.conftest import RouterOf
@@ -45,13 +45,13 @@ REQUESTS = {
 }
 ANSWERS = {
     "nothing special": [],
-    "an engine's 400": [Answer(400, body=[b'{"error":{"message":"no","type":"x"}}'])],
-    "an engine's 204": [Answer(204, framing="none")],
+    "an engine's 400": [MockResponse(400, body=[b'{"error":{"message":"no","type":"x"}}'])],
+    "an engine's 204": [MockResponse(204, framing="none")],
     "no length": [
-        Answer(headers=[("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")], body=[b"{}"])
+        MockResponse(headers=[("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")], body=[b"{}"])
     ],
-    "headers of all kinds": [Answer(headers=[("X-A", "1"), ("X-A", "2"), ("Connection", "X-B"), ("X-B", "3")])],
-    "a large one": [Answer(body=[b"x" * 300_000])],
+    "headers of all kinds": [MockResponse(headers=[("X-A", "1"), ("X-A", "2"), ("Connection", "X-B"), ("X-B", "3")])],
+    "a large one": [MockResponse(body=[b"x" * 300_000])],
 }
 
 
@@ -60,7 +60,7 @@ def _told(answer: RawAnswer) -> RawAnswer:
     return answer._replace(headers=[(name, value) for name, value in answer.headers if name.lower() not in own])
 
 
-def _both(router: RunningRouter, body: bytes, engine: StandIn, answers: list[Answer]) -> list[RawAnswer]:
+def _both(router: RunningRouter, body: bytes, engine: MockEngine, answers: list[MockResponse]) -> list[RawAnswer]:
     """Return what the same request is answered with in a turn and, sent in chunks, in a thread."""
     both = []
     for head, sent in (({"Content-Length": str(len(body))}, body), ({"Transfer-Encoding": "chunked"}, chunked(body))):
@@ -71,27 +71,27 @@ def _both(router: RunningRouter, body: bytes, engine: StandIn, answers: list[Ans
 
 
 @pytest.mark.parametrize("body", REQUESTS.values(), ids=REQUESTS)
-def test_requests_are_answered_alike(router: RunningRouter, engine: StandIn, body: bytes) -> None:
+def test_requests_are_answered_alike(router: RunningRouter, engine: MockEngine, body: bytes) -> None:
     """Status, headers in their order and body are the same, whatever is sent."""
-    answers = [Answer.sse(*EVENTS)] if b'"stream"' in body else []
+    answers = [MockResponse.sse(*EVENTS)] if b'"stream"' in body else []
     in_turn, in_thread = _both(router, body, engine, answers)
     assert in_turn == in_thread
 
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
-def test_answers_are_passed_on_alike(router: RunningRouter, engine: StandIn, answers: list[Answer]) -> None:
+def test_answers_are_passed_on_alike(router: RunningRouter, engine: MockEngine, answers: list[MockResponse]) -> None:
     """Status, headers in their order and body are the same, whatever the engine answers."""
     in_turn, in_thread = _both(router, chat(), engine, answers)
     assert in_turn == in_thread
 
 
-def test_streams_take_no_thread_each(router: RunningRouter, engine: StandIn) -> None:
+def test_streams_take_no_thread_each(router: RunningRouter, engine: MockEngine) -> None:
     """Many streams at once are served by the threads that were there before."""
     gate = threading.Event()
     with RawClient(router.port) as client:
         client.post(CHAT, chat())
     before = threads(worker_of(router))
-    engine.answer_next(*[Answer.sse(EVENTS[0], gate, EVENTS[1]) for _ in range(30)])
+    engine.answer_next(*[MockResponse.sse(EVENTS[0], gate, EVENTS[1]) for _ in range(30)])
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(30)]
         for client in clients:
@@ -105,7 +105,7 @@ def test_streams_take_no_thread_each(router: RunningRouter, engine: StandIn) -> 
         }
 
 
-def test_long_requests_take_no_thread_each(router_of: RouterOf, engine: StandIn) -> None:
+def test_long_requests_take_no_thread_each(router_of: RouterOf, engine: MockEngine) -> None:
     """However many come at once, they are judged one after the other beside the loop, and reach an engine."""
     router = router_of(CONTRACT_OF_LONG)
     body = chat(user="x" * OFFLOAD_BYTES)
@@ -124,7 +124,7 @@ def test_long_requests_take_no_thread_each(router_of: RouterOf, engine: StandIn)
     assert json.loads(engine.received[-1].body)["temperature"] == 1
 
 
-def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, engine: StandIn) -> None:
+def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, engine: MockEngine) -> None:
     """Hundreds of requests in one piece get their answers one after the other, those that are refused too."""
     one = post_head(CHAT, {"Content-Length": "1"}) + b"{"
     other = post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat()
@@ -133,7 +133,7 @@ def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, e
         assert [client.answer().status for _ in range(400)] == [*[400] * 9, 200] * 40
 
 
-def test_behind_a_body_in_many_chunks_comes_the_next_request(router: RunningRouter, engine: StandIn) -> None:
+def test_behind_a_body_in_many_chunks_comes_the_next_request(router: RunningRouter, engine: MockEngine) -> None:
     """A thread reads the one, whatever came with it: the other is answered behind it, and both arrive whole."""
     body = chat(x="y" * (MOST_CHUNKS + 10))
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)

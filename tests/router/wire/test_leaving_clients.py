@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
-from router.mock_engine.answer import JSON, Reply
-from router.mock_engine.request import Received
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import JSON, ScriptedResponse
 from tests.router.conftest import RouterOf
 from tests.router.process import descriptors, resident_bytes, threads, worker_of
 from tests.router.rawclient import RawClient, post_head
@@ -43,22 +43,22 @@ def _send(client: RawClient, body: bytes = chat()) -> None:
     client.send(post_head(CHAT, {"Content-Length": str(len(body))}) + body)
 
 
-def _counted(body: bytes, *pieces: bytes | Event) -> Answer:
-    return Answer(headers=[*JSON, ("Content-Length", str(len(body) + 2))], body=[body, *pieces])
+def _counted(body: bytes, *pieces: bytes | Event) -> MockResponse:
+    return MockResponse(headers=[*JSON, ("Content-Length", str(len(body) + 2))], body=[body, *pieces])
 
 
-SILENCES: dict[str, Callable[[], Reply]] = {
-    "before the head": lambda: Answer(hold=Event()),
-    "before the first event": lambda: Answer.sse(Event()),
-    "in a stream": lambda: Answer.sse(EVENT, Event()),
+SILENCES: dict[str, Callable[[], ScriptedResponse]] = {
+    "before the head": lambda: MockResponse(hold=Event()),
+    "before the first event": lambda: MockResponse.sse(Event()),
+    "in a stream": lambda: MockResponse.sse(EVENT, Event()),
     "within a body": lambda: _counted(b"{}", Event()),
     "before a body": lambda: _counted(b"", Event()),
-    "behind an interim answer": lambda: Answer(status=102, framing="none", hold=None, body=[Event()]),
+    "behind an interim answer": lambda: MockResponse(status=102, framing="none", hold=None, body=[Event()]),
 }
 
 
 @pytest.mark.parametrize("silence", SILENCES)
-def test_an_engine_is_let_go_of_when_its_client_leaves(router: RunningRouter, engine: StandIn, silence: str) -> None:
+def test_an_engine_is_let_go_of_when_its_client_leaves(router: RunningRouter, engine: MockEngine, silence: str) -> None:
     """Whatever the engine is silent about, its connection closes when the client's does, and carries nothing more."""
     engine.answer_next(SILENCES[silence]())
     with RawClient(router.port) as client:
@@ -74,14 +74,14 @@ def test_an_engine_is_let_go_of_when_its_client_leaves(router: RunningRouter, en
     assert "Traceback" not in router.log()
 
 
-def test_a_running_stream_ends_when_its_client_leaves(router: RunningRouter, engine: StandIn) -> None:
+def test_a_running_stream_ends_when_its_client_leaves(router: RunningRouter, engine: MockEngine) -> None:
     """A stream that flows without a pause stops at the engine too."""
 
     def endless() -> Iterator[bytes]:
         while True:
             yield EVENT
 
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=endless(), framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=endless(), framing="chunked"))
     with RawClient(router.port) as client:
         _send(client)
         assert client.head()[0] == 200
@@ -119,11 +119,13 @@ def _finish_sending(client: RawClient) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_client_that_only_finished_sending_gets_its_answer(
-    router: RunningRouter, engine: StandIn, *, stream: bool
+    router: RunningRouter, engine: MockEngine, *, stream: bool
 ) -> None:
     """An HTTP/1.1 client that closes its sending half is asked by a 100 Continue, and answered in full."""
     gate = Event()
-    engine.answer_next(Answer.sse(gate, EVENT, DONE) if stream else Answer(headers=JSON, body=b"{}", hold=gate))
+    engine.answer_next(
+        MockResponse.sse(gate, EVENT, DONE) if stream else MockResponse(headers=JSON, body=b"{}", hold=gate)
+    )
     with RawClient(router.port) as client:
         _send(client)
         _finish_sending(client)
@@ -134,10 +136,12 @@ def test_a_client_that_only_finished_sending_gets_its_answer(
         assert client.at_end()
 
 
-def test_a_client_that_finished_sending_within_a_stream_gets_the_rest(router: RunningRouter, engine: StandIn) -> None:
+def test_a_client_that_finished_sending_within_a_stream_gets_the_rest(
+    router: RunningRouter, engine: MockEngine
+) -> None:
     """Within a stream the question is one SSE comment, and every event comes."""
     gate = Event()
-    engine.answer_next(Answer.sse(EVENT, gate, EVENT, DONE))
+    engine.answer_next(MockResponse.sse(EVENT, gate, EVENT, DONE))
     with RawClient(router.port) as client:
         _send(client)
         assert client.head()[0] == 200
@@ -150,10 +154,10 @@ def test_a_client_that_finished_sending_within_a_stream_gets_the_rest(router: Ru
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.0", "HTTP/1.1"])
 def test_a_client_that_finished_sending_and_leaves_later_is_found_out(
-    router: RunningRouter, engine: StandIn, protocol: str
+    router: RunningRouter, engine: MockEngine, protocol: str
 ) -> None:
     """Where no byte may be written to ask, TCP itself asks, and a client that left answers with a reset."""
-    engine.answer_next(Answer(hold=Event()))
+    engine.answer_next(MockResponse(hold=Event()))
     with RawClient(router.port) as client:
         # Else Linux says for a minute that the client is there.
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
@@ -168,11 +172,13 @@ def test_a_client_that_finished_sending_and_leaves_later_is_found_out(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_an_old_client_that_only_finished_sending_gets_its_answer(
-    router: RunningRouter, engine: StandIn, *, stream: bool
+    router: RunningRouter, engine: MockEngine, *, stream: bool
 ) -> None:
     """HTTP/1.0 knows no interim answers: such a client gets its answer alone."""
     gate = Event()
-    engine.answer_next(Answer.sse(gate, EVENT, DONE) if stream else Answer(headers=JSON, body=b"{}", hold=gate))
+    engine.answer_next(
+        MockResponse.sse(gate, EVENT, DONE) if stream else MockResponse(headers=JSON, body=b"{}", hold=gate)
+    )
     with RawClient(router.port) as client:
         client.send(b"POST %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(chat()), chat()))
         _finish_sending(client)
@@ -182,7 +188,7 @@ def test_an_old_client_that_only_finished_sending_gets_its_answer(
     assert (answer.status, answer.body) == (200, EVENT + DONE if stream else b"{}")
 
 
-def _silent(received: Received) -> Reply | None:
+def _silent(received: ReceivedRequest) -> ScriptedResponse | None:
     return SILENCES[received.json()["silence"]]() if received.method == "POST" else None
 
 
@@ -204,7 +210,7 @@ def _leave(port: int, number: int) -> None:
 
 def test_a_thousand_clients_that_leave_leave_nothing_behind() -> None:
     """After a thousand aborted requests of all kinds there is no more socket, thread or memory than before."""
-    with StandIn() as engine, ThreadPoolExecutor(8) as pool:
+    with MockEngine() as engine, ThreadPoolExecutor(8) as pool:
         engine.recording = False
         settings = {"ROUTER_MAX_IN_FLIGHT": str(IN_FLIGHT), "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "600"}
         with running_router(None, [engine.url], settings) as router:

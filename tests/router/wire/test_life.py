@@ -15,7 +15,7 @@ import requests
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits, Sampling
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of, worker_of
 from tests.router.rawclient import RawClient, post_head
@@ -154,7 +154,7 @@ def test_a_read_only_root_with_shared_memory_is_enough(tmp_path: Path) -> None:
         subprocess.run([*_IN_READ_ONLY_ROOT, "sh", "-c", f"! touch {tmp_path}/x"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no read-only root can be made here: {error}")
-    with StandIn() as engine:
+    with MockEngine() as engine:
         settings = {"ROUTER_ENGINES": engine.url, "ROUTER_METRICS": "on"}
         with RunningRouter(launch(settings, CONF, before=_IN_READ_ONLY_ROOT)) as router:
             router.wait_until_ready()
@@ -172,7 +172,7 @@ def test_the_artifact_of_the_working_folder_is_enforced_and_said(tmp_path: Path,
     """Without ROUTER_PROFILE `./profile.json` is enforced; with it, the log says that the other one is there too."""
     other = artifact_file(tmp_path, OTHERWISE_PINNED, "other")
     artifact_file(tmp_path, PINNED, "profile")
-    with StandIn() as engine:
+    with MockEngine() as engine:
         for settings, temperature in (({}, 1), ({"ROUTER_PROFILE": str(other)}, 0.5)):
             process = launch({"ROUTER_ENGINES": engine.url, **settings}, arguments, folder=tmp_path)
             with RunningRouter(process) as router:
@@ -203,7 +203,7 @@ def _wait_for_workers(router: RunningRouter, count: int) -> None:
 def test_open_routes_beside_a_contract_are_said_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Three workers say once, all together, which open routes the contract does not govern."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=(*arguments, *THREE)) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=(*arguments, *THREE)) as router:
         _wait_for_workers(router, 3)
         log = router.log()
     assert log.count("these routes are open beside it: /v1/completions, ") == 1
@@ -215,14 +215,14 @@ def test_narrowed_routes_need_no_warning(tmp_path: Path) -> None:
     """With ROUTER_ROUTES narrowed to what is governed nothing is said."""
     artifact = artifact_file(tmp_path, PINNED)
     routes = {"ROUTER_ROUTES": f"{CHAT},/v1/models"}
-    with StandIn() as engine, running_router(artifact, [engine.url], routes) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], routes) as router:
         assert "WARNING" not in router.log()
 
 
 def test_the_conf_in_the_checkout_is_found() -> None:
     """`gunicorn router.wsgi` in the checkout's folder reads its gunicorn.conf.py, PORT and WEB_CONCURRENCY."""
     port = free_port()
-    with StandIn() as engine:
+    with MockEngine() as engine:
         environment = {"ROUTER_ENGINES": engine.url, "PORT": str(port), "WEB_CONCURRENCY": "2"}
         process = launch(environment, [], folder=CHECKOUT, bind=None)
         with RunningRouter(process) as router:
@@ -236,7 +236,7 @@ def test_the_conf_in_the_checkout_is_found() -> None:
 @pytest.mark.parametrize("arguments", [(), ("--threads", "4"), ("--preload",)], ids=["sync", "gthread", "preloaded"])
 def test_the_router_serves_without_its_conf(arguments: tuple[str, ...]) -> None:
     """Under a gunicorn that knows nothing of our conf requests are answered and streams are relayed."""
-    with StandIn() as engine, running_router(None, [engine.url], arguments=arguments) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], arguments=arguments) as router:
         with RawClient(router.port) as client:
             assert client.post(CHAT, chat()).status == 200
         with RawClient(router.port) as client:
@@ -250,7 +250,7 @@ def _readyz(router: RunningRouter) -> dict[str, Any]:
         return client.get("/readyz").json()
 
 
-def _temperatures(router: RunningRouter, engine: StandIn, count: int) -> set[Any]:
+def _temperatures(router: RunningRouter, engine: MockEngine, count: int) -> set[Any]:
     """Return what several requests on connections of their own were injected with."""
     engine.clear()
     for _ in range(count):
@@ -263,7 +263,7 @@ def _temperatures(router: RunningRouter, engine: StandIn, count: int) -> set[Any
 def test_a_reload_switches_every_worker(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """HUP with a good artifact: all workers enforce the new contract, no request is refused meanwhile."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
         assert _temperatures(router, engine, 12) == {1}
         artifact_file(tmp_path, OTHERWISE_PINNED)
         router.signal(signal.SIGHUP)
@@ -276,7 +276,7 @@ def test_a_reload_switches_every_worker(tmp_path: Path, arguments: tuple[str, ..
 def test_a_reload_of_a_broken_artifact_changes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """HUP with a broken artifact: the old contract stays in force, /readyz shows the error, and a good one ends it."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
         artifact.write_text("{}")
         router.signal(signal.SIGHUP)
         router.wait_for_line("the artifact in force stays: .*profilec build")
@@ -294,7 +294,7 @@ def test_a_reload_of_a_broken_artifact_changes_nothing(tmp_path: Path, arguments
 def test_a_reload_waits_for_no_pipe(tmp_path: Path) -> None:
     """HUP while a pipe stands in the artifact's place is a broken reload, and the master goes on."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url]) as router:
         artifact.unlink()
         os.mkfifo(artifact)
         router.signal(signal.SIGHUP)
@@ -305,7 +305,7 @@ def test_a_reload_waits_for_no_pipe(tmp_path: Path) -> None:
 def test_a_respawned_worker_enforces_what_its_siblings_do(tmp_path: Path) -> None:
     """A worker that takes the place of a dead one has the master's contract, whatever the file says by now."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url]) as router:
         artifact.write_text("broken meanwhile")
         worker = int(router.wait_for_line(r"Booting worker with pid: (\d+)")[1])
         os.kill(worker, signal.SIGKILL)
@@ -327,9 +327,9 @@ def test_a_stop_says_so_first_and_finishes_streams() -> None:
     """TERM: /readyz turns 503 while requests are served; then connections are refused, and running streams finish."""
     drained = {"ROUTER_DRAIN_SECONDS": "600"}
     gate = Event()
-    with StandIn() as engine, running_router(None, [engine.url], drained, (*CONF, *THREE)) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], drained, (*CONF, *THREE)) as router:
         engine.answer_next(
-            Answer(headers=EVENT_STREAM, body=[b"data: 1\n\n", gate, b"data: [DONE]\n\n"], framing="chunked")
+            MockResponse(headers=EVENT_STREAM, body=[b"data: 1\n\n", gate, b"data: [DONE]\n\n"], framing="chunked")
         )
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
@@ -355,11 +355,11 @@ def test_streams_outlive_the_worker_that_is_told_to_stop(number: signal.Signals)
     settings = {"ROUTER_DRAIN_SECONDS": "0"}
     workers = (*CONF, "--workers", "2")
     with (
-        StandIn() as engine,
+        MockEngine() as engine,
         running_router(None, [engine.url], settings, workers) as router,
         ExitStack() as stack,
     ):
-        engine.answer_next(*[Answer.sse(b"data: first\n\n", gate, *pieces) for _ in range(50)])
+        engine.answer_next(*[MockResponse.sse(b"data: first\n\n", gate, *pieces) for _ in range(50)])
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(50)]
         for client in clients:
             client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
@@ -378,14 +378,14 @@ def test_streams_outlive_the_worker_that_is_told_to_stop(number: signal.Signals)
 @pytest.mark.parametrize("seconds", ["0", "0.2"])
 def test_a_stop_ends_by_itself(seconds: str) -> None:
     """One TERM is enough: after ROUTER_DRAIN_SECONDS the router stops, at once when they are 0."""
-    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": seconds}) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": seconds}) as router:
         router.signal(signal.SIGTERM)
         assert router.process.wait(20) == 0
 
 
 def test_a_stop_waits_for_no_further_reload() -> None:
     """TERM behind many HUPs ends the router without working them off."""
-    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}) as router:
         for _ in range(20):
             router.signal(signal.SIGHUP)
             wait_until(lambda: not _has_pending_signals(router.process.pid))
@@ -401,8 +401,8 @@ def _has_pending_signals(process: int) -> bool:
 def test_streams_that_outlast_the_grace_are_cut() -> None:
     """A stream that does not end within ROUTER_GRACEFUL_TIMEOUT_SECONDS does not hold up the stop for ever."""
     settings = {"ROUTER_DRAIN_SECONDS": "0", "ROUTER_GRACEFUL_TIMEOUT_SECONDS": "0.5"}
-    with StandIn() as engine, running_router(None, [engine.url], settings) as router:
-        engine.answer_next(Answer(headers=EVENT_STREAM, body=[b"data: 1\n\n", Event()], framing="chunked"))
+    with MockEngine() as engine, running_router(None, [engine.url], settings) as router:
+        engine.answer_next(MockResponse(headers=EVENT_STREAM, body=[b"data: 1\n\n", Event()], framing="chunked"))
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, {"Content-Length": str(len(chat()))}) + chat())
             assert client.head()[0] == 200
@@ -414,7 +414,7 @@ def test_every_reload_says_what_is_in_force(tmp_path: Path) -> None:
     """HUP to another contract and back: each time the log says which one is enforced now."""
     artifact = artifact_file(tmp_path, PINNED)
     first = artifact.read_bytes()
-    with StandIn() as engine, running_router(artifact, [engine.url]) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url]) as router:
         for count, contract in ((2, OTHERWISE_PINNED), (3, PINNED), (4, OTHERWISE_PINNED)):
             artifact_file(tmp_path, contract)
             router.signal(signal.SIGHUP)
@@ -435,7 +435,7 @@ def test_every_reload_says_what_is_in_force(tmp_path: Path) -> None:
 )
 def test_enforcing_nothing_is_said(settings: dict[str, str], said: str) -> None:
     """A router that was given no artifact warns that no contract is in force, and of what it does not read."""
-    with StandIn() as engine, running_router(None, [engine.url], settings) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], settings) as router:
         assert f"[WARNING] router: {said}" in router.log()
 
 
@@ -452,7 +452,7 @@ def test_a_profile_in_place_of_an_artifact_is_told_apart(tmp_path: Path, name: s
 def test_ctrl_c_in_a_terminal_ends_master_and_workers(tmp_path: Path) -> None:
     """SIGINT to the whole process group, as a terminal sends it, ends the router at once, with requests behind it."""
     for _ in range(3):
-        with StandIn() as engine, running_router(None, [engine.url], arguments=(*CONF, *THREE)) as router:
+        with MockEngine() as engine, running_router(None, [engine.url], arguments=(*CONF, *THREE)) as router:
             with RawClient(router.port) as client:
                 assert client.post(CHAT, chat()).status == 200
             os.killpg(router.process.pid, signal.SIGINT)
@@ -465,7 +465,7 @@ def test_settings_outlive_what_they_were_read_from(tmp_path: Path, arguments: tu
     authorities = tmp_path / "authorities.pem"
     authorities.write_text(Path(requests.certs.where()).read_text())
     settings = {"ROUTER_ENGINE_CA": str(authorities)}
-    with StandIn() as engine, running_router(None, [engine.url], settings, arguments) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], settings, arguments) as router:
         authorities.unlink()
         router.signal(signal.SIGHUP)
         wait_until(lambda: router.log().count("router: enforcing") == 2, router.log)
@@ -483,7 +483,7 @@ def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: P
     contract = Contract(limits=Limits(max_body_bytes=10))
     artifact = artifact_file(tmp_path, contract)
     with (
-        StandIn() as engine,
+        MockEngine() as engine,
         running_router(artifact, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "4"}) as router,
         ExitStack() as stack,
     ):
@@ -501,8 +501,8 @@ def test_a_stream_of_an_old_worker_holds_up_nothing(tmp_path: Path, arguments: t
     """While it runs a next reload is taken up, a worker that dies is replaced, and TERM still lets it finish."""
     artifact = artifact_file(tmp_path, PINNED)
     gate, stream = Event(), chat(stream=True)
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
-        engine.answer_next(Answer.sse(b"data: {}\n\n", gate, b"data: [DONE]\n\n"))
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+        engine.answer_next(MockResponse.sse(b"data: {}\n\n", gate, b"data: [DONE]\n\n"))
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream).head()
             assert client.chunk() == b"data: {}\n\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.rawengine import MODELS, RawEngine, ok, read_request
 from tests.router.serving import RunningRouter, running_router
@@ -88,13 +88,13 @@ def test_an_engine_behind_tls_that_reads_nothing_is_given_up(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("framing", ["counted", "chunked"])
-def test_a_long_request_that_is_read_holds_up_no_other(engine: StandIn, framing: str) -> None:
+def test_a_long_request_that_is_read_holds_up_no_other(engine: MockEngine, framing: str) -> None:
     """While some wait for their answers the next one is read, up to the bound of requests in flight."""
     body = chat_of_length(200_000)
     fields = {"Content-Length": str(len(body))} if framing == "counted" else {"Transfer-Encoding": "chunked"}
     request = post_head(CHAT, fields) + (body if framing == "counted" else chunked(body))
     gate = threading.Event()
-    engine.answer_next(*[Answer(body=b"{}", hold=gate)] * 4)
+    engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * 4)
     with running_router(None, [engine.url], {"ROUTER_MAX_IN_FLIGHT": "4"}) as router, ExitStack() as opened:
         clients = []
         for number in range(1, 5):

@@ -8,7 +8,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
 from tests.router.serving import RunningRouter
@@ -129,7 +129,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_is_no_request_is_refused(router: RunningRouter, engine: StandIn, case: Refused) -> None:
+def test_what_is_no_request_is_refused(router: RunningRouter, engine: MockEngine, case: Refused) -> None:
     """It is answered once, in the one shape; where it was no request the connection ends and nothing more is served."""
     with RawClient(router.port) as client:
         client.send(case.wire)
@@ -158,7 +158,7 @@ def test_a_client_that_leaves_early_gets_nothing(router: RunningRouter, wire: by
         assert client.at_end()
 
 
-def test_a_host_other_than_the_targets_goes_nowhere(router: RunningRouter, engine: StandIn) -> None:
+def test_a_host_other_than_the_targets_goes_nowhere(router: RunningRouter, engine: MockEngine) -> None:
     """The engine's Host is the engine's, whatever the client said, and the path decides alone."""
     with RawClient(router.port) as client:
         assert client.send(_post(fields=b"Host: evil.example\r\n")).answer().status == 200
@@ -179,7 +179,7 @@ def test_http_1_0_keeps_what_it_asks_to_keep(router: RunningRouter, keep: bytes)
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket", "WebSocket", "TLS/1.0, websocket"])
-def test_an_upgrade_is_not_taken_up(router: RunningRouter, engine: StandIn, protocol: str) -> None:
+def test_an_upgrade_is_not_taken_up(router: RunningRouter, engine: MockEngine, protocol: str) -> None:
     """Whatever a client would rather speak, its request is a plain one, and the wish stays behind."""
     upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": protocol, "HTTP2-Settings": "AAMAAABkAAQAAP__"}
     with RawClient(router.port) as client:
@@ -228,7 +228,7 @@ SECRETS = {
 }
 
 
-def test_a_refusal_is_logged_without_what_the_client_sent(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_refusal_is_logged_without_what_the_client_sent(router_of: RouterOf, engine: MockEngine) -> None:
     """The log tells the kind of what was wrong, in one short line, and never a byte of the client's."""
     router = router_of()
     for wire in SECRETS.values():
@@ -271,7 +271,7 @@ def test_every_refusal_has_an_id_of_its_own(router: RunningRouter) -> None:
     assert len(ids) == 2
 
 
-def test_an_unreadable_length_does_not_pass_for_a_body(router: RunningRouter, engine: StandIn) -> None:
+def test_an_unreadable_length_does_not_pass_for_a_body(router: RunningRouter, engine: MockEngine) -> None:
     """A request that promises 18 exabytes is a 413 at once."""
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, {"Content-Length": str(2**64)}))

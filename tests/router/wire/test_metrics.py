@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from router.telemetry import metrics, shared_metrics
 from tests.router.dnsserver import DnsServer
 from tests.router.process import worker_of
@@ -147,7 +147,7 @@ MIXED_NUMBERS = {
 }
 
 
-def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: StandIn, tmp_path: Path) -> None:
+def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: MockEngine, tmp_path: Path) -> None:
     """Counts equal a mixed load to the last request, over two workers, 20 reloads and killed workers."""
     with _measured(tmp_path, [engine.url]) as router:
         for count, status, body, route in MIXED:
@@ -178,14 +178,14 @@ def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: StandIn, 
 def test_what_engines_and_clients_do_is_told(tmp_path: Path) -> None:
     """Streams by their end, clients that leave by when, engines' failures by cause, and retries by reason."""
     gate = Event()
-    with StandIn(models=("served",)) as engine, _measured(tmp_path, [engine.url]) as router:
-        engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=429))
+    with MockEngine(models=("served",)) as engine, _measured(tmp_path, [engine.url]) as router:
+        engine.answer_next(MockResponse.json({"error": {"message": "busy"}}, status=429))
         assert _post(router, chat()) == 429
-        engine.answer_next(Answer.json({"error": {"message": "sick"}}, status=500))
+        engine.answer_next(MockResponse.json({"error": {"message": "sick"}}, status=500))
         assert _post(router, chat()) == 500
-        engine.answer_next(Answer.sse(EVENT))
+        engine.answer_next(MockResponse.sse(EVENT))
         assert _post(router, chat(stream=True)) == 200
-        engine.answer_next(Answer.sse(EVENT, gate, EVENT))
+        engine.answer_next(MockResponse.sse(EVENT, gate, EVENT))
         with RawClient(router.port) as client:
             body = chat(stream=True)
             client.send(post_head(CHAT, {"Content-Length": str(len(body))}) + body)
@@ -241,12 +241,12 @@ def test_broken_engines_are_told_by_cause(tmp_path: Path) -> None:
 def test_a_retry_is_told(tmp_path: Path) -> None:
     """A request that a second engine takes counts once, with its retry and what was wrong with the first engine."""
     with (
-        StandIn(models=("served",)) as first,
-        StandIn(models=("served",)) as second,
+        MockEngine(models=("served",)) as first,
+        MockEngine(models=("served",)) as second,
         _measured(tmp_path, [first.url, second.url], WEB_CONCURRENCY="1", ROUTER_METRICS_BY_ENGINE="on") as router,
     ):
         for engine in (first, second):
-            engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
+            engine.answer_next(MockResponse.json({"error": {"message": "busy"}}, status=503))
         assert _post(router, chat()) == 503
         assert _post(router, chat()) == 200
         wait_until(lambda: _counted(router.port).get(f"router_requests_total|{CHAT}|200") == 1)
@@ -259,11 +259,11 @@ def test_a_retry_is_told(tmp_path: Path) -> None:
     assert [numbers[f"router_engine_errors_total|unavailable|{engine.url}"] for engine in (first, second)] == [1, 1]
 
 
-def test_overload_is_told(engine: StandIn, tmp_path: Path) -> None:
+def test_overload_is_told(engine: MockEngine, tmp_path: Path) -> None:
     """A request beyond those in flight is counted, and what the server itself refuses too."""
     gate = Event()
     with _measured(tmp_path, [engine.url], ROUTER_MAX_IN_FLIGHT="1", WEB_CONCURRENCY="1") as router:
-        engine.answer_next(Answer.sse(EVENT, gate, b"data: [DONE]\n\n"))
+        engine.answer_next(MockResponse.sse(EVENT, gate, b"data: [DONE]\n\n"))
         with RawClient(router.port) as client, RawClient(router.port) as other:
             body = chat(stream=True)
             client.send(post_head(CHAT, {"Content-Length": str(len(body))}) + body)
@@ -279,7 +279,7 @@ def test_overload_is_told(engine: StandIn, tmp_path: Path) -> None:
     assert numbers[f"router_requests_total|{CHAT}|503"] == 1
 
 
-def test_a_broken_reload_is_told(engine: StandIn, tmp_path: Path) -> None:
+def test_a_broken_reload_is_told(engine: MockEngine, tmp_path: Path) -> None:
     """Reloads that fail are counted, and shown while the newest artifact is broken; the profile in force is named."""
     with _measured(tmp_path, [engine.url]) as router:
         artifact = tmp_path / "under-test.json"
@@ -297,7 +297,7 @@ def test_a_broken_reload_is_told(engine: StandIn, tmp_path: Path) -> None:
         assert _numbers(router.port)["router_reload_errors_total"] == 2
 
 
-def test_failing_dns_and_a_broken_file_of_keys_are_counted(engine: StandIn, tmp_path: Path) -> None:
+def test_failing_dns_and_a_broken_file_of_keys_are_counted(engine: MockEngine, tmp_path: Path) -> None:
     """A name that is not resolved and keys that cannot be read are counted, and shown until all is well again."""
     keys, port = tmp_path / "api_keys", free_port()
     keys.write_text("a=0123456789abcdef\n")
@@ -327,12 +327,12 @@ def _troubles(port: int) -> tuple[bool, float, bool, float]:
     return dns_errors > 0, dns_failing, keys_failed == 1, keys_errors
 
 
-def test_requests_in_flight_are_counted_by_engine(engine: StandIn, tmp_path: Path) -> None:
+def test_requests_in_flight_are_counted_by_engine(engine: MockEngine, tmp_path: Path) -> None:
     """With ROUTER_METRICS_BY_ENGINE each engine has its requests in flight, whichever worker is asked."""
     gate, stream = Event(), chat(stream=True)
     in_flight = f"router_engine_requests_in_flight|{engine.url}"
     with _measured(tmp_path, [engine.url], ROUTER_METRICS_BY_ENGINE="on") as router, RawClient(router.port) as client:
-        engine.answer_next(Answer.sse(EVENT, gate, b"data: [DONE]\n\n"))
+        engine.answer_next(MockResponse.sse(EVENT, gate, b"data: [DONE]\n\n"))
         client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream)
         client.head()
         assert [_numbers(router.port)[in_flight] for _ in range(4)] == [1] * 4
@@ -342,7 +342,7 @@ def test_requests_in_flight_are_counted_by_engine(engine: StandIn, tmp_path: Pat
         wait_until(lambda: _numbers(router.port)[in_flight] == 0)
 
 
-def test_a_port_of_their_own_has_the_metrics_alone(engine: StandIn, tmp_path: Path) -> None:
+def test_a_port_of_their_own_has_the_metrics_alone(engine: MockEngine, tmp_path: Path) -> None:
     """Metrics on their own port need no key, stand beside the probes only, and are nowhere else, after a reload too."""
     key, port = "a-key-of-16-characters", free_port()
     with _measured(tmp_path, [engine.url], ROUTER_METRICS_PORT=str(port), ROUTER_API_KEYS=f"a={key}") as router:
@@ -354,7 +354,7 @@ def test_a_port_of_their_own_has_the_metrics_alone(engine: StandIn, tmp_path: Pa
             wait_until(lambda known=known: len(_workers(router)) >= len(known) + 2, router.log)
 
 
-def test_on_the_main_port_metrics_ask_for_a_key_where_one_is_asked_for(engine: StandIn, tmp_path: Path) -> None:
+def test_on_the_main_port_metrics_ask_for_a_key_where_one_is_asked_for(engine: MockEngine, tmp_path: Path) -> None:
     """Where clients have to show a key, so has who asks for the metrics on their port."""
     key = "a-key-of-16-characters"
     with _measured(tmp_path, [engine.url], ROUTER_API_KEYS=f"a={key}") as router, RawClient(router.port) as client:
@@ -362,7 +362,7 @@ def test_on_the_main_port_metrics_ask_for_a_key_where_one_is_asked_for(engine: S
         assert client.get("/metrics", {"Authorization": f"Bearer {key}"}).status == 200
 
 
-def test_without_the_switch_there_are_none(engine: StandIn, tmp_path: Path) -> None:
+def test_without_the_switch_there_are_none(engine: MockEngine, tmp_path: Path) -> None:
     """Metrics that nobody asked for are no route, and leave no files."""
     with _measured(tmp_path, [engine.url], ROUTER_METRICS="off") as router, RawClient(router.port) as client:
         assert client.get("/metrics").status == 404
@@ -372,7 +372,7 @@ def test_without_the_switch_there_are_none(engine: StandIn, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "arguments", [(), ("-c", "python:router.gunicorn_conf", "--preload")], ids=["plain", "preload"]
 )
-def test_other_ways_to_run_have_metrics_too(engine: StandIn, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_other_ways_to_run_have_metrics_too(engine: MockEngine, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Metrics are told without our conf, by the process that is asked, and with an app that the master loaded."""
     settings = {"ROUTER_METRICS": "on", "TMPDIR": str(tmp_path)}
     with running_router(artifact_file(tmp_path, CONTRACT), [engine.url], settings, arguments) as router:
@@ -381,10 +381,10 @@ def test_other_ways_to_run_have_metrics_too(engine: StandIn, tmp_path: Path, arg
         assert _numbers(router.port)["router_engines_available"] == 1
 
 
-def test_what_is_told_is_what_is_declared(engine: StandIn, tmp_path: Path) -> None:
+def test_what_is_told_is_what_is_declared(engine: MockEngine, tmp_path: Path) -> None:
     """Each sample has a declared name and only values out of the closed lists; each declared metric is told."""
     with _measured(tmp_path, [engine.url], ROUTER_METRICS_BY_ENGINE="on") as router:
-        engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
+        engine.answer_next(MockResponse.json({"error": {"message": "busy"}}, status=503))
         assert [_post(router, chat()) for _ in range(2)] == [503, 200]
         expected = {f"router_requests_total|{CHAT}|200", f"router_engine_errors_total|unavailable|{engine.url}"}
         wait_until(lambda: expected <= _numbers(router.port).keys())
@@ -403,7 +403,7 @@ def test_what_is_told_is_what_is_declared(engine: StandIn, tmp_path: Path) -> No
             assert all(value in (metric.labels[name] or (value,)) for name, value in labels.items())
 
 
-def test_what_a_killed_master_left_is_removed_at_the_next_start(engine: StandIn, tmp_path: Path) -> None:
+def test_what_a_killed_master_left_is_removed_at_the_next_start(engine: MockEngine, tmp_path: Path) -> None:
     """A folder that nobody uses any more goes; one of a router that runs beside stays."""
     with _measured(tmp_path, [engine.url]):
         pass  # leaving it kills the master
@@ -414,7 +414,7 @@ def test_what_a_killed_master_left_is_removed_at_the_next_start(engine: StandIn,
         assert _numbers(first.port)["router_engines_available"] == 1
 
 
-def test_a_port_that_is_taken_stops_the_start(engine: StandIn, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_stops_the_start(engine: MockEngine, tmp_path: Path) -> None:
     """A router that cannot listen for the metrics says so in one line and ends."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -424,7 +424,7 @@ def test_a_port_that_is_taken_stops_the_start(engine: StandIn, tmp_path: Path) -
             assert router.process.wait(20) == 1
 
 
-def test_a_folder_that_is_gone_costs_the_metrics_alone(engine: StandIn, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_costs_the_metrics_alone(engine: MockEngine, tmp_path: Path) -> None:
     """When the shared folder was removed and a worker dies, its successor serves, without metrics of its own."""
     with _measured(tmp_path, [engine.url]) as router:
         (folder,) = tmp_path.glob(f"{shared_metrics.PREFIX}*")

@@ -13,9 +13,9 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Alias, Models
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from router.request.routes import PASSED_THROUGH
 from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient
@@ -36,23 +36,23 @@ def artifact(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tiny_a() -> Iterator[StandIn]:
+def tiny_a() -> Iterator[MockEngine]:
     """An engine that lists tiny-a, and answers whatever model it is asked for, as SGLang and llama.cpp do."""
-    with StandIn(models=("tiny-a",)) as engine:
+    with MockEngine(models=("tiny-a",)) as engine:
         engine.script(_answer_any_model)
         yield engine
 
 
 @pytest.fixture
-def tiny_b() -> Iterator[StandIn]:
+def tiny_b() -> Iterator[MockEngine]:
     """Such an engine that lists tiny-b."""
-    with StandIn(models=("tiny-b",)) as engine:
+    with MockEngine(models=("tiny-b",)) as engine:
         engine.script(_answer_any_model)
         yield engine
 
 
-def _answer_any_model(received: Received) -> Reply | None:
-    return Answer.json({"model": received.json()["model"]}) if received.method == "POST" else None
+def _answer_any_model(received: ReceivedRequest) -> ScriptedResponse | None:
+    return MockResponse.json({"model": received.json()["model"]}) if received.method == "POST" else None
 
 
 def _ask(router: RunningRouter, model: str, path: str = CHAT) -> RawAnswer:
@@ -83,7 +83,7 @@ def _replace_workers(router: RunningRouter, how: signal.Signals) -> None:
     wait_until(lambda: len(children_of(router.process.pid)) == WORKERS, router.log)
 
 
-def test_no_engine_answers_for_another_that_is_down(artifact: Path, tiny_a: StandIn, tiny_b: StandIn) -> None:
+def test_no_engine_answers_for_another_that_is_down(artifact: Path, tiny_a: MockEngine, tiny_b: MockEngine) -> None:
     """While a model's engine is down its id and its alias are 503, over reloads and killed workers, and come back."""
     engines = [tiny_a.url, tiny_b.url]
     with running_router(artifact, engines, OFTEN | BOTH, TWO_WORKERS) as router:
@@ -103,7 +103,7 @@ def test_no_engine_answers_for_another_that_is_down(artifact: Path, tiny_a: Stan
     assert {json.loads(received.body)["model"] for received in tiny_b.received} == {"tiny-b"}
 
 
-def test_an_id_that_may_still_be_listed_waits(tmp_path: Path, tiny_a: StandIn, tiny_b: StandIn) -> None:
+def test_an_id_that_may_still_be_listed_waits(tmp_path: Path, tiny_a: MockEngine, tiny_b: MockEngine) -> None:
     """From a start with an engine down unknown ids are 503, 404 once it gave its list, and that outlives a reload."""
     tiny_b.stop()
     plain = artifact_file(tmp_path, Contract())
@@ -123,12 +123,12 @@ def test_an_id_that_may_still_be_listed_waits(tmp_path: Path, tiny_a: StandIn, t
 
 
 def test_an_engine_that_comes_back_with_another_model_gets_no_request_for_the_old_one(
-    tmp_path: Path, tiny_a: StandIn
+    tmp_path: Path, tiny_a: MockEngine
 ) -> None:
     """After a failure an engine is asked for its list before it is used: until it has given one it gets nothing."""
 
-    def without_list(received: Received) -> Reply | None:
-        return Answer(500) if received.path == "/v1/models" else _answer_any_model(received)
+    def without_list(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse(500) if received.path == "/v1/models" else _answer_any_model(received)
 
     with running_router(artifact_file(tmp_path, Contract()), [tiny_a.url], OFTEN) as router:
         tiny_a.stop()
@@ -144,7 +144,7 @@ def test_an_engine_that_comes_back_with_another_model_gets_no_request_for_the_ol
     assert [received.json()["model"] for received in tiny_a.received] == ["tiny-c"]
 
 
-def test_an_engine_that_lists_no_served_id_is_named(tmp_path: Path, tiny_a: StandIn) -> None:
+def test_an_engine_that_lists_no_served_id_is_named(tmp_path: Path, tiny_a: MockEngine) -> None:
     """One engine that lists something else than ROUTER_MODEL_ID: the log and /readyz say so, and requests are 404."""
     settings = OFTEN | {"ROUTER_MODEL_ID": "large"}
     with running_router(artifact_file(tmp_path, Contract()), [tiny_a.url], settings, until_ready=False) as router:
@@ -160,11 +160,13 @@ def test_an_engine_that_lists_no_served_id_is_named(tmp_path: Path, tiny_a: Stan
     assert tiny_a.received == []
 
 
-def test_an_engine_without_a_list_serves_the_ids_given_to_it(tmp_path: Path, tiny_a: StandIn, tiny_b: StandIn) -> None:
+def test_an_engine_without_a_list_serves_the_ids_given_to_it(
+    tmp_path: Path, tiny_a: MockEngine, tiny_b: MockEngine
+) -> None:
     """`models=` behind an engine counts in place of its list; a second engine without either gets nothing."""
 
-    def keyed(received: Received) -> Reply | None:
-        return Answer(401) if received.path == "/v1/models" else _answer_any_model(received)
+    def keyed(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse(401) if received.path == "/v1/models" else _answer_any_model(received)
 
     for engine in (tiny_a, tiny_b):
         engine.script(keyed)
@@ -179,10 +181,10 @@ def test_an_engine_without_a_list_serves_the_ids_given_to_it(tmp_path: Path, tin
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, dict[str, StandIn]]]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, dict[str, MockEngine]]]:
     """A router with aliases in front of two engines, each with its own model."""
     with ExitStack() as stack:
-        engines = {name: stack.enter_context(StandIn(models=(name,))) for name in ("tiny-a", "tiny-b")}
+        engines = {name: stack.enter_context(MockEngine(models=(name,))) for name in ("tiny-a", "tiny-b")}
         artifact = artifact_file(tmp_path_factory.mktemp("artifact"), ALIASED)
         urls = [engine.url for engine in engines.values()]
         router = stack.enter_context(running_router(artifact, urls, OFTEN | BOTH))
@@ -191,7 +193,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRout
 
 
 @pytest.mark.parametrize("route", PASSED_THROUGH)
-def test_every_route_goes_where_its_model_is_listed(pair: tuple[RunningRouter, dict[str, StandIn]], route: str) -> None:
+def test_every_route_goes_where_its_model_is_listed(
+    pair: tuple[RunningRouter, dict[str, MockEngine]], route: str
+) -> None:
     """On routes under no contract the model decides, too: ids, aliases with their names in the answer, 404, 400."""
     router, engines = pair
     for engine in engines.values():
@@ -213,7 +217,7 @@ def test_every_route_goes_where_its_model_is_listed(pair: tuple[RunningRouter, d
     assert sum(len(engine.received) for engine in engines.values()) == 4
 
 
-def test_a_stream_under_an_alias_carries_its_name(pair: tuple[RunningRouter, dict[str, StandIn]]) -> None:
+def test_a_stream_under_an_alias_carries_its_name(pair: tuple[RunningRouter, dict[str, MockEngine]]) -> None:
     """Events of a completion's stream get the name that was asked for, as those of a chat do."""
     router, _ = pair
     with RawClient(router.port) as client:
@@ -222,11 +226,11 @@ def test_a_stream_under_an_alias_carries_its_name(pair: tuple[RunningRouter, dic
     assert b"tiny-b" not in streamed
 
 
-def test_a_request_without_a_model_goes_to_the_only_one(tmp_path: Path, tiny_a: StandIn) -> None:
+def test_a_request_without_a_model_goes_to_the_only_one(tmp_path: Path, tiny_a: MockEngine) -> None:
     """Where one model alone is served a body passes as it is; where its engine lists another one, too, it does not."""
 
-    def echo(received: Received) -> Reply | None:
-        return Answer.json({"ok": 1}) if received.method == "POST" else None
+    def echo(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse.json({"ok": 1}) if received.method == "POST" else None
 
     tiny_a.script(echo)
     settings = OFTEN | {"ROUTER_MODEL_ID": "tiny-a"}

@@ -9,9 +9,9 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Models, plain_aliases
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def _router(folder: Path, engine: StandIn, contract: Contract = ALIASED, **settings: str) -> Iterator[RunningRouter]:
+def _router(folder: Path, engine: MockEngine, contract: Contract = ALIASED, **settings: str) -> Iterator[RunningRouter]:
     artifact = artifact_file(folder, contract)
     with running_router(artifact, [engine.url], {**OFTEN, **settings}, until_ready=False) as router:
         yield router
@@ -48,7 +48,7 @@ def _wait_for_reason(router: RunningRouter, part: str) -> None:
 
 def test_a_router_is_ready_once_an_engine_answers(folder: Path) -> None:
     """Without an engine /readyz is a 503 that says why; requests are refused meanwhile; /healthz asks nobody."""
-    engine = StandIn(models=("served",))
+    engine = MockEngine(models=("served",))
     engine.start()
     engine.stop()
     with _router(folder, engine) as router:
@@ -73,10 +73,10 @@ def test_a_router_is_ready_once_an_engine_answers(folder: Path) -> None:
 def test_an_engine_that_is_not_well_is_not_used(folder: Path, status: int) -> None:
     """Readiness needs a 2xx to GET /health, whatever the model list says."""
 
-    def unwell(received: Received) -> Reply | None:
-        return Answer(status) if received.path == "/health" else None
+    def unwell(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse(status) if received.path == "/health" else None
 
-    with StandIn() as engine:
+    with MockEngine() as engine:
         engine.script(unwell)
         with _router(folder, engine) as router:
             assert _reason(router) == "no engine is healthy"
@@ -85,10 +85,10 @@ def test_an_engine_that_is_not_well_is_not_used(folder: Path, status: int) -> No
 def test_an_engine_without_a_health_route_is_asked_for_its_models(folder: Path) -> None:
     """Where /health does not exist, a model list is the sign of health."""
 
-    def without_health(received: Received) -> Reply | None:
-        return Answer(404) if received.path == "/health" else None
+    def without_health(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse(404) if received.path == "/health" else None
 
-    with StandIn() as engine:
+    with MockEngine() as engine:
         engine.script(without_health)
         with _router(folder, engine) as router:
             router.wait_until_ready()
@@ -100,10 +100,10 @@ def test_an_engine_without_a_health_route_is_asked_for_its_models(folder: Path) 
 def test_a_healthy_engine_that_lists_nothing_is_not_enough(folder: Path, listing: bytes) -> None:
     """Until an engine is known to list a served id /readyz is 503, unless the ids are given to it."""
 
-    def without_models(received: Received) -> Reply | None:
-        return Answer(body=listing) if received.path == "/v1/models" else None
+    def without_models(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse(body=listing) if received.path == "/v1/models" else None
 
-    with StandIn(models=("given",)) as engine:
+    with MockEngine(models=("given",)) as engine:
         engine.script(without_models)
         with _router(folder, engine) as router:
             assert _reason(router) == "no engine has listed a model yet"
@@ -115,7 +115,7 @@ def test_a_healthy_engine_that_lists_nothing_is_not_enough(folder: Path, listing
 
 def test_several_learnt_ids_leave_aliases_without_a_meaning(folder: Path) -> None:
     """With aliases and several ids nobody can tell what an alias means: /readyz says so, and ids still work."""
-    with StandIn(models=("a", "c")) as engine, _router(folder, engine) as router:
+    with MockEngine(models=("a", "c")) as engine, _router(folder, engine) as router:
         _wait_for_reason(router, "ROUTER_MODEL_ID")
         with RawClient(router.port) as client:
             assert client.post(CHAT, chat(model="c")).status == 200
@@ -125,7 +125,7 @@ def test_several_learnt_ids_leave_aliases_without_a_meaning(folder: Path) -> Non
 
 def test_several_ids_without_aliases_are_all_served(folder: Path) -> None:
     """Without aliases any number of ids is fine."""
-    with StandIn(models=("a", "c")) as engine, _router(folder, engine, Contract()) as router:
+    with MockEngine(models=("a", "c")) as engine, _router(folder, engine, Contract()) as router:
         router.wait_until_ready()
         with RawClient(router.port) as client:
             assert [client.post(CHAT, chat(model=name)).status for name in ("a", "c", "b")] == [200, 200, 404]
@@ -133,7 +133,7 @@ def test_several_ids_without_aliases_are_all_served(folder: Path) -> None:
 
 def test_given_ids_are_served_and_aliases_mean_the_first(folder: Path) -> None:
     """ROUTER_MODEL_ID narrows what is answered to its list; a served id beats an equal alias."""
-    with StandIn(models=("a", "b", "c")) as engine, _router(folder, engine, ROUTER_MODEL_ID=" a , b") as router:
+    with MockEngine(models=("a", "b", "c")) as engine, _router(folder, engine, ROUTER_MODEL_ID=" a , b") as router:
         router.wait_until_ready()
         asked = ("a", "b", "latest", "vendor/latest")
         with RawClient(router.port) as client:
@@ -164,12 +164,12 @@ CARDS = {
 def test_model_cards_hold_what_clients_need(folder: Path, *, shows: bool) -> None:
     """Of an engine's card `id` and `created` pass, `max_model_len` by a setting; an alias has its id as `root`."""
 
-    def with_cards(received: Received) -> Reply | None:
-        return Answer.json(CARDS) if received.path == "/v1/models" else None
+    def with_cards(received: ReceivedRequest) -> ScriptedResponse | None:
+        return MockResponse.json(CARDS) if received.path == "/v1/models" else None
 
     own = {"object": "model", "created": 1700000000, "owned_by": "router", **({"max_model_len": 77} if shows else {})}
     settings = {"ROUTER_MODEL_ID": "served,bare", "ROUTER_SHOW_MAX_MODEL_LEN": "on" if shows else "off"}
-    with StandIn(models=("served", "bare")) as engine:
+    with MockEngine(models=("served", "bare")) as engine:
         engine.script(with_cards)
         with _router(folder, engine, **settings) as router:
             router.wait_until_ready()
@@ -185,7 +185,7 @@ def test_model_cards_hold_what_clients_need(folder: Path, *, shows: bool) -> Non
 def test_the_smallest_length_of_several_engines_is_shown(folder: Path) -> None:
     """A client that keeps to `max_model_len` fits wherever its request goes."""
     settings = {**OFTEN, "ROUTER_SHOW_MAX_MODEL_LEN": "on"}
-    with StandIn(models=("m",), max_model_len=77) as one, StandIn(models=("m",), max_model_len=66) as other:
+    with MockEngine(models=("m",), max_model_len=77) as one, MockEngine(models=("m",), max_model_len=66) as other:
         artifact = artifact_file(folder, Contract())
         with running_router(artifact, [one.url, other.url], settings) as router:
             wait_until(lambda: _get(router, "/v1/models/m").json()["max_model_len"] == 66, router.log)
@@ -223,6 +223,6 @@ def many_ids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter
     """A router in front of an engine with ids of every kind."""
     names = ("org/model", "/data/model", "a%2Fb", "m\u00e9")
     ids = {"ROUTER_MODEL_ID": ",".join(names)}
-    with StandIn(models=names) as engine, _router(tmp_path_factory.mktemp("ids"), engine, **ids) as router:
+    with MockEngine(models=names) as engine, _router(tmp_path_factory.mktemp("ids"), engine, **ids) as router:
         router.wait_until_ready()
         yield router

@@ -10,16 +10,16 @@ from openai.types.chat import ChatCompletionUserMessageParam
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
-from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
-from router.mock_engine.answer import Reply
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
 from router.mock_engine.behaviour import TEXT
+from router.mock_engine.response import ScriptedResponse
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
 
 HI: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "hi"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 TWO_IMAGES = [{"role": "user", "content": [IMAGE, IMAGE]}]
-FULL = Answer.json({"error": {"message": "full"}}, 503, [("Retry-After", "0")])
+FULL = MockResponse.json({"error": {"message": "full"}}, 503, [("Retry-After", "0")])
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def _client(router: RunningRouter, max_retries: int = 0) -> Iterator[openai.Open
         yield client
 
 
-def test_a_chat_is_answered(router: RunningRouter, engine: StandIn) -> None:
+def test_a_chat_is_answered(router: RunningRouter, engine: MockEngine) -> None:
     """The client gets an answer under the alias it asked for, and its key reaches the engine."""
     with _client(router) as client:
         completion = client.chat.completions.create(model="latest", messages=HI)
@@ -110,7 +110,7 @@ class Refusal(NamedTuple):
     ids=lambda refusal: refusal.code,
 )
 def test_a_refusal_is_the_clients_own_error_class(
-    router: RunningRouter, engine: StandIn, refusal: Refusal, *, stream: bool
+    router: RunningRouter, engine: MockEngine, refusal: Refusal, *, stream: bool
 ) -> None:
     """Each refusal of the router is raised as the class of its status, with code, type and param filled in."""
     request: dict[str, Any] = {"model": "served", "messages": HI, "stream": stream, **refusal.fields}
@@ -123,7 +123,7 @@ def test_a_refusal_is_the_clients_own_error_class(
     assert engine.received == []
 
 
-def test_an_engines_error_is_the_clients_own_error_class(router: RunningRouter, engine: StandIn) -> None:
+def test_an_engines_error_is_the_clients_own_error_class(router: RunningRouter, engine: MockEngine) -> None:
     """An engine's own refusal is raised as the class of its status, retyped if it is a 400."""
     refusal = {"message": "m", "type": "BadRequestError", "param": "p", "code": "c"}
     for status, error, kind in (
@@ -133,16 +133,16 @@ def test_an_engines_error_is_the_clients_own_error_class(router: RunningRouter, 
         (429, openai.RateLimitError, "BadRequestError"),
         (500, openai.InternalServerError, "BadRequestError"),
     ):
-        engine.answer_next(Answer.json({"error": refusal}, status))
+        engine.answer_next(MockResponse.json({"error": refusal}, status))
         with _client(router) as client, pytest.raises(error) as raised:
             client.chat.completions.create(model="served", messages=HI)
         assert (raised.value.type, raised.value.code, raised.value.param) == (kind, "c", "p")
 
 
-def test_a_stream_that_breaks_off_raises(router: RunningRouter, engine: StandIn) -> None:
+def test_a_stream_that_breaks_off_raises(router: RunningRouter, engine: MockEngine) -> None:
     """The error event at the end of a broken stream is raised by the client, not taken for the end."""
     event = b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"served","choices":[]}\n\n'
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=[event], framing="close"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=[event], framing="close"))
     with _client(router) as client, client.chat.completions.create(model="served", messages=HI, stream=True) as stream:
         assert next(stream).id == "1"
         with pytest.raises(openai.APIError) as raised:
@@ -153,16 +153,16 @@ def test_a_stream_that_breaks_off_raises(router: RunningRouter, engine: StandIn)
 @pytest.mark.parametrize(
     ("reply", "retries", "asked"),
     [
-        pytest.param(Raw(), 0, 1, id="502, retries off"),
-        pytest.param(Raw(), 2, 1, id="502 after the engine may have worked"),
-        pytest.param(Answer(302, framing="none"), 1, 2, id="502 that may be repeated"),
+        pytest.param(RawResponse(), 0, 1, id="502, retries off"),
+        pytest.param(RawResponse(), 2, 1, id="502 after the engine may have worked"),
+        pytest.param(MockResponse(302, framing="none"), 1, 2, id="502 that may be repeated"),
         pytest.param(FULL, 0, 1, id="503, retries off"),
         pytest.param(FULL, 2, 3, id="503 of the engine's"),
-        pytest.param(Answer.json({}, 503, [("x-should-retry", "false")]), 2, 1, id="503 that the engine forbids"),
+        pytest.param(MockResponse.json({}, 503, [("x-should-retry", "false")]), 2, 1, id="503 that the engine forbids"),
     ],
 )
 def test_the_client_repeats_only_what_it_may(
-    router: RunningRouter, engine: StandIn, reply: Reply, retries: int, asked: int
+    router: RunningRouter, engine: MockEngine, reply: ScriptedResponse, retries: int, asked: int
 ) -> None:
     """The client's own retries reach the engine where nothing can have run twice, and nowhere else."""
     engine.answer_next(*[reply] * 3)
@@ -173,7 +173,7 @@ def test_the_client_repeats_only_what_it_may(
 
 def test_the_client_waits_for_an_engine_to_come_back() -> None:
     """A 503 without a healthy engine is repeated by the client, which then gets its answer."""
-    with StandIn() as engine:
+    with MockEngine() as engine:
         settings = {"ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "0.05", "ROUTER_MODEL_ID": "served"}
         engine.healthy = False
         with running_router(None, [engine.url], settings, until_ready=False) as router:

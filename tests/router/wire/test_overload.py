@@ -12,7 +12,7 @@ import pytest
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits, Sampling
 from router.middleware import MOST_PATIENT_DRAINS
-from router.mock_engine import EVENT_STREAM, Answer, Raw, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -26,7 +26,7 @@ CONTRACT = Contract(sampling=Sampling(params={"top_p": 0.95}), limits=Limits(max
 
 
 @pytest.fixture(scope="module")
-def router(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
+def router(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
     """A router of one worker that takes two requests at a time, and has threads beyond them."""
     artifact = artifact_file(tmp_path_factory.mktemp("artifact"), CONTRACT)
     # The breaker and the retries have tests of their own; here an engine that fails is asked again and again.
@@ -41,12 +41,12 @@ def _request(body: bytes = chat(), path: str = CHAT) -> bytes:
 
 
 @contextmanager
-def _full(router: RunningRouter, engine: StandIn) -> Iterator[None]:
+def _full(router: RunningRouter, engine: MockEngine) -> Iterator[None]:
     """Hold as many requests as there may be, let them be answered at the end, and see that all are."""
     wait_until(lambda: _count_places(router, engine) == BOUND)
     engine.clear()
     gate = Event()
-    engine.answer_next(*[Answer(body=b"{}", hold=gate)] * BOUND)
+    engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * BOUND)
     with ExitStack() as stack:
         held = [stack.enter_context(RawClient(router.port)).send(_request()) for _ in range(BOUND)]
         try:
@@ -57,11 +57,11 @@ def _full(router: RunningRouter, engine: StandIn) -> Iterator[None]:
         assert [client.answer().status for client in held] == [200] * BOUND
 
 
-def _count_places(router: RunningRouter, engine: StandIn) -> int:
+def _count_places(router: RunningRouter, engine: MockEngine) -> int:
     """Hold requests until one is refused, at most one more than there may be, and return how many were not."""
     gate = Event()
     engine.clear()
-    engine.answer_next(*[Answer(body=b"{}", hold=gate)] * (BOUND + 1))
+    engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * (BOUND + 1))
     held: list[RawClient] = []
     with ExitStack() as stack:
         for _ in range(BOUND + 1):
@@ -87,7 +87,7 @@ def _ask(router: RunningRouter, body: bytes = chat(), path: str = CHAT) -> RawAn
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/embeddings", "/generate"])
-def test_what_is_beyond_the_bound_is_refused_at_once(router: RunningRouter, engine: StandIn, path: str) -> None:
+def test_what_is_beyond_the_bound_is_refused_at_once(router: RunningRouter, engine: MockEngine, path: str) -> None:
     """One request more than may be in flight is a 503 that says when to come again, while the others still run."""
     with _full(router, engine):
         answer = _ask(router, path=path)
@@ -97,7 +97,7 @@ def test_what_is_beyond_the_bound_is_refused_at_once(router: RunningRouter, engi
     wait_until(lambda: _ask(router).status == 200)
 
 
-def test_a_refusal_is_a_line_of_the_access_log(router: RunningRouter, engine: StandIn) -> None:
+def test_a_refusal_is_a_line_of_the_access_log(router: RunningRouter, engine: MockEngine) -> None:
     """The log tells of a refused request as of any other, with its route and code."""
     with _full(router, engine), RawClient(router.port) as client:
         client.post(CHAT, chat(), {"X-Request-Id": "too-many"})
@@ -105,7 +105,7 @@ def test_a_refusal_is_a_line_of_the_access_log(router: RunningRouter, engine: St
     assert '"status":503,"code":"overloaded","bytes_in":0,' in line
 
 
-def test_a_full_worker_answers_what_needs_no_engine(router: RunningRouter, engine: StandIn) -> None:
+def test_a_full_worker_answers_what_needs_no_engine(router: RunningRouter, engine: MockEngine) -> None:
     """Health checks, the model list and what does not exist are answered while nothing more is taken in."""
     with _full(router, engine), RawClient(router.port) as client:
         assert [client.get(path).status for path in ("/healthz", "/readyz", "/v1/models", "/nowhere", CHAT)] == [
@@ -119,7 +119,7 @@ def test_a_full_worker_answers_what_needs_no_engine(router: RunningRouter, engin
         assert client.post("//v1/chat/completions", chat()).status == 404
 
 
-def test_a_connection_outlives_its_refusal(router: RunningRouter, engine: StandIn) -> None:
+def test_a_connection_outlives_its_refusal(router: RunningRouter, engine: MockEngine) -> None:
     """A client that was refused and sent all of its body is served on the same connection later."""
     with RawClient(router.port) as client:
         with _full(router, engine):
@@ -128,7 +128,7 @@ def test_a_connection_outlives_its_refusal(router: RunningRouter, engine: StandI
 
 
 @pytest.mark.parametrize("framing", ["counted", "chunked"])
-def test_a_refused_upload_of_20_mb_reads_its_answer(router: RunningRouter, engine: StandIn, framing: str) -> None:
+def test_a_refused_upload_of_20_mb_reads_its_answer(router: RunningRouter, engine: MockEngine, framing: str) -> None:
     """A client that sends everything before it reads gets the 503, not a reset."""
     with _full(router, engine), RawClient(router.port) as client:
         if framing == "counted":
@@ -138,7 +138,7 @@ def test_a_refused_upload_of_20_mb_reads_its_answer(router: RunningRouter, engin
         assert_error(client.answer(), 503, "overloaded")
 
 
-def test_refused_uploads_that_stall_hold_up_no_health_check(router: RunningRouter, engine: StandIn) -> None:
+def test_refused_uploads_that_stall_hold_up_no_health_check(router: RunningRouter, engine: MockEngine) -> None:
     """Many more stalled uploads than there are threads each get their 503 and are let go; probes are answered."""
     with _full(router, engine), ExitStack() as stack:
         stalled = [stack.enter_context(RawClient(router.port)) for _ in range(8 * SPARE)]
@@ -150,7 +150,7 @@ def test_refused_uploads_that_stall_hold_up_no_health_check(router: RunningRoute
         assert _get(router, "/readyz") == 200
 
 
-def test_refused_uploads_that_stall_cost_nobody_their_answer(router: RunningRouter, engine: StandIn) -> None:
+def test_refused_uploads_that_stall_cost_nobody_their_answer(router: RunningRouter, engine: MockEngine) -> None:
     """While others stall, a client that sent all of its body reads its 503 and keeps its connection."""
     with _full(router, engine), ExitStack() as stack:
         for _ in range(MOST_PATIENT_DRAINS):
@@ -166,8 +166,8 @@ def _get(router: RunningRouter, path: str) -> int:
         return client.get(path).status
 
 
-def _leave_a_stream(router: RunningRouter, engine: StandIn) -> int:
-    engine.answer_next(Answer.sse(*itertools.repeat(EVENT * 100, 10_000)))
+def _leave_a_stream(router: RunningRouter, engine: MockEngine) -> int:
+    engine.answer_next(MockResponse.sse(*itertools.repeat(EVENT * 100, 10_000)))
     with RawClient(router.port) as client:
         status, _ = client.send(_request(chat(stream=True))).head()
         if status == 200:
@@ -175,32 +175,34 @@ def _leave_a_stream(router: RunningRouter, engine: StandIn) -> int:
     return status
 
 
-def _leave_an_upload(router: RunningRouter, engine: StandIn) -> int:
+def _leave_an_upload(router: RunningRouter, engine: MockEngine) -> int:
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, {"Content-Length": "1000"}) + b"{")
         client.socket.shutdown(socket.SHUT_WR)
         return client.answer().status
 
 
-def _lose_the_engine(router: RunningRouter, engine: StandIn) -> int:
-    engine.answer_next(Raw(then="reset"))
+def _lose_the_engine(router: RunningRouter, engine: MockEngine) -> int:
+    engine.answer_next(RawResponse(then="reset"))
     return _ask(router).status
 
 
-def _cut_a_stream(router: RunningRouter, engine: StandIn) -> int:
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=[EVENT], framing="chunked", last_chunk=False, then="close"))
+def _cut_a_stream(router: RunningRouter, engine: MockEngine) -> int:
+    engine.answer_next(
+        MockResponse(headers=EVENT_STREAM, body=[EVENT], framing="chunked", last_chunk=False, then="close")
+    )
     return _ask(router, chat(stream=True)).status
 
 
-def _abort_an_answer(router: RunningRouter, engine: StandIn) -> int:
+def _abort_an_answer(router: RunningRouter, engine: MockEngine) -> int:
     huge = bytes(9 * 1024 * 1024)
-    engine.answer_next(Answer(body=huge, cut_after=len(huge) - 1))
+    engine.answer_next(MockResponse(body=huge, cut_after=len(huge) - 1))
     with RawClient(router.port) as client:
         status, _ = client.send(_request()).head()
     return status
 
 
-OVER: dict[str, tuple[Callable[[RunningRouter, StandIn], int], int]] = {
+OVER: dict[str, tuple[Callable[[RunningRouter, MockEngine], int], int]] = {
     "answered": (lambda router, _: _ask(router).status, 200),
     "streamed": (lambda router, _: _ask(router, chat(stream=True)).status, 200),
     "refused by a rule": (lambda router, _: _ask(router, chat(top_p=0.8)).status, 400),
@@ -216,7 +218,7 @@ OVER: dict[str, tuple[Callable[[RunningRouter, StandIn], int], int]] = {
 
 
 @pytest.mark.parametrize("way", OVER)
-def test_a_place_is_given_back_exactly_once(router: RunningRouter, engine: StandIn, way: str) -> None:
+def test_a_place_is_given_back_exactly_once(router: RunningRouter, engine: MockEngine, way: str) -> None:
     """However a request ends, as often as it does: after it as many may be in flight as before, and no more."""
     end, status = OVER[way]
     for _ in range(ROUNDS):

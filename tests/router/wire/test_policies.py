@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import Reply
-from router.mock_engine.request import Received
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.request import ReceivedRequest
+from router.mock_engine.response import ScriptedResponse
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, launch, running_router, wait_until
@@ -25,10 +25,10 @@ CONVERSATIONS = range(24)
 
 
 @pytest.fixture
-def engines() -> Iterator[list[StandIn]]:
+def engines() -> Iterator[list[MockEngine]]:
     """Four engines."""
     with ExitStack() as stack:
-        yield [stack.enter_context(StandIn()) for _ in range(4)]
+        yield [stack.enter_context(MockEngine()) for _ in range(4)]
 
 
 def _turn(conversation: int, turn: int) -> bytes:
@@ -41,7 +41,7 @@ def _turn(conversation: int, turn: int) -> bytes:
     return chat(messages=messages)
 
 
-def _homes(engines: list[StandIn], routers: list[RunningRouter], turns: int = 3) -> list[set[int]]:
+def _homes(engines: list[MockEngine], routers: list[RunningRouter], turns: int = 3) -> list[set[int]]:
     """Return for each conversation the engines that got a turn of it, when the turns go by all routers."""
     for engine in engines:
         engine.clear()
@@ -63,7 +63,7 @@ def _all_healthy(router: RunningRouter, count: int) -> None:
         wait_until(lambda: client.get("/readyz").json()["engines"]["healthy"] == count)
 
 
-def test_a_conversation_stays_at_its_engine_whichever_router_it_comes_by(engines: list[StandIn]) -> None:
+def test_a_conversation_stays_at_its_engine_whichever_router_it_comes_by(engines: list[MockEngine]) -> None:
     """Two routers that list the engines in different orders agree; an engine that stops moves its own conversations."""
     urls = [engine.url for engine in engines]
     with running_router(None, urls, AFFINITY) as one, running_router(None, urls[::-1], AFFINITY) as other:
@@ -83,7 +83,7 @@ def test_a_conversation_stays_at_its_engine_whichever_router_it_comes_by(engines
         assert _homes(engines, [one, other]) == before
 
 
-def test_a_session_is_told_by_its_header_which_stays_here(engines: list[StandIn]) -> None:
+def test_a_session_is_told_by_its_header_which_stays_here(engines: list[MockEngine]) -> None:
     """Requests of one session meet one engine whatever they say; the engine is not told of the session."""
     settings = {**AFFINITY, "ROUTER_SESSION_HEADER": "X-Conversation"}
     with running_router(None, [engine.url for engine in engines], settings) as router:
@@ -98,7 +98,7 @@ def test_a_session_is_told_by_its_header_which_stays_here(engines: list[StandIn]
 
 
 @contextmanager
-def _showing(engines: list[StandIn], workers: int, **settings: str) -> Iterator[RunningRouter]:
+def _showing(engines: list[MockEngine], workers: int, **settings: str) -> Iterator[RunningRouter]:
     """Run a router that shows what is in flight, and which worker answers."""
     environment = {"ROUTER_ENGINES": ",".join(engine.url for engine in engines), **settings}
     app = "tests.router.wire.showing_loads:application"
@@ -119,13 +119,13 @@ def _send(router: RunningRouter, body: bytes) -> RawClient:
 
 
 @contextmanager
-def _holding(engines: list[StandIn]) -> Iterator[Event]:
+def _holding(engines: list[MockEngine]) -> Iterator[Event]:
     """Let engines hold the answers to requests with `"user": "hold"` until the event is set."""
     release = Event()
 
-    def hold(received: Received) -> Reply | None:
+    def hold(received: ReceivedRequest) -> ScriptedResponse | None:
         is_held = received.path == CHAT and received.json().get("user") == "hold"
-        return replace(Answer.json({"held": True}), hold=release) if is_held else None
+        return replace(MockResponse.json({"held": True}), hold=release) if is_held else None
 
     for engine in engines:
         engine.script(hold)
@@ -135,7 +135,7 @@ def _holding(engines: list[StandIn]) -> Iterator[Event]:
         release.set()
 
 
-def test_least_inflight_avoids_an_engine_that_holds_requests(engines: list[StandIn]) -> None:
+def test_least_inflight_avoids_an_engine_that_holds_requests(engines: list[MockEngine]) -> None:
     """While one of two engines holds a request, both workers send everything to the other one."""
     two = engines[:2]
     with _showing(two, 2, ROUTER_POLICY="least_inflight") as router, _holding(two) as release:
@@ -160,7 +160,7 @@ def test_least_inflight_avoids_an_engine_that_holds_requests(engines: list[Stand
         assert _loads(router) == [0, 0]
 
 
-def test_a_reload_forgets_nothing_that_is_in_flight(engines: list[StandIn]) -> None:
+def test_a_reload_forgets_nothing_that_is_in_flight(engines: list[MockEngine]) -> None:
     """After a reload the new worker sees what the old one still has in flight, until that ends."""
     with _showing(engines[:1], 1) as router, _holding(engines[:1]) as release, _send(router, chat(user="hold")) as held:
         wait_until(lambda: _loads(router) == [1])
@@ -178,7 +178,7 @@ def test_a_reload_forgets_nothing_that_is_in_flight(engines: list[StandIn]) -> N
         wait_until(lambda: _loads(router) == [0])
 
 
-def test_what_a_killed_worker_had_in_flight_is_not_counted(engines: list[StandIn]) -> None:
+def test_what_a_killed_worker_had_in_flight_is_not_counted(engines: list[MockEngine]) -> None:
     """A worker that is killed takes nothing back; its successor begins with an empty row."""
     with _showing(engines[:1], 1) as router, _holding(engines[:1]), ExitStack() as stack:
         for _ in range(3):
@@ -195,16 +195,16 @@ def test_what_a_killed_worker_had_in_flight_is_not_counted(engines: list[StandIn
 
 
 MIXED = {
-    "whole": lambda: Answer.json({"ok": True}),
-    "stream": lambda: Answer.sse(b'data: {"a": 1}\n\n', b"data: [DONE]\n\n"),
-    "cut": lambda: replace(Answer.json({"ok": True}), cut_after=3),
-    "cut stream": lambda: replace(Answer.sse(b'data: {"a": 1}\n\n', b"data: [DONE]\n\n"), cut_after=20),
-    "reset": lambda: replace(Answer.json({"ok": True}), cut_after=0, then="reset"),
-    "refused": lambda: Answer.json({"error": {"message": "later"}}, status=503),
-    "broken": lambda: Answer.json({"error": {"message": "no"}}, status=500),
-    "redirect": lambda: Answer(302, (("Location", "/"),)),
-    "long": lambda: Answer(body=b"x" * (9 * 1024 * 1024)),
-    "long and cut": lambda: Answer(body=b"x" * (9 * 1024 * 1024), cut_after=8_500_000),
+    "whole": lambda: MockResponse.json({"ok": True}),
+    "stream": lambda: MockResponse.sse(b'data: {"a": 1}\n\n', b"data: [DONE]\n\n"),
+    "cut": lambda: replace(MockResponse.json({"ok": True}), cut_after=3),
+    "cut stream": lambda: replace(MockResponse.sse(b'data: {"a": 1}\n\n', b"data: [DONE]\n\n"), cut_after=20),
+    "reset": lambda: replace(MockResponse.json({"ok": True}), cut_after=0, then="reset"),
+    "refused": lambda: MockResponse.json({"error": {"message": "later"}}, status=503),
+    "broken": lambda: MockResponse.json({"error": {"message": "no"}}, status=500),
+    "redirect": lambda: MockResponse(302, (("Location", "/"),)),
+    "long": lambda: MockResponse(body=b"x" * (9 * 1024 * 1024)),
+    "long and cut": lambda: MockResponse(body=b"x" * (9 * 1024 * 1024), cut_after=8_500_000),
 }
 LEAVING = ("stream that its client leaves", "silence that its client leaves")
 
@@ -214,18 +214,18 @@ def _one_of(number: int) -> str:
     return kinds[number % len(kinds)]
 
 
-def test_nothing_stays_counted_whatever_becomes_of_requests(engines: list[StandIn]) -> None:
+def test_nothing_stays_counted_whatever_becomes_of_requests(engines: list[MockEngine]) -> None:
     """After 200 requests that end in every way there is, by two workers, no engine has anything in flight."""
     never = Event()
 
-    def script(received: Received) -> Reply | None:
+    def script(received: ReceivedRequest) -> ScriptedResponse | None:
         if received.path != CHAT:
             return None
         kind = received.json()["user"]
         if kind == LEAVING[0]:
-            return Answer.sse(b'data: {"a": 1}\n\n', never)
+            return MockResponse.sse(b'data: {"a": 1}\n\n', never)
         if kind == LEAVING[1]:
-            return replace(Answer.json({}), hold=never)
+            return replace(MockResponse.json({}), hold=never)
         return MIXED[kind]()
 
     for engine in engines:

@@ -12,7 +12,7 @@ import pytest
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits, Models, plain_aliases
 from router.contract.schema.types import Words
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
 from tests.router.serving import RunningRouter, running_router
@@ -90,7 +90,7 @@ def test_other_routes_keep_the_contracts_words(router: RunningRouter) -> None:
 
 def test_where_no_engine_can_answer_messages_are_overloaded() -> None:
     """Status 529 with Retry-After, where other routes say 503."""
-    with StandIn(models=("served",)) as engine:
+    with MockEngine(models=("served",)) as engine:
         engine.healthy = False
         with running_router(None, [engine.url], {"ROUTER_MODEL_ID": "served"}, until_ready=False) as router:
             for route in ROUTES:
@@ -101,10 +101,10 @@ def test_where_no_engine_can_answer_messages_are_overloaded() -> None:
                     assert client.post(CHAT, chat()).status == 503
 
 
-def test_where_no_place_is_free_messages_are_overloaded(router_of: RouterOf, engine: StandIn) -> None:
+def test_where_no_place_is_free_messages_are_overloaded(router_of: RouterOf, engine: MockEngine) -> None:
     """Beyond the bound of requests in flight, too, in the envelope of Messages."""
     router, gate = router_of(ROUTER_MAX_IN_FLIGHT="1", WEB_CONCURRENCY="1"), Event()
-    engine.answer_next(replace(Answer.json({}), hold=gate))
+    engine.answer_next(replace(MockResponse.json({}), hold=gate))
     with RawClient(router.port) as held, RawClient(router.port) as client:
         held.send(post_head("/v1/messages", {"Content-Length": str(len(ASK))}) + ASK)
         engine.wait_for(1)
@@ -113,9 +113,9 @@ def test_where_no_place_is_free_messages_are_overloaded(router_of: RouterOf, eng
         assert held.answer().status == 200
 
 
-def test_whole_answers_of_messages_carry_both_request_ids(plain: RunningRouter, engine: StandIn) -> None:
+def test_whole_answers_of_messages_carry_both_request_ids(plain: RunningRouter, engine: MockEngine) -> None:
     """The id that the anthropic SDK reads is the router's, whatever an engine says."""
-    engine.answer_next(Answer.json({"type": "message"}, headers=[("request-id", "engine's")]))
+    engine.answer_next(MockResponse.json({"type": "message"}, headers=[("request-id", "engine's")]))
     with RawClient(plain.port) as client:
         answer = client.post("/v1/messages", ASK, {"X-Request-Id": "abc"})
     assert [value for name, value in answer.headers if name.lower() == "request-id"] == ["abc"]
@@ -123,12 +123,14 @@ def test_whole_answers_of_messages_carry_both_request_ids(plain: RunningRouter, 
 
 
 @pytest.mark.parametrize(("route", "holder"), [("/v1/messages", "message"), ("/v1/responses", "response")])
-def test_a_stream_under_an_alias_names_the_alias(router_of: RouterOf, engine: StandIn, route: str, holder: str) -> None:
+def test_a_stream_under_an_alias_names_the_alias(
+    router_of: RouterOf, engine: MockEngine, route: str, holder: str
+) -> None:
     """Where these protocols name the model the alias stands, also in the frames of a failure; texts stay."""
     router = router_of(Contract(models=Models(aliases=plain_aliases("latest"))))
     started = STARTED[route]
     text = _event("delta", text="served", model="served")
-    engine.answer_next(Answer.sse(started, text))
+    engine.answer_next(MockResponse.sse(started, text))
     with RawClient(router.port) as client:
         stream = b"".join(_read(client, route, ASK.replace(b'"served"', b'"latest"')))
     assert stream.startswith(started.replace(b"served", b"latest") + text)
@@ -175,13 +177,13 @@ def _assert_failed(route: str, stream: bytes) -> None:
 
 
 @pytest.mark.parametrize("route", STARTED)
-def test_a_stream_that_fails_ends_in_its_protocols_frames(plain: RunningRouter, engine: StandIn, route: str) -> None:
+def test_a_stream_that_fails_ends_in_its_protocols_frames(plain: RunningRouter, engine: MockEngine, route: str) -> None:
     """Cut, or ended properly within an event: what had come leaves, and behind it the frames that clients heed."""
     started = STARTED[route]
     for failing in (
-        replace(Answer.sse(started), last_chunk=False, then="close"),
-        Answer(headers=EVENT_STREAM, body=[started], framing="close"),
-        Answer.sse(started, started[:-5]),
+        replace(MockResponse.sse(started), last_chunk=False, then="close"),
+        MockResponse(headers=EVENT_STREAM, body=[started], framing="close"),
+        MockResponse.sse(started, started[:-5]),
     ):
         engine.answer_next(failing)
         with RawClient(plain.port) as client:
@@ -191,31 +193,31 @@ def test_a_stream_that_fails_ends_in_its_protocols_frames(plain: RunningRouter, 
 
 
 @pytest.mark.parametrize("route", ["/v1/messages", "/v1/responses"])
-def test_a_proper_end_before_the_last_event_is_a_failure(plain: RunningRouter, engine: StandIn, route: str) -> None:
+def test_a_proper_end_before_the_last_event_is_a_failure(plain: RunningRouter, engine: MockEngine, route: str) -> None:
     """Messages and Responses say by an event that they are whole; without it a client would take half for all."""
-    engine.answer_next(Answer.sse(STARTED[route]))
+    engine.answer_next(MockResponse.sse(STARTED[route]))
     with RawClient(plain.port) as client:
         _assert_failed(route, b"".join(_read(client, route)))
 
 
-def _is_empty() -> dict[str, Answer]:
+def _is_empty() -> dict[str, MockResponse]:
     return {
-        "no event": Answer.sse(),
-        "half an event": Answer.sse(CHUNK[:-6]),
-        "no JSON": Answer(headers=[("Content-Type", "application/json")], body=b""),
-        "white space": Answer(headers=[("Content-Type", "application/json")], body=[b" \n"], framing="chunked"),
-        "no type": Answer(body=b""),
-        "compressed": Answer(
+        "no event": MockResponse.sse(),
+        "half an event": MockResponse.sse(CHUNK[:-6]),
+        "no JSON": MockResponse(headers=[("Content-Type", "application/json")], body=b""),
+        "white space": MockResponse(headers=[("Content-Type", "application/json")], body=[b" \n"], framing="chunked"),
+        "no type": MockResponse(body=b""),
+        "compressed": MockResponse(
             headers=[("Content-Type", "application/json"), ("Content-Encoding", "gzip")], body=gzip.compress(b"")
         ),
-        "a compressed stream": Answer.sse(headers=[("Content-Encoding", "gzip")]),
+        "a compressed stream": MockResponse.sse(headers=[("Content-Encoding", "gzip")]),
     }
 
 
 @pytest.mark.parametrize("route", [CHAT, "/v1/messages", "/v1/embeddings"])
 @pytest.mark.parametrize("empty", _is_empty())
 def test_a_success_that_says_nothing_is_a_broken_answer(
-    plain: RunningRouter, engine: StandIn, route: str, empty: str
+    plain: RunningRouter, engine: MockEngine, route: str, empty: str
 ) -> None:
     """While nothing was sent it is a 502, which must not be repeated blindly: the engine may have worked."""
     engine.answer_next(_is_empty()[empty])
@@ -226,10 +228,10 @@ def test_a_success_that_says_nothing_is_a_broken_answer(
         assert ("request_id" in answer.json()) == (route == "/v1/messages")
 
 
-def test_comments_alone_are_no_answer(plain: RunningRouter, engine: StandIn) -> None:
+def test_comments_alone_are_no_answer(plain: RunningRouter, engine: MockEngine) -> None:
     """They have been sent when the stream ends without an event, so the error is one."""
     for comments in (b": ping\n\n", b"\n\n"):
-        engine.answer_next(Answer.sse(comments))
+        engine.answer_next(MockResponse.sse(comments))
         with RawClient(plain.port) as client:
             stream = b"".join(_read(client, "/v1/messages"))
         assert stream.startswith(comments)

@@ -17,7 +17,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Models, plain_aliases
-from router.mock_engine import EVENT_STREAM, Answer, Received, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, ReceivedRequest
 from tests.router.conftest import RouterOf
 from tests.router.process import address_space, descriptors, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
@@ -87,7 +87,7 @@ def _assert_serves(router: RunningRouter) -> None:
 
 
 @pytest.mark.parametrize("begun", STALLS.values(), ids=STALLS)
-def test_stalled_clients_hold_nobody_up(router: RunningRouter, engine: StandIn, begun: bytes) -> None:
+def test_stalled_clients_hold_nobody_up(router: RunningRouter, engine: MockEngine, begun: bytes) -> None:
     """With more clients stalled than there are threads, a probe and a request are answered long before they are."""
     with _stalled(router, begun) as stalled:
         if begun.startswith(HEAD):
@@ -105,7 +105,9 @@ LONG_STALLS = {
 
 
 @pytest.mark.parametrize("begun", LONG_STALLS.values(), ids=LONG_STALLS)
-def test_stalled_clients_that_need_threads_do_not_get_all(router_of: RouterOf, engine: StandIn, begun: bytes) -> None:
+def test_stalled_clients_that_need_threads_do_not_get_all(
+    router_of: RouterOf, engine: MockEngine, begun: bytes
+) -> None:
     """Requests too long to be held take half as many threads as may be in flight; others are served meanwhile."""
     router = router_of(
         ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS="19", ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="19"
@@ -132,7 +134,7 @@ def _is_served(router: RunningRouter) -> bool:
         return client.post(CHAT, chat()).status == 200
 
 
-def test_dribbling_clients_hold_nobody_up(router: RunningRouter, engine: StandIn) -> None:
+def test_dribbling_clients_hold_nobody_up(router: RunningRouter, engine: MockEngine) -> None:
     """Clients that never stop sending one byte after the other take no thread either."""
     over = threading.Event()
     with _stalled(router, b"GET /healthz HTTP/1.1\r\nX: ") as dribbling:
@@ -179,7 +181,7 @@ BODY_STALLS = [
 
 
 @pytest.mark.parametrize("stall", BODY_STALLS)
-def test_a_late_body_is_refused(hasty: RunningRouter, engine: StandIn, stall: str) -> None:
+def test_a_late_body_is_refused(hasty: RunningRouter, engine: MockEngine, stall: str) -> None:
     """A body that is not whole after ROUTER_CLIENT_BODY_TIMEOUT_SECONDS is a 400, and the connection ends."""
     with RawClient(hasty.port) as client:
         client.send(STALLS[stall])
@@ -188,13 +190,13 @@ def test_a_late_body_is_refused(hasty: RunningRouter, engine: StandIn, stall: st
     assert engine.received == []
 
 
-def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf, engine: StandIn) -> None:
+def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf, engine: MockEngine) -> None:
     """A worker that is not let run for longer than clients and engines may take reads first what came meanwhile."""
     router = router_of(**{f"ROUTER_{each}_SECONDS": "2" for each in ("HEAD", "BODY", "FIRST_BYTE", "IDLE")})
     request = post_head(CHAT, COUNTED) + chat()
     asked, released = threading.Event(), threading.Event()
 
-    def answer_late(received: Received) -> None:
+    def answer_late(received: ReceivedRequest) -> None:
         if b"late" in received.body:
             asked.set()
             assert released.wait(STANDSTILL)
@@ -226,7 +228,7 @@ def test_what_came_while_the_worker_stood_still_is_not_late(router_of: RouterOf,
         assert [client.answer().status for client in (*clients, waiting)] == [200] * 6
 
 
-def test_a_late_body_is_refused_under_the_contract(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_late_body_is_refused_under_the_contract(router_of: RouterOf, engine: MockEngine) -> None:
     """What a client is told of its late body has the type that the contract gives to a 400, and the client's id."""
     contract = Contract(errors=Errors(bad_request_type="vendor_error"))
     router = router_of(contract, ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="0.2")
@@ -248,7 +250,7 @@ DRIBBLES = {
 
 
 @pytest.mark.parametrize("begun", DRIBBLES.values(), ids=DRIBBLES)
-def test_dribbling_gains_no_time(hasty: RunningRouter, engine: StandIn, begun: bytes) -> None:
+def test_dribbling_gains_no_time(hasty: RunningRouter, engine: MockEngine, begun: bytes) -> None:
     """The time for a head or a body is for all of it: a client that sends byte after byte is refused like any other."""
     with RawClient(hasty.port) as client:
         client.send(begun)
@@ -273,7 +275,7 @@ def test_dribbling_gains_no_time(hasty: RunningRouter, engine: StandIn, begun: b
     assert engine.received == []
 
 
-def test_a_request_that_comes_byte_by_byte_is_served(router: RunningRouter, engine: StandIn) -> None:
+def test_a_request_that_comes_byte_by_byte_is_served(router: RunningRouter, engine: MockEngine) -> None:
     """Requests in any number of pieces are the same requests, pipelined ones and chunked ones too."""
     requests = [post_head(CHAT, COUNTED) + chat(), post_head(CHAT, CHUNKED) + chunked(chat()[:9], chat()[9:]), HEAD]
     with RawClient(router.port) as client:
@@ -284,11 +286,11 @@ def test_a_request_that_comes_byte_by_byte_is_served(router: RunningRouter, engi
     assert [received.body for received in engine.received] == [chat(), chat()]
 
 
-def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: MockEngine) -> None:
     """An unread stream ends after ROUTER_CLIENT_SEND_TIMEOUT_SECONDS, at the engine too, without noise."""
     router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="0.5")
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
     with RawClient(router.port) as deaf:
         deaf.send(post_head(CHAT, {"Content-Length": str(len(chat(stream=True)))}) + chat(stream=True))
         (stream,) = engine.wait_for(1)
@@ -297,11 +299,11 @@ def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: Sta
     assert "Traceback" not in router.log()
 
 
-def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: MockEngine) -> None:
     """A client that reads 8 MiB slowly, for longer than ROUTER_CLIENT_SEND_TIMEOUT_SECONDS, gets all of it."""
     router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="0.5")
     body = os.urandom(8 * 1024 * 1024 - 1000)
-    engine.answer_next(Answer(headers=[("Content-Type", "application/octet-stream")], body=body))
+    engine.answer_next(MockResponse(headers=[("Content-Type", "application/octet-stream")], body=body))
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         slow.settimeout(20)
@@ -315,7 +317,7 @@ def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: St
     assert b"".join(pieces).partition(b"\r\n\r\n")[2] == body
 
 
-def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine: StandIn) -> None:
+def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine: MockEngine) -> None:
     """Clients that were answered for the last time and stay connected do not stop the worker while it closes."""
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(MANY)]
@@ -326,7 +328,7 @@ def test_clients_that_do_not_close_hold_nobody_up(router: RunningRouter, engine:
         assert all(client.at_end() for client in clients)
 
 
-def test_clients_that_ask_on_and_never_read_hold_nobody_up(router_of: RouterOf, engine: StandIn) -> None:
+def test_clients_that_ask_on_and_never_read_hold_nobody_up(router_of: RouterOf, engine: MockEngine) -> None:
     """Clients that do not read the router's own responses are dropped before ROUTER_CLIENT_SEND_TIMEOUT_SECONDS."""
     long_list = Contract(models=Models(aliases=plain_aliases(*(f"alias-{number:0100}" for number in range(1000)))))
     router = router_of(long_list, ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="600")
@@ -361,7 +363,7 @@ def _take_descriptors(count: int) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /heal"], ids=["idle", "begun"])
-def test_a_full_worker_still_answers(engine: StandIn, begun: bytes) -> None:
+def test_a_full_worker_still_answers(engine: MockEngine, begun: bytes) -> None:
     """With more connections waiting than a worker may have, the longest-waiting ones go and a new one is served."""
     _take_descriptors(2_500)
     with running_router(None, [engine.url]) as router, ExitStack() as stack:
@@ -379,7 +381,7 @@ def _open_sockets_of_workers(router: RunningRouter) -> int:
     return max(len(list(Path(f"/proc/{worker}/fd").iterdir())) for worker in _workers(router))
 
 
-def test_a_worker_without_descriptors_still_answers(engine: StandIn) -> None:
+def test_a_worker_without_descriptors_still_answers(engine: MockEngine) -> None:
     """When the system has no descriptor left, the longest-waiting connection makes room for a new one."""
     with running_router(None, [engine.url]) as router, ExitStack() as stack:
         _assert_serves(router)
@@ -395,7 +397,7 @@ def test_a_worker_without_descriptors_still_answers(engine: StandIn) -> None:
         assert _workers(router) == [worker]
 
 
-def test_waiting_clients_leave_descriptors_for_engines(engine: StandIn) -> None:
+def test_waiting_clients_leave_descriptors_for_engines(engine: MockEngine) -> None:
     """With few descriptors and more clients that wait than there are, requests reach a new connection to the engine."""
     few = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
     settings = {"ROUTER_ENGINES": engine.url}
@@ -404,7 +406,7 @@ def test_waiting_clients_leave_descriptors_for_engines(engine: StandIn) -> None:
         for _ in range(300):
             _connect(router.port, stack).sendall(b"G")
         gate = threading.Event()
-        engine.answer_next(*[Answer.sse(gate, b"data: [DONE]\n\n") for _ in range(40)])
+        engine.answer_next(*[MockResponse.sse(gate, b"data: [DONE]\n\n") for _ in range(40)])
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(40)]
         for client in clients:
             client.send(post_head(CHAT, COUNTED) + chat())
@@ -416,14 +418,14 @@ def test_waiting_clients_leave_descriptors_for_engines(engine: StandIn) -> None:
         assert "no connection can be accepted" not in router.log()
 
 
-def test_a_worker_without_threads_serves_with_those_it_has(engine: StandIn) -> None:
+def test_a_worker_without_threads_serves_with_those_it_has(engine: MockEngine) -> None:
     """When the system gives no further thread requests wait for the ones that live, and the worker lives too."""
     gate = threading.Event()
     with running_router(None, [engine.url]) as router, ExitStack() as stack:
         (worker,) = _workers(router)
         most = address_space(worker) + 7 * 1024 * 1024  # less than the stack of one thread
         resource.prlimit(worker, resource.RLIMIT_AS, (most, most))
-        engine.answer_next(*[Answer(headers=EVENT_STREAM, body=[gate, b"data: [DONE]\n\n"]) for _ in range(20)])
+        engine.answer_next(*[MockResponse(headers=EVENT_STREAM, body=[gate, b"data: [DONE]\n\n"]) for _ in range(20)])
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(20)]
         for client in clients:
             client.send(post_head(CHAT, CHUNKED) + chunked(chat()))
@@ -433,7 +435,7 @@ def test_a_worker_without_threads_serves_with_those_it_has(engine: StandIn) -> N
         assert _workers(router) == [worker]
 
 
-def test_descriptors_are_as_many_as_allowed(engine: StandIn) -> None:
+def test_descriptors_are_as_many_as_allowed(engine: MockEngine) -> None:
     """A router takes all the descriptors that it may have, whatever the soft limit is."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
@@ -452,10 +454,10 @@ def test_a_reload_cuts_no_stream(arguments: tuple[str, ...]) -> None:
     gate = threading.Event()
     body = [b"data: 1\n\n", gate, b"data: [DONE]\n\n"]
     with (
-        StandIn() as engine,
+        MockEngine() as engine,
         running_router(None, [engine.url], {"ROUTER_GRACEFUL_TIMEOUT_SECONDS": "0"}, conf) as router,
     ):
-        engine.answer_next(Answer(headers=EVENT_STREAM, body=body, framing="chunked"))
+        engine.answer_next(MockResponse(headers=EVENT_STREAM, body=body, framing="chunked"))
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, COUNTED) + chat())
             assert client.head()[0] == 200
@@ -476,7 +478,7 @@ def _has_ended(router: RunningRouter, worker: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def encrypted(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
+def encrypted(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
     """A hasty router that speaks TLS itself, and its certificate."""
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
     settings = {
@@ -499,7 +501,7 @@ def _encrypted_client(encrypted: tuple[RunningRouter, Path]) -> Iterator[RawClie
         yield plain
 
 
-def test_tls_is_served(encrypted: tuple[RunningRouter, Path], engine: StandIn) -> None:
+def test_tls_is_served(encrypted: tuple[RunningRouter, Path], engine: MockEngine) -> None:
     """A client under TLS is served, on a connection that is kept, pipelined requests too."""
     request = post_head(CHAT, COUNTED) + chat()
     with _encrypted_client(encrypted) as client:
@@ -510,17 +512,17 @@ def test_tls_is_served(encrypted: tuple[RunningRouter, Path], engine: StandIn) -
 
 
 @pytest.mark.parametrize("begun", [STALLS["in the head"], STALLS["in the body"]], ids=["head", "body"])
-def test_tls_gains_no_time(encrypted: tuple[RunningRouter, Path], engine: StandIn, begun: bytes) -> None:
+def test_tls_gains_no_time(encrypted: tuple[RunningRouter, Path], engine: MockEngine, begun: bytes) -> None:
     """The time for a head or a body holds under TLS as it does in the clear."""
     with _encrypted_client(encrypted) as client:
         assert_error(client.send(begun).answer(), 400, "bad_request")
     assert engine.received == []
 
 
-def test_a_deaf_client_under_tls_is_dropped(encrypted: tuple[RunningRouter, Path], engine: StandIn) -> None:
+def test_a_deaf_client_under_tls_is_dropped(encrypted: tuple[RunningRouter, Path], engine: MockEngine) -> None:
     """A stream that its client does not read ends after ROUTER_CLIENT_SEND_TIMEOUT_SECONDS under TLS as well."""
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=repeat(flood), framing="chunked"))
     with _encrypted_client(encrypted) as deaf:
         deaf.send(post_head(CHAT, COUNTED) + chat())
         (stream,) = engine.wait_for(1)
@@ -548,7 +550,7 @@ def test_stalled_handshakes_take_no_thread(encrypted: tuple[RunningRouter, Path]
 
 
 @pytest.fixture(scope="module")
-def patient(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
+def patient(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRouter, Path]]:
     """A router that speaks TLS itself and waits for long, and its certificate."""
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
     settings = {
@@ -563,7 +565,7 @@ def patient(engine: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("begun", STALLS.values(), ids=STALLS)
 def test_stalled_clients_under_tls_take_no_thread(
-    patient: tuple[RunningRouter, Path], engine: StandIn, begun: bytes
+    patient: tuple[RunningRouter, Path], engine: MockEngine, begun: bytes
 ) -> None:
     """More clients than there are threads that stall, wherever in their requests, hold up nobody under TLS either."""
     with ExitStack() as stack:
@@ -576,7 +578,7 @@ def test_stalled_clients_under_tls_take_no_thread(
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
 def test_requests_under_tls_are_read_however_they_come(
-    encrypted: tuple[RunningRouter, Path], engine: StandIn, size: int
+    encrypted: tuple[RunningRouter, Path], engine: MockEngine, size: int
 ) -> None:
     """In records and segments of any size, several at once, short and long, requests are answered in order."""
     bodies = [chat(user="x" * length) for length in (0, min(20_000, 50 * size), min(200_000, 50 * size), 0)]

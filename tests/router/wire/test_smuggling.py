@@ -5,7 +5,7 @@ Behind each stands a second, whole request: served in its turn where the first o
 
 import pytest
 
-from router.mock_engine import StandIn
+from router.mock_engine import MockEngine
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked
 from tests.router.serving import RunningRouter
@@ -174,7 +174,7 @@ ACCEPTED = {
 """Requests whose end is beyond doubt."""
 
 
-def _assert_refused_alone(router: RunningRouter, engine: StandIn, wire: bytes) -> None:
+def _assert_refused_alone(router: RunningRouter, engine: MockEngine, wire: bytes) -> None:
     with RawClient(router.port) as client:
         client.send(wire + SECOND)
         answer = client.answer()
@@ -184,19 +184,19 @@ def _assert_refused_alone(router: RunningRouter, engine: StandIn, wire: bytes) -
 
 
 @pytest.mark.parametrize("wire", REFUSED.values(), ids=REFUSED)
-def test_a_doubtful_head_is_refused(router: RunningRouter, engine: StandIn, wire: bytes) -> None:
+def test_a_doubtful_head_is_refused(router: RunningRouter, engine: MockEngine, wire: bytes) -> None:
     """A head that leaves in doubt where its request ends is a 400, the connection ends, and no engine hears of it."""
     _assert_refused_alone(router, engine, wire)
 
 
 @pytest.mark.parametrize("chunks", REFUSED_CHUNKS.values(), ids=REFUSED_CHUNKS)
-def test_a_doubtful_chunk_is_refused(router: RunningRouter, engine: StandIn, chunks: bytes) -> None:
+def test_a_doubtful_chunk_is_refused(router: RunningRouter, engine: MockEngine, chunks: bytes) -> None:
     """A chunked body that is not spelt as it has to be is a 400, the connection ends, and no engine hears of it."""
     _assert_refused_alone(router, engine, _chunks(chunks))
 
 
 @pytest.mark.parametrize("codings", [b"gzip, chunked", b"identity, chunked", b"deflate , chunked"])
-def test_a_coding_below_the_chunks_is_not_taken(router: RunningRouter, engine: StandIn, codings: bytes) -> None:
+def test_a_coding_below_the_chunks_is_not_taken(router: RunningRouter, engine: MockEngine, codings: bytes) -> None:
     """Chunks that carry a further coding have a sure end, but their content is not what engines would read: 415."""
     with RawClient(router.port) as client:
         client.send(_chunked(b"Transfer-Encoding: " + codings))
@@ -205,7 +205,7 @@ def test_a_coding_below_the_chunks_is_not_taken(router: RunningRouter, engine: S
 
 
 @pytest.mark.parametrize("size", [b"f" * 8, b"f" * 16, b"f" * 17, b"f" * 400, b"8" + b"0" * 15])
-def test_a_huge_chunk_is_never_whole(router: RunningRouter, engine: StandIn, size: bytes) -> None:
+def test_a_huge_chunk_is_never_whole(router: RunningRouter, engine: MockEngine, size: bytes) -> None:
     """A chunk of a size that overflows many a reader is no end of anything: the request is refused."""
     with RawClient(router.port) as client:
         client.send(_chunks(size + b"\r\nBODY\r\n0\r\n\r\n") + SECOND)
@@ -216,7 +216,7 @@ def test_a_huge_chunk_is_never_whole(router: RunningRouter, engine: StandIn, siz
 
 
 @pytest.mark.parametrize("wire", ACCEPTED.values(), ids=ACCEPTED)
-def test_a_request_beyond_doubt_is_served_once(router: RunningRouter, engine: StandIn, wire: bytes) -> None:
+def test_a_request_beyond_doubt_is_served_once(router: RunningRouter, engine: MockEngine, wire: bytes) -> None:
     """A request whose end is sure reaches the engine once, and the one behind it does in its turn."""
     with RawClient(router.port) as client:
         client.send(wire + SECOND)
@@ -228,7 +228,7 @@ def test_a_request_beyond_doubt_is_served_once(router: RunningRouter, engine: St
 
 
 @pytest.mark.parametrize("wire", ACCEPTED.values(), ids=ACCEPTED)
-def test_the_engine_gets_a_framing_of_the_routers_own(router: RunningRouter, engine: StandIn, wire: bytes) -> None:
+def test_the_engine_gets_a_framing_of_the_routers_own(router: RunningRouter, engine: MockEngine, wire: bytes) -> None:
     """However a client framed its body, the engine gets one Content-Length and no coding."""
     with RawClient(router.port) as client:
         assert client.send(wire).answer().status == 200
@@ -237,7 +237,7 @@ def test_the_engine_gets_a_framing_of_the_routers_own(router: RunningRouter, eng
     assert received.values("Transfer-Encoding") == []
 
 
-def test_pipelined_requests_get_their_own_answers(router: RunningRouter, engine: StandIn) -> None:
+def test_pipelined_requests_get_their_own_answers(router: RunningRouter, engine: MockEngine) -> None:
     """Many requests in one go, framed in turn by length and chunks, are answered in order, each with its own."""
     bodies = [chat(max_tokens=number + 1) for number in range(20)]
     heads = (lambda body: _head(b"Content-Length: %d" % len(body)) + body, lambda body: _head(TE) + chunked(body))
@@ -249,7 +249,7 @@ def test_pipelined_requests_get_their_own_answers(router: RunningRouter, engine:
     assert len({answer.header("x-request-id") for answer in answers}) == len(bodies)
 
 
-def test_a_refused_request_leaves_a_sure_end(router: RunningRouter, engine: StandIn) -> None:
+def test_a_refused_request_leaves_a_sure_end(router: RunningRouter, engine: MockEngine) -> None:
     """A request that is refused for what it says, not for its framing, does not take the next one with it."""
     with RawClient(router.port) as client:
         refused = chat(model="unknown")

@@ -14,8 +14,8 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Models, plain_aliases
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
-from router.mock_engine.answer import Piece
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
+from router.mock_engine.response import Piece
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, post_head
 from tests.router.rawengine import RawEngine, ok, read_request
@@ -68,9 +68,9 @@ def _models(stream: bytes) -> list[Any]:
         pytest.param([b'data: {"t":"\xff\xfe"}\n\n', b"\x00", b"\n\n"], id="garbage"),
     ],
 )
-def test_a_stream_is_relayed_byte_for_byte(router: RunningRouter, engine: StandIn, pieces: list[bytes]) -> None:
+def test_a_stream_is_relayed_byte_for_byte(router: RunningRouter, engine: MockEngine, pieces: list[bytes]) -> None:
     """Every byte of a stream reaches the client as the engine sent it, and none is added."""
-    engine.answer_next(Answer.sse(*pieces))
+    engine.answer_next(MockResponse.sse(*pieces))
     with RawClient(router.port) as client:
         _send(client)
         assert b"".join(iter(client.chunk, b"")) == b"".join(pieces)
@@ -79,14 +79,14 @@ def test_a_stream_is_relayed_byte_for_byte(router: RunningRouter, engine: StandI
 
 @pytest.mark.parametrize("served_by", ["router", "renaming"])
 def test_each_piece_arrives_before_the_next_is_sent(
-    request: pytest.FixtureRequest, engine: StandIn, served_by: str
+    request: pytest.FixtureRequest, engine: MockEngine, served_by: str
 ) -> None:
     """Nothing is held back: the engine sends each event only once the client has read the one before."""
     router: RunningRouter = request.getfixturevalue(served_by)
     pieces = [b": waiting\n\n", *[b'data: {"n":%d}\n\n' % number for number in range(5)], DONE]
     gates = [Event() for _ in pieces]
     script: list[Piece] = [each for pair in zip(pieces, gates, strict=True) for each in pair]
-    engine.answer_next(Answer.sse(*script))
+    engine.answer_next(MockResponse.sse(*script))
     with RawClient(router.port) as client:
         _send(client)
         for piece, gate in zip(pieces, gates, strict=True):
@@ -107,15 +107,15 @@ def test_a_stream_tells_proxies_not_to_hold_it_back(router: RunningRouter) -> No
         assert client.post(CHAT, chat()).header("X-Accel-Buffering") is None
 
 
-def test_the_engines_own_cache_control_stays(router: RunningRouter, engine: StandIn) -> None:
+def test_the_engines_own_cache_control_stays(router: RunningRouter, engine: MockEngine) -> None:
     """A Cache-Control of the engine's own is passed on alone."""
-    engine.answer_next(Answer.sse(DONE, headers=[("Cache-Control", "private")]))
+    engine.answer_next(MockResponse.sse(DONE, headers=[("Cache-Control", "private")]))
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, {"Content-Length": str(len(STREAM))}) + STREAM)
         assert client.answer().header("Cache-Control") == "private"
 
 
-def test_an_alias_is_what_its_stream_and_its_answer_say(renaming: RunningRouter, engine: StandIn) -> None:
+def test_an_alias_is_what_its_stream_and_its_answer_say(renaming: RunningRouter, engine: MockEngine) -> None:
     """A request to an alias gets the alias back in every chunk and in the body, and the engine gets the served id."""
     with RawClient(renaming.port) as client:
         _send(client, chat(model="latest", stream=True))
@@ -128,7 +128,7 @@ def test_an_alias_is_what_its_stream_and_its_answer_say(renaming: RunningRouter,
     assert [received.values("Accept-Encoding") for received in engine.received] == [["identity"], ["identity"]]
 
 
-def test_only_the_name_is_changed_in_a_renamed_stream(renaming: RunningRouter, engine: StandIn) -> None:
+def test_only_the_name_is_changed_in_a_renamed_stream(renaming: RunningRouter, engine: MockEngine) -> None:
     """Comments, line ends, texts and nested members named `model` keep their bytes, however the stream is cut."""
     stream = (
         b': "model":"served"\r\n\r\n'
@@ -140,21 +140,21 @@ def test_only_the_name_is_changed_in_a_renamed_stream(renaming: RunningRouter, e
     renamed = stream.replace(b'{ "model" : "served"', b'{ "model" : "latest"')
     renamed = renamed.replace(b'data: "model":"served"', b'data: "model":"latest"')
     pieces = [stream[at : at + 7] for at in range(0, len(stream), 7)]
-    engine.answer_next(Answer.sse(*pieces))
+    engine.answer_next(MockResponse.sse(*pieces))
     with RawClient(renaming.port) as client:
         _send(client, chat(model="latest", stream=True))
         assert b"".join(iter(client.chunk, b"")) == renamed
 
 
-def test_the_served_id_is_not_renamed(renaming: RunningRouter, engine: StandIn) -> None:
+def test_the_served_id_is_not_renamed(renaming: RunningRouter, engine: MockEngine) -> None:
     """Who asks for the served id gets the engine's own bytes."""
-    engine.answer_next(Answer.sse(EVENT.replace(b"served", b"engine's own"), DONE))
+    engine.answer_next(MockResponse.sse(EVENT.replace(b"served", b"engine's own"), DONE))
     with RawClient(renaming.port) as client:
         _send(client)
         assert _models(b"".join(iter(client.chunk, b""))) == ["engine's own"]
 
 
-def test_answers_may_keep_the_served_name(router_of: RouterOf, engine: StandIn) -> None:
+def test_answers_may_keep_the_served_name(router_of: RouterOf, engine: MockEngine) -> None:
     """Under `answer_as: served` an alias is routed, and the answer keeps the engine's name."""
     router = router_of(Contract(models=Models(aliases=plain_aliases("latest"), answer_as="served")))
     with RawClient(router.port) as client:
@@ -164,34 +164,34 @@ def test_answers_may_keep_the_served_name(router_of: RouterOf, engine: StandIn) 
     assert engine.received[0].json()["model"] == "served"
 
 
-def _cut(gate: Event) -> Answer:
+def _cut(gate: Event) -> MockResponse:
     size = b"%x\r\n" % len(EVENT)
-    return replace(Answer.sse(EVENT, EVENT), cut_after=len(size + EVENT + b"\r\n" + size) + CUT_AT)
+    return replace(MockResponse.sse(EVENT, EVENT), cut_after=len(size + EVENT + b"\r\n" + size) + CUT_AT)
 
 
-def _without_last_chunk(gate: Event) -> Answer:
-    return replace(Answer.sse(EVENT), last_chunk=False, then="close")
+def _without_last_chunk(gate: Event) -> MockResponse:
+    return replace(MockResponse.sse(EVENT), last_chunk=False, then="close")
 
 
-def _by_bare_end(gate: Event) -> Answer:
-    return Answer(headers=EVENT_STREAM, body=[EVENT], framing="close")
+def _by_bare_end(gate: Event) -> MockResponse:
+    return MockResponse(headers=EVENT_STREAM, body=[EVENT], framing="close")
 
 
-def _shorter_than_promised(gate: Event) -> Answer:
-    return Answer(headers=[*EVENT_STREAM, ("Content-Length", "999")], body=EVENT, then="close")
+def _shorter_than_promised(gate: Event) -> MockResponse:
+    return MockResponse(headers=[*EVENT_STREAM, ("Content-Length", "999")], body=EVENT, then="close")
 
 
-def _by_reset(gate: Event) -> Answer:
-    return replace(Answer.sse(EVENT, gate), last_chunk=False, then="reset")
+def _by_reset(gate: Event) -> MockResponse:
+    return replace(MockResponse.sse(EVENT, gate), last_chunk=False, then="reset")
 
 
-def _with_a_bad_chunk(gate: Event) -> Answer:
+def _with_a_bad_chunk(gate: Event) -> MockResponse:
     body = b"%x\r\n%s\r\nnonsense\r\n" % (len(EVENT), EVENT)
-    return Answer(headers=[*EVENT_STREAM, ("Transfer-Encoding", "chunked")], body=body, framing="none")
+    return MockResponse(headers=[*EVENT_STREAM, ("Transfer-Encoding", "chunked")], body=body, framing="none")
 
 
-def _in_silence(gate: Event) -> Answer:
-    return Answer.sse(EVENT, Event())
+def _in_silence(gate: Event) -> MockResponse:
+    return MockResponse.sse(EVENT, Event())
 
 
 @pytest.mark.parametrize("alias", [False, True], ids=["relayed", "renamed"])
@@ -209,7 +209,7 @@ def _in_silence(gate: Event) -> Answer:
     ids=lambda value: value.__name__.removeprefix("_") if callable(value) else value,
 )
 def test_a_stream_that_breaks_off_says_so(
-    router_of: RouterOf, engine: StandIn, ending: Callable[[Event], Answer], code: str, *, alias: bool
+    router_of: RouterOf, engine: MockEngine, ending: Callable[[Event], MockResponse], code: str, *, alias: bool
 ) -> None:
     """A broken stream ends with one error event behind a blank line, and without [DONE]."""
     contract, name = (Contract(models=ALIASES), "latest") if alias else (None, "served")
@@ -236,14 +236,18 @@ def test_a_stream_that_breaks_off_says_so(
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(Answer.sse(EVENT), id="chunked to its end, without DONE"),
+        pytest.param(MockResponse.sse(EVENT), id="chunked to its end, without DONE"),
         pytest.param(
-            Answer.sse(b'data: {"error":{"message":"m","code":500}}\n\n', DONE), id="an error of the engine's"
+            MockResponse.sse(b'data: {"error":{"message":"m","code":500}}\n\n', DONE), id="an error of the engine's"
         ),
-        pytest.param(Answer(headers=EVENT_STREAM, body=[EVENT, DONE], framing="close"), id="bare end behind DONE"),
-        pytest.param(replace(Answer.sse(EVENT, DONE), last_chunk=False, then="close"), id="cut behind DONE"),
+        pytest.param(
+            MockResponse(headers=EVENT_STREAM, body=[EVENT, DONE], framing="close"), id="bare end behind DONE"
+        ),
+        pytest.param(replace(MockResponse.sse(EVENT, DONE), last_chunk=False, then="close"), id="cut behind DONE"),
         *(
-            pytest.param(Answer(headers=EVENT_STREAM, body=[EVENT, *last], framing="close"), id=f"bare end: {number}")
+            pytest.param(
+                MockResponse(headers=EVENT_STREAM, body=[EVENT, *last], framing="close"), id=f"bare end: {number}"
+            )
             for number, last in enumerate(
                 (
                     [DONE, b": bye\n\n"],
@@ -259,10 +263,10 @@ def test_a_stream_that_breaks_off_says_so(
                 )
             )
         ),
-        pytest.param(Answer(headers=EVENT_STREAM, body=EVENT + DONE), id="counted"),
+        pytest.param(MockResponse(headers=EVENT_STREAM, body=EVENT + DONE), id="counted"),
     ],
 )
-def test_a_stream_that_is_whole_gets_no_error(router: RunningRouter, engine: StandIn, answer: Answer) -> None:
+def test_a_stream_that_is_whole_gets_no_error(router: RunningRouter, engine: MockEngine, answer: MockResponse) -> None:
     """Nothing is added to a stream that ended as streams do, whatever the engine said in it."""
     engine.answer_next(answer)
     assert not isinstance(answer.body, bytes) or answer.framing == "length"
@@ -275,19 +279,19 @@ def test_a_stream_that_is_whole_gets_no_error(router: RunningRouter, engine: Sta
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("br", brotli.compress)])
 @pytest.mark.parametrize("model", ["served", "latest"])
 def test_a_compressed_stream_passes_as_it_is(
-    renaming: RunningRouter, engine: StandIn, model: str, coding: str, compress: Callable[[bytes], bytes]
+    renaming: RunningRouter, engine: MockEngine, model: str, coding: str, compress: Callable[[bytes], bytes]
 ) -> None:
     """A stream with a content coding keeps its bytes and its label, also when an alias was asked for."""
     body = compress(EVENT + DONE)
-    engine.answer_next(Answer.sse(body[:20], body[20:], headers=[("Content-Encoding", coding)]))
+    engine.answer_next(MockResponse.sse(body[:20], body[20:], headers=[("Content-Encoding", coding)]))
     with RawClient(renaming.port) as client:
         assert _send(client, chat(model=model, stream=True))["content-encoding"] == coding
         assert b"".join(iter(client.chunk, b"")) == body
 
 
-def test_a_compressed_stream_that_breaks_off_is_cut(router: RunningRouter, engine: StandIn) -> None:
+def test_a_compressed_stream_that_breaks_off_is_cut(router: RunningRouter, engine: MockEngine) -> None:
     """No event can be written behind compressed bytes: the client's connection is cut instead."""
-    answer = Answer.sse(gzip.compress(EVENT), headers=[("Content-Encoding", "gzip")])
+    answer = MockResponse.sse(gzip.compress(EVENT), headers=[("Content-Encoding", "gzip")])
     engine.answer_next(replace(answer, last_chunk=False, then="close"))
     with RawClient(router.port) as client:
         _send(client)
@@ -295,16 +299,16 @@ def test_a_compressed_stream_that_breaks_off_is_cut(router: RunningRouter, engin
             list(iter(client.chunk, b""))
 
 
-def test_a_client_that_leaves_ends_the_stream_at_the_engine(router: RunningRouter, engine: StandIn) -> None:
+def test_a_client_that_leaves_ends_the_stream_at_the_engine(router: RunningRouter, engine: MockEngine) -> None:
     """Once a client is gone, the next write finds out and closes the engine's connection."""
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=itertools.repeat(EVENT), framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=itertools.repeat(EVENT), framing="chunked"))
     with RawClient(router.port) as client:
         _send(client)
         assert client.chunk()
     engine.wait_closed(engine.received[0].connection)
 
 
-def test_a_connection_that_carried_a_stream_is_not_used_again(router: RunningRouter, engine: StandIn) -> None:
+def test_a_connection_that_carried_a_stream_is_not_used_again(router: RunningRouter, engine: MockEngine) -> None:
     """Behind a stream that ended whole the next request has another connection: llama.cpp would close this one."""
     with RawClient(router.port) as client:
         for _ in range(3):
@@ -339,9 +343,9 @@ def test_a_stream_behind_which_the_engine_closes_costs_no_later_request() -> Non
             assert client.post(CHAT, chat()).status == 200
 
 
-def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, engine: StandIn) -> None:
+def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, engine: MockEngine) -> None:
     """An engine that refuses a streaming request is passed on with its status, not in an event."""
-    engine.answer_next(Answer.json({"error": {"message": "m"}}, 422))
+    engine.answer_next(MockResponse.json({"error": {"message": "m"}}, 422))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, STREAM)
     assert (answer.status, answer.json()) == (422, {"error": {"message": "m"}})
@@ -357,11 +361,11 @@ def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, eng
     ],
 )
 def test_streams_of_other_routes_are_relayed_too(
-    router: RunningRouter, engine: StandIn, route: str, last: bytes
+    router: RunningRouter, engine: MockEngine, route: str, last: bytes
 ) -> None:
     """Whatever comes as an event stream is relayed as one, on every inference route."""
     gate = Event()
-    engine.answer_next(Answer.sse(EVENT, gate, last))
+    engine.answer_next(MockResponse.sse(EVENT, gate, last))
     with RawClient(router.port) as client:
         client.send(post_head(route, {"Content-Length": "2"}) + b"{}")
         assert client.head()[0] == 200

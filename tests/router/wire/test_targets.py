@@ -4,7 +4,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Models, plain_aliases
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from router.request.routes import INFERENCE, PASSED_THROUGH
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
@@ -21,11 +21,11 @@ def router(router_of: RouterOf) -> RunningRouter:
 
 
 @pytest.mark.parametrize("route", PASSED_THROUGH)
-def test_a_route_outside_the_contract_passes_through(router_of: RouterOf, engine: StandIn, route: str) -> None:
+def test_a_route_outside_the_contract_passes_through(router_of: RouterOf, engine: MockEngine, route: str) -> None:
     """A route that is only under the body limit forwards the bytes as they are, and the engine's own error back."""
     router = router_of(Contract(errors=Errors(bad_request_type="vendor_error")))
     body = b' {"model" :"served", "max_tokens":-1,"x":[1.0e0,"\xff"], "x":7}\r\n'
-    engine.answer_next(Answer.json({"error": {"type": "BadRequestError"}}, 400))
+    engine.answer_next(MockResponse.json({"error": {"type": "BadRequestError"}}, 400))
     with RawClient(router.port) as client:
         answer = client.post(route, body)
     assert (answer.status, answer.json()["error"]["type"]) == (400, "BadRequestError")
@@ -62,7 +62,7 @@ def test_a_route_outside_the_contract_passes_through(router_of: RouterOf, engine
 )
 @pytest.mark.parametrize("method", ["POST", "GET", "OPTIONS"])
 def test_a_target_that_only_resembles_a_route_does_not_exist(
-    router: RunningRouter, engine: StandIn, method: str, target: str
+    router: RunningRouter, engine: MockEngine, method: str, target: str
 ) -> None:
     """A target is matched as it was sent: nothing is decoded, tidied or redirected."""
     with RawClient(router.port) as client:
@@ -85,7 +85,7 @@ def test_other_spellings_of_what_is_read_do_not_exist_either(router: RunningRout
 
 
 @pytest.mark.parametrize("query", ["?", "?api-version=1", "?a=/../b&a=c%2Fd", "?x#y"])
-def test_query_strings_are_dropped(router: RunningRouter, engine: StandIn, query: str) -> None:
+def test_query_strings_are_dropped(router: RunningRouter, engine: MockEngine, query: str) -> None:
     """A query string changes nothing and reaches no engine."""
     with RawClient(router.port) as client:
         assert client.post(CHAT + query, chat()).status == 200
@@ -107,7 +107,7 @@ def test_query_strings_are_dropped(router: RunningRouter, engine: StandIn, query
     ],
 )
 def test_a_method_that_a_route_does_not_answer_is_405(
-    router: RunningRouter, engine: StandIn, method: str, target: str, allowed: str
+    router: RunningRouter, engine: MockEngine, method: str, target: str, allowed: str
 ) -> None:
     """Another method is a 405 that names those that are answered; OPTIONS is no exception."""
     with RawClient(router.port) as client:
@@ -130,7 +130,7 @@ def test_head_is_get_without_the_body(router: RunningRouter, target: str) -> Non
 
 
 @pytest.mark.parametrize("host", ["a b", "http://a/", "a:b", "a:1:2", "[::1", "a/b", "\u00fcmlaut", "a@b"])
-def test_an_invalid_host_is_refused(router: RunningRouter, engine: StandIn, host: str) -> None:
+def test_an_invalid_host_is_refused(router: RunningRouter, engine: MockEngine, host: str) -> None:
     """A Host that is no host and port is a 400 (RFC 9112, section 3.2)."""
     with RawClient(router.port) as client:
         assert_error(client.post(CHAT, chat(), {"Host": host}), 400, "bad_request")
@@ -144,7 +144,7 @@ def test_any_valid_host_is_answered(router: RunningRouter, host: str) -> None:
         assert client.get("/healthz", {"Host": host}).status == 200
 
 
-def test_a_missing_host_is_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_a_missing_host_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """HTTP/1.1 without a Host is a 400 (RFC 9112, section 3.2)."""
     request = post_head(CHAT, {"Content-Length": str(len(chat()))}).replace(b"Host: 127.0.0.1\r\n", b"")
     with RawClient(router.port) as client:
@@ -152,7 +152,7 @@ def test_a_missing_host_is_refused(router: RunningRouter, engine: StandIn) -> No
     assert engine.received == []
 
 
-def test_two_hosts_are_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_two_hosts_are_refused(router: RunningRouter, engine: MockEngine) -> None:
     """A second Host is a 400 (RFC 9112, section 3.2)."""
     with RawClient(router.port) as client:
         assert client.post(CHAT, chat(), {"host": "other"}).status == 400
@@ -172,7 +172,7 @@ def test_the_bad_request_type_is_in_every_400_of_the_chat_route(router_of: Route
 
 
 @pytest.mark.parametrize("left_out", [route for route in INFERENCE if route != CHAT])
-def test_routes_that_are_narrowed_away_do_not_exist(router_of: RouterOf, engine: StandIn, left_out: str) -> None:
+def test_routes_that_are_narrowed_away_do_not_exist(router_of: RouterOf, engine: MockEngine, left_out: str) -> None:
     """With ROUTER_ROUTES only the routes named exist, and the probes."""
     router = router_of(ROUTER_ROUTES=CHAT)
     with RawClient(router.port) as client:

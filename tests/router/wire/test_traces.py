@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import MaxTokens, Models, Output, Sampling, plain_aliases
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from router.settings import SettingError, load
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient
@@ -116,7 +116,7 @@ def _traced(
         yield router
 
 
-def test_a_request_goes_on_with_its_clients_trace(engine: StandIn, collector: Collector, tmp_path: Path) -> None:
+def test_a_request_goes_on_with_its_clients_trace(engine: MockEngine, collector: Collector, tmp_path: Path) -> None:
     """The router's span hangs under the client's, the attempt's under it, and the engine is told the attempt's."""
     with _traced(tmp_path, [engine.url], collector) as router, RawClient(router.port) as client:
         headers = {"Traceparent": TRACEPARENT, "Tracestate": "a=b", "X-Request-Id": "mine"}
@@ -148,9 +148,9 @@ def test_a_request_goes_on_with_its_clients_trace(engine: StandIn, collector: Co
 
 def test_each_attempt_has_its_span(collector: Collector, tmp_path: Path) -> None:
     """A request that a second engine takes has two attempts, the first with its error; each engine knows its own."""
-    with StandIn(models=("served",)) as first, StandIn(models=("served",)) as second:
+    with MockEngine(models=("served",)) as first, MockEngine(models=("served",)) as second:
         for engine in (first, second):
-            engine.answer_next(Answer.json({"error": {"message": "busy"}}, status=503))
+            engine.answer_next(MockResponse.json({"error": {"message": "busy"}}, status=503))
         with (
             _traced(tmp_path, [first.url, second.url], collector, {"ROUTER_RETRIES": "1"}) as router,
             RawClient(router.port) as client,
@@ -167,7 +167,7 @@ def test_each_attempt_has_its_span(collector: Collector, tmp_path: Path) -> None
     assert told == {f"00-{own.trace}-{attempt.id}-01" for attempt in attempts}
 
 
-def test_a_refusal_says_its_rule(engine: StandIn, collector: Collector, tmp_path: Path) -> None:
+def test_a_refusal_says_its_rule(engine: MockEngine, collector: Collector, tmp_path: Path) -> None:
     """What the contract refused is a span without attempts, and no error of the router's."""
     with _traced(tmp_path, [engine.url], collector) as router, RawClient(router.port) as client:
         assert client.post(CHAT, chat(top_p=0.5)).status == 400
@@ -177,7 +177,7 @@ def test_a_refusal_says_its_rule(engine: StandIn, collector: Collector, tmp_path
     assert not own.is_error
 
 
-def test_what_the_client_does_not_sample_is_not_sent(engine: StandIn, collector: Collector, tmp_path: Path) -> None:
+def test_what_the_client_does_not_sample_is_not_sent(engine: MockEngine, collector: Collector, tmp_path: Path) -> None:
     """A trace that its client does not record leaves no spans, as the engine is told; a malformed one is not taken."""
     with _traced(tmp_path, [engine.url], collector) as router, RawClient(router.port) as client:
         assert client.post(CHAT, chat(), {"Traceparent": TRACEPARENT[:-1] + "0"}).status == 200
@@ -191,7 +191,7 @@ def test_what_the_client_does_not_sample_is_not_sent(engine: StandIn, collector:
     assert len(collector.spans) == 2
 
 
-def test_the_last_spans_leave_before_a_worker_ends(engine: StandIn, collector: Collector, tmp_path: Path) -> None:
+def test_the_last_spans_leave_before_a_worker_ends(engine: MockEngine, collector: Collector, tmp_path: Path) -> None:
     """A worker that a reload replaces sends what it has, however long it would have waited."""
     with _traced(tmp_path, [engine.url], collector, {"OTEL_BSP_SCHEDULE_DELAY": "600000"}) as router:
         with RawClient(router.port) as client:
@@ -200,7 +200,7 @@ def test_the_last_spans_leave_before_a_worker_ends(engine: StandIn, collector: C
         collector.wait_for(2)
 
 
-def test_a_collector_that_is_gone_holds_nothing_up(engine: StandIn, tmp_path: Path) -> None:
+def test_a_collector_that_is_gone_holds_nothing_up(engine: MockEngine, tmp_path: Path) -> None:
     """Requests are served while their spans reach nobody, and a worker with such spans ends."""
     with Collector() as gone:
         pass
@@ -222,7 +222,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_no_variable_of_opentelemetry_keeps_requests_from_being_served(
-    engine: StandIn, collector: Collector, tmp_path: Path, name: str
+    engine: MockEngine, collector: Collector, tmp_path: Path, name: str
 ) -> None:
     """Where OpenTelemetry cannot begin requests are served all the same, and one line says what is missing and why."""
     with _traced(tmp_path, [engine.url], collector, {name: WRONG[name]}) as router, RawClient(router.port) as client:

@@ -11,7 +11,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
-from router.mock_engine import Answer, StandIn
+from router.mock_engine import MockEngine, MockResponse
 from tests.router.process import children_of, threads
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, status_of, wait_until
@@ -26,7 +26,7 @@ def _workers(router: RunningRouter) -> list[int]:
     return children_of(router.process.pid)
 
 
-def _temperatures(router: RunningRouter, engine: StandIn, count: int) -> set[Any]:
+def _temperatures(router: RunningRouter, engine: MockEngine, count: int) -> set[Any]:
     """Return what several requests on connections of their own were injected with."""
     engine.clear()
     for _ in range(count):
@@ -54,7 +54,7 @@ def gated(tmp_path: Path) -> tuple[str, ...]:
 def test_old_workers_serve_until_new_ones_do(tmp_path: Path, gated: tuple[str, ...]) -> None:
     """However long new workers take to begin, the old ones serve, and reloads meanwhile become one once they do."""
     artifact = artifact_file(tmp_path, PINNED)
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=gated) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=gated) as router:
         (old,) = _workers(router)
         artifact_file(tmp_path, OTHERWISE_PINNED)
         router.signal(signal.SIGHUP)
@@ -73,7 +73,7 @@ def test_old_workers_serve_until_new_ones_do(tmp_path: Path, gated: tuple[str, .
 
 def test_a_stop_does_not_wait_for_workers_to_begin(tmp_path: Path, gated: tuple[str, ...]) -> None:
     """TERM while a reload's workers begin ends the old ones as well, and the reload that waits is forgotten."""
-    with StandIn() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}, gated) as router:
+    with MockEngine() as engine, running_router(None, [engine.url], {"ROUTER_DRAIN_SECONDS": "0"}, gated) as router:
         router.signal(signal.SIGHUP)
         wait_until(lambda: router.log().count("Booting worker") == 2, router.log)
         router.signal(signal.SIGHUP)
@@ -90,8 +90,8 @@ def test_a_worker_that_stops_by_itself_is_replaced_at_once(cause: str) -> None:
     """While the last stream of a worker runs another one serves; the stream comes to its end with every byte."""
     gate, stream = Event(), chat(stream=True)
     arguments = CONF if cause == "TERM" else (*CONF, cause, "50")
-    with StandIn() as engine, running_router(None, [engine.url], arguments=arguments) as router:
-        engine.answer_next(Answer.sse(b"data: {}\n\n", gate, b"data: [DONE]\n\n"))
+    with MockEngine() as engine, running_router(None, [engine.url], arguments=arguments) as router:
+        engine.answer_next(MockResponse.sse(b"data: {}\n\n", gate, b"data: [DONE]\n\n"))
         with RawClient(router.port) as client:
             client.send(post_head(CHAT, {"Content-Length": str(len(stream))}) + stream).head()
             assert client.chunk() == b"data: {}\n\n"
@@ -110,7 +110,7 @@ def test_reloads_leave_nothing_in_the_master(tmp_path: Path) -> None:
     """Under --preload the master, which loads the app anew, begins nothing in the background."""
     artifact = artifact_file(tmp_path, PINNED)
     arguments = (*CONF, "--preload")
-    with StandIn() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
+    with MockEngine() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
         artifact_file(tmp_path, OTHERWISE_PINNED)
         router.signal(signal.SIGHUP)
         wait_until(lambda: _temperatures(router, engine, 3) == {0.5}, router.log)

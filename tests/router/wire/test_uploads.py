@@ -10,7 +10,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits
-from router.mock_engine import EVENT_STREAM, Answer, StandIn
+from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, chunked, post_head
 from tests.router.serving import RunningRouter
@@ -40,7 +40,7 @@ def _framed(body: bytes, framing: str, path: str = CHAT, **headers: str) -> byte
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/generate"])
 @pytest.mark.parametrize("framing", ["chunked", "counted"])
-def test_a_body_at_the_limit_passes_whole(router: RunningRouter, engine: StandIn, framing: str, path: str) -> None:
+def test_a_body_at_the_limit_passes_whole(router: RunningRouter, engine: MockEngine, framing: str, path: str) -> None:
     """A body of exactly the limit reaches the engine, byte for byte, however it is framed."""
     body = chat_of_length(LIMIT)
     with RawClient(router.port) as client:
@@ -51,7 +51,7 @@ def test_a_body_at_the_limit_passes_whole(router: RunningRouter, engine: StandIn
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/generate"])
 @pytest.mark.parametrize("framing", ["chunked", "counted"])
 def test_a_body_one_byte_over_the_limit_is_refused(
-    router: RunningRouter, engine: StandIn, framing: str, path: str
+    router: RunningRouter, engine: MockEngine, framing: str, path: str
 ) -> None:
     """A body of one byte more than the limit is a 413 on every inference route, and no engine hears of it."""
     with RawClient(router.port) as client:
@@ -87,7 +87,7 @@ class Refused(NamedTuple):
     ids=lambda refused: str(refused.status),
 )
 def test_a_refused_upload_of_20_mb_reads_its_answer(
-    router: RunningRouter, engine: StandIn, framing: str, refused: Refused
+    router: RunningRouter, engine: MockEngine, framing: str, refused: Refused
 ) -> None:
     """A client that sends all of its 20 MB before it reads anything gets the refusal, not a reset."""
     request = _framed(bytes(TWENTY_MB), framing, refused.path, **refused.headers)
@@ -113,7 +113,7 @@ def test_an_upload_without_end_is_cut_off(router: RunningRouter) -> None:
 
 
 @pytest.mark.parametrize("refused", [_framed(bytes(2 * LIMIT), "counted"), _framed(bytes(2 * LIMIT), "chunked")])
-def test_a_connection_is_good_after_a_refusal(router: RunningRouter, engine: StandIn, refused: bytes) -> None:
+def test_a_connection_is_good_after_a_refusal(router: RunningRouter, engine: MockEngine, refused: bytes) -> None:
     """After a 413 whose body was sent whole, the next request on the same connection is answered."""
     with RawClient(router.port) as client:
         assert client.send(refused).answer().status == 413
@@ -121,7 +121,7 @@ def test_a_connection_is_good_after_a_refusal(router: RunningRouter, engine: Sta
     assert len(engine.received) == 1
 
 
-def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, engine: StandIn) -> None:
+def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, engine: MockEngine) -> None:
     """Requests sent in one go, refused and accepted ones mixed, are each answered, in turn."""
     requests = [
         _framed(chat(max_tokens=1), "counted"),
@@ -136,7 +136,7 @@ def test_pipelined_requests_are_answered_in_their_order(router: RunningRouter, e
     assert [received.json()["max_tokens"] for received in engine.received] == [1, 2]
 
 
-def test_a_body_shorter_than_promised_is_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_a_body_shorter_than_promised_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """A body that ends before its Content-Length, though whole JSON, is a 400 and reaches no engine."""
     body = chat()
     with RawClient(router.port) as client:
@@ -146,7 +146,7 @@ def test_a_body_shorter_than_promised_is_refused(router: RunningRouter, engine: 
     assert engine.received == []
 
 
-def test_a_body_longer_than_promised_is_cut_where_it_promised_to_end(router: RunningRouter, engine: StandIn) -> None:
+def test_a_body_longer_than_promised_is_cut_where_it_promised_to_end(router: RunningRouter, engine: MockEngine) -> None:
     """What follows the promised length is no part of the body, and no request either."""
     body = chat()
     with RawClient(router.port) as client:
@@ -165,7 +165,7 @@ def test_a_body_longer_than_promised_is_cut_where_it_promised_to_end(router: Run
         pytest.param(b"ff%x\r\n%s\r\n", id="cut chunk"),
     ],
 )
-def test_a_chunked_body_that_is_cut_is_refused(router: RunningRouter, engine: StandIn, body: bytes) -> None:
+def test_a_chunked_body_that_is_cut_is_refused(router: RunningRouter, engine: MockEngine, body: bytes) -> None:
     """A chunked body whose end never came is a 400 and reaches no engine."""
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, CHUNKED) + body % (len(chat()), chat()))
@@ -175,7 +175,7 @@ def test_a_chunked_body_that_is_cut_is_refused(router: RunningRouter, engine: St
 
 
 @pytest.mark.parametrize("size", [b"xyz", b"-1", b"0x10", b"", b"1 2", b"1;a=\x01"])
-def test_a_bad_chunk_size_is_the_clients_error(router: RunningRouter, engine: StandIn, size: bytes) -> None:
+def test_a_bad_chunk_size_is_the_clients_error(router: RunningRouter, engine: MockEngine, size: bytes) -> None:
     """A chunk size that is none is a 400 of ours, not a 500, and the connection ends."""
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, CHUNKED) + size + b"\r\n" + chat() + b"\r\n0\r\n\r\n")
@@ -196,7 +196,7 @@ def test_a_bad_chunk_size_is_the_clients_error(router: RunningRouter, engine: St
     ],
 )
 def test_ambiguous_framing_is_refused(
-    router: RunningRouter, engine: StandIn, head: dict[str, str], status: int
+    router: RunningRouter, engine: MockEngine, head: dict[str, str], status: int
 ) -> None:
     """A body whose end two readers might see in two places ends the connection with a 400."""
     with RawClient(router.port) as client:
@@ -216,7 +216,7 @@ def test_ambiguous_framing_is_refused(
 )
 @pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
 def test_compressed_bodies_are_refused(
-    router: RunningRouter, engine: StandIn, path: str, headers: dict[str, str], body: bytes
+    router: RunningRouter, engine: MockEngine, path: str, headers: dict[str, str], body: bytes
 ) -> None:
     """A body with a content coding is a 415 on every inference route."""
     with RawClient(router.port) as client:
@@ -225,7 +225,7 @@ def test_compressed_bodies_are_refused(
     assert len(engine.received) == 1
 
 
-def test_a_transfer_coding_besides_chunked_is_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_a_transfer_coding_besides_chunked_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """A chunked body that is compressed below its chunks, which gunicorn hands over undecoded, is a 415."""
     body = gzip.compress(chat())
     with RawClient(router.port) as client:
@@ -240,7 +240,7 @@ def test_the_identity_coding_is_no_coding(router: RunningRouter) -> None:
         assert client.post(CHAT, chat(), {"Content-Encoding": "identity"}).status == 200
 
 
-def test_a_client_that_waits_is_told_to_go_on(router: RunningRouter, engine: StandIn) -> None:
+def test_a_client_that_waits_is_told_to_go_on(router: RunningRouter, engine: MockEngine) -> None:
     """`Expect: 100-continue` is answered before the body is sent, and the engine sees no Expect."""
     with RawClient(router.port) as client:
         client.send(post_head(CHAT, {"Content-Length": str(len(chat())), "Expect": "100-continue"}))
@@ -249,7 +249,7 @@ def test_a_client_that_waits_is_told_to_go_on(router: RunningRouter, engine: Sta
     assert engine.received[0].values("Expect") == []
 
 
-def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: StandIn) -> None:
+def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: MockEngine) -> None:
     """A body that comes byte by byte is forwarded like any other."""
     with RawClient(router.port) as client:
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -268,7 +268,7 @@ def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: Stan
         pytest.param(post_head(CHAT, CHUNKED) + b"2\n{}\n0\n\n", id="bare line feeds"),
     ],
 )
-def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, request_begun: bytes) -> None:
+def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: MockEngine, request_begun: bytes) -> None:
     """A body that stops coming for longer than ROUTER_CLIENT_BODY_TIMEOUT_SECONDS is a 400, and the connection ends."""
     router = router_of(ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="0.2")
     with RawClient(router.port) as client:
@@ -278,11 +278,11 @@ def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: StandIn, re
     assert engine.received == []
 
 
-def test_a_client_that_never_reads_keeps_nobody_else_waiting(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_client_that_never_reads_keeps_nobody_else_waiting(router_of: RouterOf, engine: MockEngine) -> None:
     """A stream nobody reads holds its own thread alone, and ends at the engine when its client leaves."""
     router = router_of(ROUTER_MAX_IN_FLIGHT="2")
     flood = b"data: " + bytes(64 * 1024) + b"\n\n"
-    engine.answer_next(Answer(headers=EVENT_STREAM, body=itertools.repeat(flood), framing="chunked"))
+    engine.answer_next(MockResponse(headers=EVENT_STREAM, body=itertools.repeat(flood), framing="chunked"))
     with RawClient(router.port) as deaf:
         deaf.send(_framed(chat(stream=True), "counted"))
         (stream,) = engine.wait_for(1)
@@ -291,14 +291,14 @@ def test_a_client_that_never_reads_keeps_nobody_else_waiting(router_of: RouterOf
     engine.wait_closed(stream.connection)
 
 
-def test_a_request_without_a_body_is_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_a_request_without_a_body_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """A POST that promises no body at all is a 400 at once, not a wait for the end of the connection."""
     with RawClient(router.port) as client:
         assert_error(client.send(post_head(CHAT, {})).answer(), 400, "bad_request")
         assert client.post(CHAT, chat()).status == 200
 
 
-def test_a_client_of_http_1_0_is_served(router: RunningRouter, engine: StandIn) -> None:
+def test_a_client_of_http_1_0_is_served(router: RunningRouter, engine: MockEngine) -> None:
     """An HTTP/1.0 client needs no Host, gets no chunks, and its connection ends with the answer."""
     body = chat(stream=True)
     with RawClient(router.port) as client:
@@ -309,7 +309,7 @@ def test_a_client_of_http_1_0_is_served(router: RunningRouter, engine: StandIn) 
     assert answer.body.endswith(b"data: [DONE]\n\n")
 
 
-def test_a_chunked_body_from_http_1_0_is_refused(router: RunningRouter, engine: StandIn) -> None:
+def test_a_chunked_body_from_http_1_0_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """HTTP/1.0 knows no chunks: who sends them is not understood (RFC 9112, section 6.1)."""
     with RawClient(router.port) as client:
         client.send(b"POST %s HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT.encode() + chunked(chat()))
@@ -317,7 +317,7 @@ def test_a_chunked_body_from_http_1_0_is_refused(router: RunningRouter, engine: 
     assert engine.received == []
 
 
-def test_a_large_body_arrives_byte_for_byte(router_of: RouterOf, engine: StandIn) -> None:
+def test_a_large_body_arrives_byte_for_byte(router_of: RouterOf, engine: MockEngine) -> None:
     """A body of many megabytes under the default limit leaves as it came."""
     body = json.dumps({"model": "served", "messages": MESSAGES, "image": "A" * (15 * MIB)}).encode()
     with RawClient(router_of().port) as client:

@@ -12,8 +12,8 @@ import pytest
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.sections import Errors, Field, Limits, Models, plain_aliases
 from router.contract.schema.types import Words
-from router.mock_engine import Answer, StandIn
-from router.mock_engine.answer import JSON
+from router.mock_engine import MockEngine, MockResponse
+from router.mock_engine.response import JSON
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, free_port, running_router
@@ -158,12 +158,12 @@ def test_the_case_of_a_request_decides_the_words(
 )
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 def test_an_engines_400_is_told_anew(
-    router: RunningRouter, engine: StandIn, engines: dict[str, Any], told: dict[str, Any], encoding: str
+    router: RunningRouter, engine: MockEngine, engines: dict[str, Any], told: dict[str, Any], encoding: str
 ) -> None:
     """The engine's own text comes in the vendor's words, whatever form it had and however it was compressed."""
     body = json.dumps(engines).encode()
     body, headers = (gzip.compress(body), (("Content-Encoding", "gzip"),)) if encoding == "gzip" else (body, ())
-    engine.answer_next(Answer(400, (*JSON, *headers), body))
+    engine.answer_next(MockResponse(400, (*JSON, *headers), body))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat(), BEARER)
         again = client.post(CHAT, chat(), BEARER)
@@ -177,16 +177,16 @@ def test_an_engines_400_is_told_anew(
 @pytest.mark.parametrize(
     "answered",
     [
-        Answer(400, TEXT, b"no good"),
-        Answer(400, JSON, b'["no good"]'),
-        Answer(400, JSON, b'{"error":{"message":7}}'),
-        Answer(400, JSON, b'{"message":"cut'),
-        Answer(422, JSON, b'{"error":{"message":"no good"}}'),
-        Answer(400, (*JSON, ("Content-Encoding", "gzip")), b"not gzip"),
+        MockResponse(400, TEXT, b"no good"),
+        MockResponse(400, JSON, b'["no good"]'),
+        MockResponse(400, JSON, b'{"error":{"message":7}}'),
+        MockResponse(400, JSON, b'{"message":"cut'),
+        MockResponse(422, JSON, b'{"error":{"message":"no good"}}'),
+        MockResponse(400, (*JSON, ("Content-Encoding", "gzip")), b"not gzip"),
     ],
     ids=["text", "list", "number", "cut", "422", "broken gzip"],
 )
-def test_what_cannot_be_told_anew_passes(router: RunningRouter, engine: StandIn, answered: Answer) -> None:
+def test_what_cannot_be_told_anew_passes(router: RunningRouter, engine: MockEngine, answered: MockResponse) -> None:
     """An engine's 400 without a text, and every other status, passes byte for byte."""
     engine.answer_next(answered)
     with RawClient(router.port) as client:
@@ -195,9 +195,9 @@ def test_what_cannot_be_told_anew_passes(router: RunningRouter, engine: StandIn,
     assert answer.header("Content-Type") == dict(answered.headers)["Content-Type"]
 
 
-def test_the_case_of_a_request_decides_how_an_engines_400_is_told(router: RunningRouter, engine: StandIn) -> None:
+def test_the_case_of_a_request_decides_how_an_engines_400_is_told(router: RunningRouter, engine: MockEngine) -> None:
     """One case has an envelope of its own, one has no words at all."""
-    refused = Answer(400, JSON, b'{"error": {"message": "no good"}}')
+    refused = MockResponse(400, JSON, b'{"error": {"message": "no good"}}')
     engine.answer_next(refused, refused)
     with RawClient(router.port) as client:
         special = client.post(CHAT, chat(special=True, model="chat"), BEARER)
@@ -206,14 +206,14 @@ def test_the_case_of_a_request_decides_how_an_engines_400_is_told(router: Runnin
     assert plain.body == refused.body
 
 
-def test_a_router_that_is_full_says_so_in_the_vendors_words(engine: StandIn, tmp_path: Any) -> None:
+def test_a_router_that_is_full_says_so_in_the_vendors_words(engine: MockEngine, tmp_path: Any) -> None:
     """Beyond the bound of requests in flight the vendor's own status and words are read, and when to come again."""
     artifact = artifact_file(tmp_path, CONTRACT)
     settings = {"ROUTER_MAX_IN_FLIGHT": "1", "WEB_CONCURRENCY": "1"}
     gate = Event()
     with running_router(artifact, [engine.url], settings) as full:
         engine.clear()
-        engine.answer_next(Answer(body=b"{}", hold=gate))
+        engine.answer_next(MockResponse(body=b"{}", hold=gate))
         with RawClient(full.port) as first, RawClient(full.port) as second:
             try:
                 first.send(_request())
@@ -249,10 +249,10 @@ def _request() -> bytes:
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(body), body)
 
 
-def test_a_stream_that_breaks_off_says_so_in_the_vendors_envelope(router: RunningRouter, engine: StandIn) -> None:
+def test_a_stream_that_breaks_off_says_so_in_the_vendors_envelope(router: RunningRouter, engine: MockEngine) -> None:
     """The last event of a broken stream has the envelope of every other error, and the id of the request."""
     event = b'data: {"id":"1","choices":[]}\n\n'
-    engine.answer_next(replace(Answer.sse(event, event), cut_after=len(event) + 20))
+    engine.answer_next(replace(MockResponse.sse(event, event), cut_after=len(event) + 20))
     with RawClient(router.port) as client:
         answer = client.post(CHAT, chat(stream=True), BEARER)
     assert answer.status == 200

@@ -1,4 +1,4 @@
-"""What the stand-in can say: answers as values, down to the bytes on the wire and the way the connection ends."""
+"""What the mock engine can say: answers as values, down to the bytes on the wire and the way the connection ends."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MockResponse:
     """One HTTP answer.
 
     headers: sent as written; one named Content-Length or Transfer-Encoding replaces what the framing would send, true
@@ -68,12 +68,12 @@ class Answer:
             return "close"
         return self.then
 
-    def wire(self, *, head_only: bool = False) -> Iterator[Piece]:
+    def wire(self, *, headers_only: bool = False) -> Iterator[Piece]:
         """Yield what goes over the wire, pauses included; `head_only` answers a HEAD request."""
         if self.hold is not None:
             yield self.hold
         head = self._head()
-        if head_only:
+        if headers_only:
             yield head
             return
         framed = _cut(self._framed(), self.cut_after)
@@ -120,7 +120,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawResponse:
     """An answer given as its whole wire bytes, status line included (or nothing at all), and the connection's end."""
 
     data: bytes | Iterable[Piece] = b""
@@ -131,13 +131,13 @@ class Raw:
         """What becomes of the connection after this answer."""
         return self.then
 
-    def wire(self, *, head_only: bool = False) -> Iterator[Piece]:  # noqa: ARG002  # raw bytes have no head to cut at
+    def wire(self, *, headers_only: bool = False) -> Iterator[Piece]:  # noqa: ARG002  # raw bytes have no head to cut at
         """Yield the bytes and pauses as they were given."""
         yield from (self.data,) if isinstance(self.data, bytes) else self.data
 
 
-Reply = Answer | Raw
-"""Anything the stand-in can be told to say."""
+ScriptedResponse = MockResponse | RawResponse
+"""Anything the mock engine can be told to say."""
 
 
 def _reason(status: int) -> str:
