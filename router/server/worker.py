@@ -74,10 +74,7 @@ class Worker(Process):
         # A body that the app refuses for its length has to be told at once.
         self.most_body = min(HELD_BYTES, contract.limits.max_body_bytes)
         self.errors = contract.errors
-        self.silent, self.heads = (
-            Waiting(self.own.client_header_timeout_seconds),
-            Waiting(self.own.client_header_timeout_seconds),
-        )
+        self.silent, self.heads = (Waiting(self.own.client_header_timeout_seconds) for _ in range(2))
         self.bodies = Waiting(self.own.client_body_timeout_seconds)
         self.kept, self.finishing = Waiting(self.cfg.keepalive), Waiting(FINISH_SECONDS)
         self.reading = ReadingPlaces(most_long(self.own.max_in_flight), self.method_queue.defer)
