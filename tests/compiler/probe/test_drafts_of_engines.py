@@ -86,6 +86,7 @@ def messages_in(values: Any) -> list[str]:
     return own + [message for inner in values.values() for message in messages_in(inner)]
 
 
+@pytest.mark.exhaustive  # a thousand requests to a real engine
 def test_a_draft_of_llama_in_front_of_it_rejects_nothing_that_it_answers(tmp_path: Path) -> None:
     """What a real llama.cpp answers it answers, too, behind a router that enforces the draft of it."""
     with running_llama(tmp_path, arguments=CONTEXT) as llama:

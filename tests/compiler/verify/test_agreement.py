@@ -14,6 +14,7 @@ from compiler.verify.generation.names import Deployment
 from compiler.verify.generation.requests import UNTOLD
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
+from tests.exhaustive import PRESETS, exhaustive_but
 
 LARGE = 1024 * 1024
 
@@ -38,7 +39,7 @@ def checks_of(preset: str, *, is_own: bool) -> tuple[list[Check], Endpoint]:
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "any"])
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
 def test_the_router_does_what_the_contract_means(preset: str, is_own: bool) -> None:
     """Each check that is derived agrees with the router's own decision."""
     checks, endpoint = checks_of(preset, is_own=is_own)

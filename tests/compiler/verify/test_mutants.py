@@ -10,6 +10,7 @@ from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import PART_LIMITS, UnknownFieldsRule
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
+from tests.exhaustive import PRESETS, exhaustive_but
 
 ALIKE = (
     ("moonshot-kimi-fixed", r"^mode\.", "no case asks for a mode"),
@@ -72,7 +73,7 @@ def _part_limits(contract: Contract) -> list[tuple[int | None, ...]]:
     return [tuple(getattr(each, member) for member in PART_LIMITS.values()) for each in limits]
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
 def test_every_mutant_of_a_preset_is_caught(preset: str, record_property) -> None:
     """Each change to a rule of a preset makes some check fail, but for those that change nothing."""
     contract = contract_of(preset)

@@ -11,6 +11,7 @@ from compiler.resolve.presets import preset_names
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
 from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
+from tests.exhaustive import PRESETS, exhaustive_but
 
 PROFILE = """\
 name: small
@@ -133,7 +134,7 @@ def test_only_some_rules_are_tried(profile: str, tmp_path: Path) -> None:
     assert {check["rule"] for check in json.loads(report.read_text())["checks"]} == {"fields.temperature"}
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
 def test_the_router_keeps_every_preset(preset: str, tmp_path: Path) -> None:
     """Through the real router every check of a preset passes, and none is unobservable."""
     report = tmp_path / "report.json"
