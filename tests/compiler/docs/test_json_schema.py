@@ -172,10 +172,10 @@ def _places(values, above=()):
         yield from _places(values[key], (*above, key))
 
 
-PLACES = [(path,) for path in _places(EVERYTHING)]
+PLACES = [list(path) for path in _places(EVERYTHING)]
 
 
-@pytest.mark.parametrize(("path",), exhaustive_but(PLACES[::8], PLACES), ids=str)
+@pytest.mark.parametrize("path", exhaustive_but(PLACES[::8], PLACES), ids=str)
 def test_editor_and_compiler_agree_on_every_value_of_every_key(path, tmp_path):
     """Whatever stands at one key of a profile that is otherwise right, an editor thinks what the compiler thinks."""
     *above, key = path

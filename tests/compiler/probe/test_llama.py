@@ -11,6 +11,7 @@ from tests.compiler.probe.endpoints import SMALL
 from tests.llama.server import MODEL, running_llama
 
 
+@pytest.mark.exhaustive  # a thousand requests to a real engine
 def test_a_real_engine_gives_a_draft_that_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What llama.cpp is seen to hold requests to is learnt, and what makes it fail is told and is no rule."""
     output = tmp_path / "draft.yaml"

@@ -47,7 +47,7 @@ def test_the_router_does_what_the_contract_means(preset: str, is_own: bool) -> N
     assert not {name: verdict for name, verdict in verdicts.items() if verdict.result != "pass"}
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
 def test_every_rule_is_tried(preset: str) -> None:
     """Each rule of a preset has a check, and each that can refuse is seen to."""
     contract = contract_of(preset)
