@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from router.mock_engine import Answer, MockEngine, Received
+from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.checkout import CHECKOUT
 from tests.router.serving import wait_until
 
@@ -124,8 +124,8 @@ def test_another_engine_can_stand_behind_it(tmp_path: Path, engine: MockEngine) 
 def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: MockEngine) -> None:
     """When an answer is not what the contract says, its line is marked and the exit code is 1."""
 
-    def fail_chats(received: Received) -> Answer | None:
-        return Answer.json({"error": {"message": "no"}}, status=500) if received.method == "POST" else None
+    def fail_chats(received: ReceivedRequest) -> MockResponse | None:
+        return MockResponse.json({"error": {"message": "no"}}, status=500) if received.method == "POST" else None
 
     engine.script(fail_chats)
     code, output, _ = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
@@ -147,7 +147,7 @@ def test_what_the_profile_itself_says_is_shown(tmp_path: Path) -> None:
 
 def test_an_engine_that_wants_a_key_says_where_to_put_it(tmp_path: Path, engine: MockEngine) -> None:
     """When the engine answers 401 the demo names the variable that holds the key."""
-    engine.script(lambda _: Answer.json({"error": "Unauthorized"}, status=401))
+    engine.script(lambda _: MockResponse.json({"error": "Unauthorized"}, status=401))
     code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
     assert (code, output) == (1, "")
     assert errors == (f"profilec: error: {engine.url}/v1/models answered 401; put its key into ROUTER_ENGINE_API_KEY\n")
@@ -164,8 +164,8 @@ def test_an_engine_url_without_a_scheme_is_told(tmp_path: Path, url: str) -> Non
 def test_an_engine_that_does_not_answer_in_json_is_told(tmp_path: Path, engine: MockEngine) -> None:
     """Answers that are not JSON are marked as not what the contract says."""
 
-    def speak_plainly(received: Received) -> Answer | None:
-        return Answer(body=b"hello") if received.method == "POST" else None
+    def speak_plainly(received: ReceivedRequest) -> MockResponse | None:
+        return MockResponse(body=b"hello") if received.method == "POST" else None
 
     engine.script(speak_plainly)
     code, output, errors = _demo(tmp_path, "openai-compatible", "--engine", engine.url)
