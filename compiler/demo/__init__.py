@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from compiler.artifact.to_profile import profile_of
 from compiler.cli.loading import selection_of
 from compiler.demo.harness import Harness
-from compiler.demo.report import Report
+from compiler.demo.report import DemoReport
 from compiler.demo.rules import rule_scenes
 from compiler.demo.scenes import Overlay, clamp_scene, overlay_scenes, profile_scenes
 from compiler.pipeline import compile_profile
@@ -45,7 +45,7 @@ def _as_profile(selection: Selection, folder: Path) -> Selection:
 
 
 def _play(selection: Selection, engine_url: str | None, folder: Path, *, keep: bool) -> int:
-    report = Report(sys.stdout)
+    report = DemoReport(sys.stdout)
     artifact = compile_profile(selection).artifact
     with Harness(engine_url) as harness:
         harness.open_engine()

@@ -18,7 +18,7 @@ WIDTH: Final = 120
 _COLUMNS: Final = {"": 17, "sent": 16, "the engine got": 21, "came back": 25, "decided by": 27}
 
 
-class Report:
+class DemoReport:
     """Prints the demo as it goes."""
 
     def __init__(self, stream: TextIO) -> None:

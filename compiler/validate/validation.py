@@ -15,7 +15,7 @@ from compiler.source.tree import Mapping, Path, key_location, node_at, path_text
 from compiler.validate.case_trees import cases_of, merged_case
 from compiler.validate.hints import hint_for_key, hint_for_value, intended_key
 from compiler.validate.relations import relations_of
-from compiler.validate.relations.scope import Scope, value_text
+from compiler.validate.relations.scope import RelationScope, value_text
 
 PathDiagnostic = tuple[Path, Diagnostic]
 
@@ -51,7 +51,7 @@ def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | N
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
-    scope = Scope(tree, above, profile or tree, frozenset(by_place))
+    scope = RelationScope(tree, above, profile or tree, frozenset(by_place))
     related = [problem for places, problem in relations_of(scope) if all(map(scope.is_valid, places))]
     return [*by_place.values(), *related]
 

@@ -10,7 +10,7 @@ from compiler.validate.relations.names import relations_of_names
 from compiler.validate.relations.order import relations_of_order
 from compiler.validate.relations.patterns import relations_of_patterns
 from compiler.validate.relations.sampling import relations_of_sampling
-from compiler.validate.relations.scope import RelationProblem, Scope
+from compiler.validate.relations.scope import RelationProblem, RelationScope
 from compiler.validate.relations.templates import relations_of_templates
 
 __all__ = ["relations_of"]
@@ -27,6 +27,6 @@ _ALL = (
 )
 
 
-def relations_of(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong between values, with the places that must be right before it is told."""
     return chain.from_iterable(relations(scope) for relations in _ALL)

@@ -8,11 +8,11 @@ from compiler.diagnostics import Diagnostic, Note, nearest, quoted, warning
 from compiler.source.tree import Entry, Mapping, Path, Sequence, node_at, plain
 from compiler.validate.case_overlap import covers, covers_common, overlap
 from compiler.validate.case_trees import cases_of
-from compiler.validate.relations.scope import RelationProblem, Scope, text_at, texts_at
+from compiler.validate.relations.scope import RelationProblem, RelationScope, text_at, texts_at
 from router.contract.schema.model import When
 
 
-def relations_of_cases(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong between cases, and between cases and modes; of a case itself nothing is."""
     if scope.is_case:
         return
@@ -36,7 +36,7 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
 
     That is so where neither is for all requests of the other, and no case before both is for what they share.
     """
-    scope = Scope(profile, (), profile)
+    scope = RelationScope(profile, (), profile)
     modes = frozenset(_modes(scope))
     cases = list(_whens(scope))
     for index, (later, when) in enumerate(cases):
@@ -59,7 +59,7 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
             yield warning("overlapping-cases", message, later.key_at, hint, *notes)
 
 
-def _modes(scope: Scope) -> list[str]:
+def _modes(scope: RelationScope) -> list[str]:
     """Return the names of all modes that there are."""
     default = text_at(scope.tree, ("mode", "default"))
     read = node_at(scope.tree, ("mode", "read"))
@@ -68,7 +68,7 @@ def _modes(scope: Scope) -> list[str]:
     return list(dict.fromkeys(mode for mode in named if mode is not None))
 
 
-def _whens(scope: Scope) -> Iterator[tuple[Entry, When]]:
+def _whens(scope: RelationScope) -> Iterator[tuple[Entry, When]]:
     """Yield the cases that are right so far as it matters here, each with the requests that it is for."""
     for entry, case in cases_of(scope.tree):
         when = node_at(case, ("when",))
@@ -78,7 +78,7 @@ def _whens(scope: Scope) -> Iterator[tuple[Entry, When]]:
                 yield entry, when_of(values)
 
 
-def _empty_when(scope: Scope, entry: Entry, case: Mapping) -> Iterator[RelationProblem]:
+def _empty_when(scope: RelationScope, entry: Entry, case: Mapping) -> Iterator[RelationProblem]:
     when = case.get("when")
     path: Path = ("cases", entry.key, "when")
     if when is None or not isinstance(when.value, Mapping) or any(merged_values({}, plain(when.value)).values()):
@@ -88,7 +88,7 @@ def _empty_when(scope: Scope, entry: Entry, case: Mapping) -> Iterator[RelationP
     yield (path,), Diagnostic("empty-when", message, when.key_at, "model, mode or fields, at least one", hint)
 
 
-def _unknown_modes(scope: Scope, entry: Entry, modes: list[str]) -> Iterator[RelationProblem]:
+def _unknown_modes(scope: RelationScope, entry: Entry, modes: list[str]) -> Iterator[RelationProblem]:
     path: Path = ("cases", entry.key, "when", "mode")
     for mode, at in texts_at(scope.tree, path):
         if mode in modes:
@@ -103,7 +103,7 @@ def _unknown_modes(scope: Scope, entry: Entry, modes: list[str]) -> Iterator[Rel
         yield (path, ("mode",)), Diagnostic("unknown-mode", message, at, f"one of {', '.join(modes)}", hint)
 
 
-def _covered(scope: Scope, later: Entry, earlier: Entry) -> Diagnostic:
+def _covered(scope: RelationScope, later: Entry, earlier: Entry) -> Diagnostic:
     place, first = (scope.path_text(("cases", entry.key)) for entry in (later, earlier))
     message = f"{place} is never reached: {first} comes first and is for all of its requests"
     hint = f"move {place} before it, or let {first} be for fewer requests"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note
 from compiler.source.tree import Path, node_at
-from compiler.validate.relations.scope import RelationProblem, Scope, texts_at
+from compiler.validate.relations.scope import RelationProblem, RelationScope, texts_at
 
 
-def relations_of_checks(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_checks(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the named checks."""
     above: Path = ("checks", "tool_choice")
     allowed, needing = (*above, "allowed"), (*above, "requires_tools")

@@ -12,7 +12,7 @@ from compiler.validate.relations.patterns import pattern_problem
 from compiler.validate.relations.scope import (
     KEEP_ONE,
     RelationProblem,
-    Scope,
+    RelationScope,
     later,
     number_at,
     number_text,
@@ -35,7 +35,7 @@ _CONSTRAINTS: Final = frozenset(
 )
 
 
-def relations_of_fields(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the rules of fields and between them."""
     fields = node_at(scope.tree, ("fields",))
     entries = fields.entries if isinstance(fields, Mapping) else ()
@@ -47,7 +47,7 @@ def relations_of_fields(scope: Scope) -> Iterator[RelationProblem]:
     yield from _cycles(scope, {entry.key: ("fields", entry.key) for entry in entries})
 
 
-def _of_field(scope: Scope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
+def _of_field(scope: RelationScope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
     contradictions = [
         _not_together(scope, ("fields", name), keys, *said)
         for keys, said in _NOT_TOGETHER.items()
@@ -87,14 +87,14 @@ _RANGES: Final = (
 )
 
 
-def _not_together(scope: Scope, above: Path, keys: tuple[str, str], code: Code, said: str) -> RelationProblem:
+def _not_together(scope: RelationScope, above: Path, keys: tuple[str, str], code: Code, said: str) -> RelationProblem:
     places = tuple((*above, key) for key in keys)
     at, beside = later(*(key_location(scope.tree, place) for place in places))
     notes = (Note(beside, "the other is set here"),)
     return places, Diagnostic(code, f"{scope.path_text(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
 
 
-def _is_narrowed(scope: Scope, above: Path, keys: tuple[str, str]) -> bool:
+def _is_narrowed(scope: RelationScope, above: Path, keys: tuple[str, str]) -> bool:
     """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
     if keys[0] != "fixed" or keys[1] not in _BOUNDS:
         return False
@@ -115,7 +115,7 @@ def _says_something(rule: Mapping, key: str) -> bool:
     return not is_idle
 
 
-def _empty_range(scope: Scope, name: str, low: str, high: str) -> Iterator[RelationProblem]:
+def _empty_range(scope: RelationScope, name: str, low: str, high: str) -> Iterator[RelationProblem]:
     path: Path = ("fields", name)
     least, most = number_at(scope.tree, (*path, low)), number_at(scope.tree, (*path, high))
     if least is None or most is None:
@@ -132,7 +132,7 @@ def _empty_range(scope: Scope, name: str, low: str, high: str) -> Iterator[Relat
     yield ((*path, low), (*path, high)), Diagnostic("empty-range", message, least[1], expected, notes=notes)
 
 
-def _unfit(scope: Scope, name: str, rule: Mapping, key: str) -> Iterator[RelationProblem]:
+def _unfit(scope: RelationScope, name: str, rule: Mapping, key: str) -> Iterator[RelationProblem]:
     entry = rule.get(key)
     if entry is None or not isinstance(entry.value, Scalar):
         return
@@ -158,7 +158,7 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _ungovernable(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
+def _ungovernable(scope: RelationScope, entry: Entry) -> Iterator[RelationProblem]:
     path: Path = ("fields", entry.key)
     first, _, rest = entry.key.partition(".")
     if first in _NEVER:
@@ -177,7 +177,7 @@ def _ungovernable(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 
 
-def _ruled_twice(scope: Scope) -> Iterator[RelationProblem]:
+def _ruled_twice(scope: RelationScope) -> Iterator[RelationProblem]:
     for name in SAMPLING_FIELDS:
         param, field = ("sampling", "params", name), ("fields", name)
         if node_at(scope.tree, param) is None or node_at(scope.tree, field) is None:
@@ -188,7 +188,7 @@ def _ruled_twice(scope: Scope) -> Iterator[RelationProblem]:
         yield (), Diagnostic("ruled-twice", message, at, hint=KEEP_ONE, notes=notes)
 
 
-def _cycles(scope: Scope, paths: dict[str, Path]) -> Iterator[RelationProblem]:
+def _cycles(scope: RelationScope, paths: dict[str, Path]) -> Iterator[RelationProblem]:
     sources = {name: dict(texts_at(scope.tree, (*path, "from"))) for name, path in paths.items()}
     for name, path in paths.items():
         place = (*path, "from")

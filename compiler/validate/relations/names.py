@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note, quoted
 from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
-from compiler.validate.relations.scope import RelationProblem, Scope, text_at, value_text
+from compiler.validate.relations.scope import RelationProblem, RelationScope, text_at, value_text
 
 _NEVER_IMPLIED = frozenset({"model", "messages", "stream"})
 
 
-def relations_of_names(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_names(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong between the names of models, and what they imply."""
     aliases = node_at(scope.tree, ("models", "aliases"))
     if isinstance(aliases, Sequence):
@@ -19,7 +19,7 @@ def relations_of_names(scope: Scope) -> Iterator[RelationProblem]:
         yield from _chained(scope, entry)
 
 
-def _repeated(scope: Scope, aliases: Sequence) -> Iterator[RelationProblem]:
+def _repeated(scope: RelationScope, aliases: Sequence) -> Iterator[RelationProblem]:
     first: dict[object, Node] = {}
     for index, item in enumerate(aliases.items):
         value = item.value if isinstance(item, Scalar) else item
@@ -31,7 +31,7 @@ def _repeated(scope: Scope, aliases: Sequence) -> Iterator[RelationProblem]:
         first.setdefault(value, item)
 
 
-def _chained(scope: Scope, alias: Entry) -> Iterator[RelationProblem]:
+def _chained(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
     """Yield an error where an alias is routed as another alias, which no engine serves: one step alone is looked up."""
     path: Path = ("models", "aliases", alias.key, "model")
     node, target = node_at(scope.tree, path), text_at(scope.tree, path)
@@ -51,12 +51,12 @@ def _chained(scope: Scope, alias: Entry) -> Iterator[RelationProblem]:
     yield (path,), Diagnostic("alias-of-alias", message, node.at, "a served model id", hint)
 
 
-def _is_alias(scope: Scope, name: str) -> bool:
+def _is_alias(scope: RelationScope, name: str) -> bool:
     aliases = node_at(scope.tree, ("models", "aliases"))
     return isinstance(aliases, Mapping) and aliases.get(name) is not None
 
 
-def _implied(scope: Scope, alias: Entry) -> Iterator[RelationProblem]:
+def _implied(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
     path: Path = ("models", "aliases", alias.key, "implies")
     implied = node_at(scope.tree, path)
     for entry in implied.entries if isinstance(implied, Mapping) else ():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from compiler.diagnostics import Diagnostic, Note, nearest, quoted
 from compiler.source.tree import Mapping, Node, Scalar, Sequence, node_at
 from compiler.validate.case_trees import cases_of, merged_case
-from compiler.validate.relations.scope import RelationProblem, Scope, text_at
+from compiler.validate.relations.scope import RelationProblem, RelationScope, text_at
 from router.contract.schema.rule_list import PART_LIMITS
 
 _ALWAYS_FIRST = "limits.max_body_bytes"
@@ -13,7 +13,7 @@ _SHOWN = 20
 """Most ids that are listed in a message."""
 
 
-def relations_of_order(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_order(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield the ids in `order` that are of no rule, or stand there twice."""
     order = node_at(scope.tree, ("order",))
     is_inherited = scope.is_case and order is node_at(scope.profile, ("order",))
@@ -38,7 +38,7 @@ def relations_of_order(scope: Scope) -> Iterator[RelationProblem]:
         first.setdefault(item.value, item)
 
 
-def _ids(scope: Scope) -> list[str]:
+def _ids(scope: RelationScope) -> list[str]:
     """Return the ids of all rules of the profile and of this case; for the profile, of every case.
 
     A case may have no rule of an id that it inherits the order of, and a profile may order rules that only cases have.

@@ -6,7 +6,7 @@ from typing import Final
 
 from compiler.diagnostics import Diagnostic
 from compiler.source.tree import Mapping, Path, Scalar, node_at, place_within
-from compiler.validate.relations.scope import RelationProblem, Scope
+from compiler.validate.relations.scope import RelationProblem, RelationScope
 from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match_of
 
 _PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
@@ -45,7 +45,7 @@ EXPECTED: Final = "a regular expression in the syntax of RE2"
 _SYNTAX: Final = "https://github.com/google/re2/wiki/Syntax says what can be written"
 
 
-def relations_of_patterns(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_patterns(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield the texts that are no patterns."""
     for section, key in _PATTERNS:
         rules = node_at(scope.tree, (section,))

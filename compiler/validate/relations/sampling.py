@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import Diagnostic, Note
 from compiler.source.tree import Entry, Mapping, Path, Scalar, node_at
-from compiler.validate.relations.scope import RelationProblem, Scope, later, number_at, number_text
+from compiler.validate.relations.scope import RelationProblem, RelationScope, later, number_at, number_text
 
 
-def relations_of_sampling(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_sampling(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong within the sampling contract and the output budget."""
     yield from _default_above_cap(scope)
     params = node_at(scope.tree, ("sampling", "params"))
@@ -17,7 +17,7 @@ def relations_of_sampling(scope: Scope) -> Iterator[RelationProblem]:
             yield from _empty_band(scope, entry.key, entry.value)
 
 
-def _default_above_cap(scope: Scope) -> Iterator[RelationProblem]:
+def _default_above_cap(scope: RelationScope) -> Iterator[RelationProblem]:
     above: Path = ("output", "max_tokens")
     default, cap = number_at(scope.tree, (*above, "default")), number_at(scope.tree, (*above, "cap"))
     if default is None or cap is None or default[0] <= cap[0]:
@@ -29,7 +29,7 @@ def _default_above_cap(scope: Scope) -> Iterator[RelationProblem]:
     yield (above,), Diagnostic("default-above-cap", message, default[1], expected, notes=notes)
 
 
-def _band_under_allow(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
+def _band_under_allow(scope: RelationScope, entry: Entry) -> Iterator[RelationProblem]:
     conflict = node_at(scope.tree, ("sampling", "conflict"))
     if not isinstance(conflict, Scalar) or conflict.value != "allow":
         return
@@ -43,7 +43,7 @@ def _band_under_allow(scope: Scope, entry: Entry) -> Iterator[RelationProblem]:
     yield (), Diagnostic("band-under-allow", message, at, hint=hint, notes=(note,))
 
 
-def _empty_band(scope: Scope, name: str, band: Mapping) -> Iterator[RelationProblem]:
+def _empty_band(scope: RelationScope, name: str, band: Mapping) -> Iterator[RelationProblem]:
     low, high = number_at(band, ("min",)), number_at(band, ("max",))
     if low is None or high is None or low[0] <= high[0]:
         return

@@ -12,7 +12,7 @@ RelationProblem = tuple[tuple[Path, ...], Diagnostic]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RelationScope:
     """A profile, or a case laid over what holds for all: its tree, where it stands in the profile, and the profile."""
 
     tree: Mapping

@@ -7,7 +7,7 @@ from typing import Final
 from compiler.diagnostics import Diagnostic, nearest
 from compiler.language.values import LARGEST_WHOLE, MAX_MESSAGE
 from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
-from compiler.validate.relations.scope import RelationProblem, Scope, value_text
+from compiler.validate.relations.scope import RelationProblem, RelationScope, value_text
 from router.contract.schema.types import Words
 from router.contract.templates import PLACEHOLDERS, problem_of
 
@@ -17,7 +17,7 @@ _WORDS: Final = frozenset(Words.__struct_fields__)
 _NAMED: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
-def relations_of_templates(scope: Scope) -> Iterator[RelationProblem]:
+def relations_of_templates(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong with the templates of a profile or a case."""
     yield from _body(scope, ("errors", "body"))
     yield from _words(scope, ("errors", "engine_400"))
@@ -29,24 +29,24 @@ def relations_of_templates(scope: Scope) -> Iterator[RelationProblem]:
             yield from _error(scope, (*path, "error"))
 
 
-def _below(scope: Scope, path: Path) -> Iterator[Path]:
+def _below(scope: RelationScope, path: Path) -> Iterator[Path]:
     for entry in _entries(scope, path):
         yield (*path, entry.key)
 
 
-def _entries(scope: Scope, path: Path) -> tuple[Entry, ...]:
+def _entries(scope: RelationScope, path: Path) -> tuple[Entry, ...]:
     node = node_at(scope.tree, path)
     return node.entries if isinstance(node, Mapping) else ()
 
 
-def _error(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+def _error(scope: RelationScope, path: Path) -> Iterator[RelationProblem]:
     yield from _words(scope, path)
     for entry in _entries(scope, path):
         if entry.key not in _WORDS:
             yield from _words(scope, (*path, entry.key))
 
 
-def _words(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+def _words(scope: RelationScope, path: Path) -> Iterator[RelationProblem]:
     if isinstance(node_at(scope.tree, path), Mapping):
         yield from _text(scope, (*path, "message"))
         yield from _body(scope, (*path, "body"))
@@ -54,7 +54,7 @@ def _words(scope: Scope, path: Path) -> Iterator[RelationProblem]:
         yield from _text(scope, path)
 
 
-def _text(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+def _text(scope: RelationScope, path: Path) -> Iterator[RelationProblem]:
     node = node_at(scope.tree, path)
     if isinstance(node, Scalar) and isinstance(node.value, str):
         problem = _problem(node.value, scope.path_text(path), node)
@@ -78,13 +78,13 @@ def _problem(text: str, name: str, node: Scalar) -> Diagnostic | None:
     return Diagnostic("unknown-placeholder", message, node.at, expected, hint)
 
 
-def _body(scope: Scope, path: Path) -> Iterator[RelationProblem]:
+def _body(scope: RelationScope, path: Path) -> Iterator[RelationProblem]:
     node = node_at(scope.tree, path)
     if isinstance(node, Mapping):
         yield from _json(scope, path, node, 1)
 
 
-def _json(scope: Scope, path: Path, node: Node, depth: int) -> Iterator[RelationProblem]:
+def _json(scope: RelationScope, path: Path, node: Node, depth: int) -> Iterator[RelationProblem]:
     if isinstance(node, Scalar):
         yield from _json_scalar(scope, path, node)
         return
@@ -100,7 +100,7 @@ def _json(scope: Scope, path: Path, node: Node, depth: int) -> Iterator[Relation
         yield from _json(scope, (*path, entry.key), entry.value, depth + 1)
 
 
-def _json_scalar(scope: Scope, path: Path, node: Scalar) -> Iterator[RelationProblem]:
+def _json_scalar(scope: RelationScope, path: Path, node: Scalar) -> Iterator[RelationProblem]:
     value = node.value
     is_beyond = isinstance(value, int | float) and not abs(value) <= LARGEST_WHOLE
     if is_beyond or (isinstance(value, str) and len(value) > MAX_MESSAGE):
