@@ -66,7 +66,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     context.model_served = decision.model_served
     context.stream = decision.stream
     context.tokens = decision.tokens
-    edits = AnswerEdits(decision.answer_as, decision.errors, decision.usage)
+    edits = AnswerEdits(decision.respond_as, decision.errors, decision.usage)
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, decision.body)
     request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
@@ -90,7 +90,7 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
             # As above.
             del routed
     context.model_served = routed.model_served
-    edits = AnswerEdits(routed.answer_as)
+    edits = AnswerEdits(routed.respond_as)
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, routed.body)
     request = Request(route, headers, routed.body, routed.model_served, key)

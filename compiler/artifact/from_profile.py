@@ -20,6 +20,7 @@ from router.contract.schema.sections import (
     Models,
     Output,
     Reading,
+    Response,
     Sampling,
     Stream,
     UnknownFields,
@@ -80,17 +81,17 @@ def _sections(profile: Values) -> dict[str, Any]:
         "order": tuple(profile.get("order", ())),
         "output": _output(profile.get("output", {})),
         "sampling": _sampling(profile.get("sampling", {})),
-        "stream": Stream(**profile.get("stream", {})),
+        "response": Response(Stream(**profile.get("response", {}).get("stream", {}))),
         "unknown_fields": _unknown_fields(profile.get("unknown_fields", {})),
     }
 
 
 def _mode(section: Values) -> Mode:
-    read = (
+    match = (
         Reading(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
-        for reading in section.get("read", ())
+        for reading in section.get("match", ())
     )
-    return Mode(**{**section, "read": tuple(read)})
+    return Mode(**{**section, "match": tuple(match)})
 
 
 def _models(section: Values) -> Models:
@@ -193,8 +194,8 @@ def _without_defaults(kind: type[Governed], values: Values) -> Values:
 
 def _errors(section: Values) -> Errors:
     errors = dict(section)
-    if "answers" in errors:
-        errors["answers"] = {code: _words(words) for code, words in errors["answers"].items()}
+    if "codes" in errors:
+        errors["codes"] = {code: _words(words) for code, words in errors["codes"].items()}
     if "engine_400" in errors:
         errors["engine_400"] = _words(errors["engine_400"])
     if "body" in errors:

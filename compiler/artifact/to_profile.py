@@ -107,7 +107,7 @@ def mode_of(mode: Mode) -> dict[str, Any]:
     """Return how modes are read as a profile writes it; empty where there are none."""
     if mode.default is None:
         return {}
-    return _present(default=mode.default, read=[*map(_reading, mode.read)] or None, source=mode.source)
+    return _present(default=mode.default, match=[*map(_reading, mode.match)] or None, source=mode.source)
 
 
 def when_of(when: When) -> dict[str, Any]:
@@ -127,6 +127,7 @@ def _filled(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
 def _sections(sections: Sections) -> dict[str, Any]:
     limits = sections.limits
     unknown = sections.unknown_fields
+    stream = sections.response.stream
     return {
         "limits": _present(
             max_body_bytes=size_of(limits.max_body_bytes),
@@ -138,7 +139,7 @@ def _sections(sections: Sections) -> dict[str, Any]:
         "fields": {path: field_of(sections.fields[path]) for path in sorted(sections.fields)},
         "checks": {name: check_of(sections.checks[name]) for name in CHECKS if name in sections.checks},
         "unknown_fields": {"policy": unknown.policy, **_without_defaults(unknown)},
-        "stream": _present(usage=sections.stream.usage, source=sections.stream.source),
+        "response": {"stream": _present(usage=stream.usage, source=stream.source)},
         "errors": _errors(sections.errors),
         "order": list(sections.order),
     }
@@ -147,7 +148,7 @@ def _sections(sections: Sections) -> dict[str, Any]:
 def _models(models: Models) -> dict[str, Any]:
     plain = all(alias == Alias() for alias in models.aliases.values())
     aliases = {name: alias_of(alias) for name, alias in models.aliases.items()}
-    return {"aliases": list(aliases) if plain else aliases, "answer_as": models.answer_as}
+    return {"aliases": list(aliases) if plain else aliases, "respond_as": models.respond_as}
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def _errors(errors: Errors) -> dict[str, Any]:
         bad_request_type=errors.bad_request_type,
         body=errors.body,
         omit_null=errors.omit_null,
-        answers={code: words_of(errors.answers[code]) for code in sorted(errors.answers)} or None,
+        codes={code: words_of(errors.codes[code]) for code in sorted(errors.codes)} or None,
         engine_400=None if errors.engine_400 is None else words_of(errors.engine_400),
         source=errors.source,
     )

@@ -12,7 +12,7 @@ from compiler.diff.values import Value
 from compiler.pipeline import Compilation
 from compiler.source.tree import Mapping, node_at
 from compiler.source.yaml_writer import inline
-from router.artifact.format import FORMAT_VERSION, Artifact, Source
+from router.artifact.format import Artifact, Source
 
 _MANY: Final = 5
 """More sources than this are counted, not listed."""
@@ -21,7 +21,7 @@ _MANY: Final = 5
 def drift(artifact: Artifact, today: Compilation, file: str, rebuild: str) -> Iterator[Diagnostic]:
     """Yield what differs between an artifact and what its sources give today: of one contract, only warnings.
 
-    `file` is the artifact's name for people, `rebuild` the command that writes it anew.
+    `file` is the artifact's name for people, `rebuild` the command that rebuilds it.
     """
     name, hint = quoted_path(file), f"rebuild to refresh: {rebuild}"
     if artifact.digest != today.artifact.digest:
@@ -30,8 +30,8 @@ def drift(artifact: Artifact, today: Compilation, file: str, rebuild: str) -> It
             at = _set_at(today.profile, change.at)
             yield Diagnostic("stale-artifact", f"{name} is out of date: {_change_text(change)}", at, hint=hint)
         if not changes:
-            message = f"{name} holds the same contract in format {artifact.format_version} of artifacts"
-            yield warning("stale-artifact", f"{message}, which is {FORMAT_VERSION} today", None, hint)
+            message = f"{name} is out of date: its digest is {artifact.digest}, and {today.artifact.digest} today"
+            yield Diagnostic("stale-artifact", message, None, hint=hint)
         return
     if artifact.name != today.artifact.name:
         message = f"the profile is named {quoted(today.artifact.name)} today, and {quoted(artifact.name)} in {name}"

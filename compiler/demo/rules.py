@@ -102,7 +102,7 @@ def _fields_of(contract: Contract, case: Case) -> Body:
     """Return fields with which a request is likely to come under a case."""
     conditions = dict(case.when.fields)
     if case.when.mode and contract.mode.default not in case.when.mode:
-        readings = (reading.when for reading in contract.mode.read if reading.mode in case.when.mode and reading.when)
+        readings = (reading.when for reading in contract.mode.match if reading.mode in case.when.mode and reading.when)
         conditions |= next(readings, {})
     fields: Body = {}
     for path, values in conditions.items():

@@ -163,7 +163,7 @@ def _alias_scene(alias: str) -> Scene:
 
 def _budget_field(contract: Contract) -> str:
     """Return the name of the budget that a request may send."""
-    refused = [name for name, field in contract.fields.items() if field.refuse]
+    refused = [name for name, field in contract.fields.items() if field.reject]
     return next((name for name in ("max_tokens", *BUDGET_FIELDS) if name not in refused), "max_tokens")
 
 

@@ -35,7 +35,7 @@ def compare_sections(
         *compare_fields(before.fields, after.fields),
         *compare_checks(before.checks, after.checks),
         *compare_unknown_fields(before.unknown_fields, after.unknown_fields, rules),
-        *compare_stream(before.stream, after.stream),
+        *compare_stream(before.response.stream, after.response.stream),
         *compare_errors(before.errors, after.errors),
         *compare_order(before.order, after.order),
     )

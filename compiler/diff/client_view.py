@@ -56,7 +56,7 @@ class Onlooker:
         return self._answered(decision) if isinstance(decision, Forward) else self._refused(decision)
 
     def _answered(self, decision: Forward) -> Seen:
-        name = json.dumps(decision.answer_as or decision.model_served)
+        name = json.dumps(decision.respond_as or decision.model_served)
         return self._seen(None, name, name, decision)
 
     def _refused(self, decision: Refusal) -> Seen:
@@ -64,7 +64,7 @@ class Onlooker:
         if not self._reads_messages:
             words = msgspec.structs.replace(words_of(error, errors), message=None)
             error = _saying("", error, words=words)
-            errors = msgspec.structs.replace(errors, answers={})
+            errors = msgspec.structs.replace(errors, codes={})
         told, unworded = _told(error, errors), _told(_saying("", error), errors)
         return self._seen(decision.rule, told, unworded, decision)
 

@@ -14,7 +14,7 @@ from compiler.diff.fields import compare_fields
 from compiler.diff.values import Value
 from router.contract.schema.model import Sections
 from router.contract.schema.rule_list import UnknownFieldsRule
-from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, Stream, UnknownFields
+from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, UnknownFields
 from router.contract.schema.types import Governed
 
 Setting = tuple[str, ...]
@@ -91,8 +91,8 @@ def stated(seen: Seen, setting: Setting) -> Value:
             return value
         case "unknown_fields":
             rule = next((rule for rule in seen.rules if isinstance(rule, UnknownFieldsRule)), None)
-            refuses = rule is not None and rule.unknown_fields.policy == "refuse"
-            return {"policy": "refuse", "known": list(rule.known)} if rule is not None and refuses else None
+            refuses = rule is not None and rule.unknown_fields.policy == "reject"
+            return {"policy": "reject", "known": list(rule.known)} if rule is not None and refuses else None
         case "order":
             return sections.order
     return None
@@ -142,8 +142,7 @@ def _visible(sections: Sections) -> Sections:
         order=sections.order,
         output=Output(None if budget is None else msgspec.structs.replace(budget, default=None, source=None)),
         sampling=Sampling(),
-        stream=Stream(),
-        unknown_fields=UnknownFields() if unknown.policy != "refuse" else _plain(unknown),
+        unknown_fields=UnknownFields() if unknown.policy != "reject" else _plain(unknown),
     )
 
 

@@ -12,7 +12,7 @@ from router.contract.schema.rule_list import Rule, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Stream, UnknownFields
 from router.contract.schema.types import Words
 
-_POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "refuse": "be refused"}
+_POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "reject": "be refused"}
 _USAGE: Final = {
     "as_asked": "report their usage as the engine does, when a client asks",
     "end_frame": "carry their usage in the frame that ends the answer, unless a client asks for none",
@@ -28,7 +28,7 @@ def compare_unknown_fields(
     at = ("unknown_fields",)
     if before.policy != after.policy:
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
-        told = Verdict(words, tightens=after.policy == "refuse", loosens=before.policy == "refuse")
+        told = Verdict(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
         yield change((*at, "policy"), before.policy, after.policy, told)
     old, new = (_known(side) for side in rules)
     gone, gained = sorted(old - new), sorted(new - old)
@@ -45,7 +45,7 @@ def compare_unknown_fields(
 
 
 def _was(section: UnknownFields) -> str:
-    return {"pass": "passed on", "drop": "dropped", "refuse": "refused"}[section.policy]
+    return {"pass": "passed on", "drop": "dropped", "reject": "refused"}[section.policy]
 
 
 def _known(rules: tuple[Rule, ...]) -> set[str]:
@@ -53,7 +53,7 @@ def _known(rules: tuple[Rule, ...]) -> set[str]:
 
 
 def _known_told(policy: str, gone: list[str], gained: list[str]) -> Verdict:
-    if policy == "refuse":
+    if policy == "reject":
         sending = "requests sending {}"
         return either(sending.format(listed(gone)) if gone else "", sending.format(listed(gained)) if gained else "")
     if policy == "pass" or not (gone or gained):
@@ -66,9 +66,11 @@ def _known_told(policy: str, gone: list[str], gained: list[str]) -> Verdict:
 def compare_stream(before: Stream, after: Stream) -> Iterator[Change]:
     """Yield what changes in streamed answers."""
     if before.usage != after.usage:
-        yield Change(("stream", "usage"), before.usage, after.usage, f"streamed answers will {_USAGE[after.usage]}")
+        yield Change(
+            ("response", "stream", "usage"), before.usage, after.usage, f"streamed answers will {_USAGE[after.usage]}"
+        )
     if before.source != after.source:
-        yield Change(("stream", "source"), before.source, after.source, EVIDENCE)
+        yield Change(("response", "stream", "source"), before.source, after.source, EVIDENCE)
 
 
 def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
@@ -84,8 +86,8 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
     if before.omit_null != after.omit_null:
         words = f"members of an error that are null will {'be left out' if after.omit_null else 'stand there'}"
         yield Change(("errors", "omit_null"), before.omit_null, after.omit_null, words)
-    for code in sorted(before.answers.keys() | after.answers.keys()):
-        yield from _answer(code, before.answers.get(code), after.answers.get(code))
+    for code in sorted(before.codes.keys() | after.codes.keys()):
+        yield from _answer(code, before.codes.get(code), after.codes.get(code))
     if not same(before.engine_400, after.engine_400):
         words = "be told in other words and in the envelope" if after.engine_400 else "pass as the engine tells it"
         shown = _shown(before.engine_400), _shown(after.engine_400)
@@ -113,7 +115,7 @@ def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]
     long = [f"another {name}" for name in ("message", "body") if not same(getattr(was, name), getattr(now, name))]
     who = "400s that have no words of their own" if code == "bad_request" else f"answers of code {code}"
     words = f"{who} will have {listed_words([*short, *long])}" if short or long else UNSEEN
-    yield Change(("errors", "answers", code), _shown(old), _shown(new), words)
+    yield Change(("errors", "codes", code), _shown(old), _shown(new), words)
 
 
 def _shown(told: Words | None) -> Value:

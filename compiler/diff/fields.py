@@ -91,7 +91,7 @@ def _demands(pair: _Pair) -> Iterator[Change]:
     path, old, new = pair
     sending = f"requests sending {path}"
     yield from _if_differs(pair, "required", constraints.flag(old.required, new.required, f"requests without {path}"))
-    yield from _if_differs(pair, "refuse", constraints.flag(old.refuse, new.refuse, sending))
+    yield from _if_differs(pair, "reject", constraints.flag(old.reject, new.reject, sending))
     yield from _if_differs(pair, "type", _types(pair))
     yield from _if_differs(
         pair, "allowed", constraints.accepted(old.allowed, new.allowed, lambda values: f"{sending} as {values}")

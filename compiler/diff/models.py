@@ -28,8 +28,8 @@ def compare_models(before: Models, after: Models, moves: Moves) -> Iterator[Chan
     for alias in after.aliases:
         if alias in before.aliases:
             yield from _alias((*_ALIASES, alias), before.aliases[alias], after.aliases[alias], moves)
-    if before.answer_as != after.answer_as:
-        yield Change(("models", "answer_as"), before.answer_as, after.answer_as, _answer_as(after))
+    if before.respond_as != after.respond_as:
+        yield Change(("models", "respond_as"), before.respond_as, after.respond_as, _respond_as(after))
 
 
 def answered_no_longer(alias: str) -> Change:
@@ -57,10 +57,10 @@ def _alias(at: tuple[str, ...], before: Alias, after: Alias, moves: Moves) -> It
         yield Change((*at, "source"), before.source, after.source, EVIDENCE)
 
 
-def _answer_as(after: Models) -> str:
+def _respond_as(after: Models) -> str:
     if not after.aliases:
         return f"{UNSEEN}: there are no aliases"
-    if after.answer_as == "served":
+    if after.respond_as == "served":
         return "answers to requests naming an alias will carry the served model's name instead of the alias"
     return "answers to requests naming an alias will carry the alias instead of the served model's name"
 
@@ -70,7 +70,7 @@ def compare_mode(before: Mode, after: Mode, moves: Moves | None) -> Iterator[Cha
     directions: Moves = (False, False) if moves is None else moves
     under = UNSEEN + ": no case is for a mode" if moves is None else "requests may come under another case"
     old, new = mode_of(before), mode_of(after)
-    for key in ("default", "read"):
+    for key in ("default", "match"):
         if not same(getattr(before, key), getattr(after, key)):
             yield Change(("mode", key), old.get(key), new.get(key), under, *directions)
     if before.source != after.source:

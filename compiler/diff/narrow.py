@@ -21,18 +21,18 @@ def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
     named = with_aliases(contract, models)
     readings = tuple(_readings(named, models))
     cases = tuple(_cases(named, models))
-    mode = Mode() if named.mode.default is None else msgspec.structs.replace(named.mode, read=readings)
+    mode = Mode() if named.mode.default is None else msgspec.structs.replace(named.mode, match=readings)
     return _folded(msgspec.structs.replace(named, mode=mode, cases=cases))
 
 
 def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
     """Return a contract of whose aliases only these are left."""
     aliases = {name: alias for name, alias in contract.models.aliases.items() if name in names}
-    return msgspec.structs.replace(contract, models=Models(aliases, contract.models.answer_as))
+    return msgspec.structs.replace(contract, models=Models(aliases, contract.models.respond_as))
 
 
 def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[Reading]:
-    for reading in contract.mode.read:
+    for reading in contract.mode.match:
         globs = _left_of(reading.model, contract, models)
         if globs is not None:
             yield msgspec.structs.replace(reading, model=globs)

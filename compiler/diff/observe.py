@@ -91,7 +91,7 @@ def _are_one(before: Side, after: Side) -> bool:
 
 
 def _globs(contract: Contract) -> Iterator[str]:
-    yield from (glob for reading in contract.mode.read for glob in reading.model)
+    yield from (glob for reading in contract.mode.match for glob in reading.model)
     yield from (glob for case in contract.cases for glob in case.when.model)
 
 

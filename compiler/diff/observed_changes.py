@@ -17,7 +17,7 @@ _MODELS: Final = "models"
 _EVERY_REQUEST: Final = frozenset({"request", "models", "limits.max_body_bytes"})
 """Steps that are passed before a case is known."""
 
-_NAME_ANSWERED: Final = ("models", "answer_as")
+_NAME_ANSWERED: Final = ("models", "respond_as")
 
 _ORDER_OF_SECTIONS: Final = (
     "models", "limits", "output", "sampling", "fields", "checks", "unknown_fields", "errors", "order",

@@ -31,7 +31,7 @@ def rows_of(contract: Contract) -> Iterator[TableRow]:
     """Yield the keys of a contract that are in force, each with what it does, then those of its cases."""
     yield from _of_names(contract)
     if contract.mode.default is not None:
-        modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.read)))
+        modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.match)))
         yield "`mode`", f"a request is in the mode {_or(modes)}, by default {contract.mode.default}"
     base = [*_of_rules(contract, contract.rules)]
     yield from base
@@ -48,7 +48,7 @@ def _of_names(contract: Contract) -> Iterator[TableRow]:
     plain = [name for name, alias in aliases.items() if alias.model is None and not alias.implies]
     if plain:
         names = ", ".join(f"`{name}`" for name in plain)
-        yield "`models.aliases`", f"{names} are answered, under the {contract.models.answer_as} name"
+        yield "`models.aliases`", f"{names} are answered, under the {contract.models.respond_as} name"
     yield from ((f"`models.aliases.{name}`", _alias(alias)) for name, alias in aliases.items() if name not in plain)
 
 
@@ -59,9 +59,10 @@ def _alias(alias: Alias) -> str:
 
 def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[TableRow]:
     yield from ((f"`{rule.rule}`", words_of(rule)) for rule in rules)
-    if sections.stream.usage != "as_asked":
-        where = "the frame that ends the answer" if sections.stream.usage == "end_frame" else "a frame of its own"
-        yield "`stream.usage`", f"a streamed answer reports its usage in {where}"
+    usage = sections.response.stream.usage
+    if usage != "as_asked":
+        where = "the frame that ends the answer" if usage == "end_frame" else "a frame of its own"
+        yield "`response.stream.usage`", f"a streamed answer reports its usage in {where}"
     yield from _of_errors(sections.errors)
 
 
@@ -70,8 +71,8 @@ def _of_errors(errors: Errors) -> Iterator[TableRow]:
         yield "`errors.bad_request_type`", f"every 400 carries the type `{errors.bad_request_type}`"
     if errors.body is not None:
         yield "`errors.body`", f"errors have the envelope `{in_one_line(errors.body)}`"
-    if errors.answers:
-        yield "`errors.answers`", f"the vendor's words for {_and(sorted(errors.answers))}"
+    if errors.codes:
+        yield "`errors.codes`", f"the vendor's words for {_and(sorted(errors.codes))}"
     if errors.engine_400 is not None:
         yield "`errors.engine_400`", "an engine's 400 is told in the vendor's words"
 
@@ -98,13 +99,13 @@ def words_of(rule: Rule) -> str:
             settings = {key: value for key, value in check_of(rule.check).items() if key not in _TEXTS}
             return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
         case UnknownFieldsRule():
-            becomes = "refused" if rule.unknown_fields.policy == "refuse" else "kept from the engine"
+            becomes = "refused" if rule.unknown_fields.policy == "reject" else "kept from the engine"
             return f"fields beyond {len(rule.known)} known ones are {becomes}"
 
 
 def _field(field: Field) -> str:
     settings: dict[str, Any] = {key: value for key, value in field_of(field).items() if key not in _TEXTS}
-    if settings.keys() == {"refuse"}:
+    if settings.keys() == {"reject"}:
         return "sending it is refused"
     if settings.keys() == {"fixed"}:
         return f"{_code(settings['fixed'])} is injected, any other value is refused"

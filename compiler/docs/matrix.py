@@ -110,7 +110,7 @@ def _media(contract: Contract) -> str:
 
 
 def _unknown(contract: Contract) -> str:
-    told = {"refuse": "refused", "drop": "dropped"}
+    told = {"reject": "refused", "drop": "dropped"}
     policies = (sections.unknown_fields.policy for sections in _everywhere(contract))
     return "; ".join(dict.fromkeys(told[policy] for policy in policies if policy in told))
 
@@ -122,7 +122,7 @@ def _names(contract: Contract) -> str:
 def _cases(contract: Contract) -> str:
     if contract.mode.default is None and not contract.cases:
         return ""
-    modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.read)))
+    modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.match)))
     of_modes = _named(mode for mode in modes if mode is not None)
     cases = f"{len(contract.cases)} case{'' if len(contract.cases) == 1 else 's'}"
     return f"modes {of_modes}; {cases}" if of_modes else cases
@@ -133,7 +133,7 @@ def _errors(contract: Contract) -> str:
     for sections in _everywhere(contract):
         errors = sections.errors
         told += ["envelope"] if errors.body is not None else []
-        told += [f"words of {len(errors.answers)} codes"] if errors.answers else []
+        told += [f"words of {len(errors.codes)} codes"] if errors.codes else []
         told += ["the engine's 400s too"] if errors.engine_400 is not None else []
         told += [f"type `{errors.bad_request_type}`"] if errors.bad_request_type is not None else []
     return "; ".join(dict.fromkeys(told))
@@ -141,7 +141,7 @@ def _errors(contract: Contract) -> str:
 
 def _stream(contract: Contract) -> str:
     told = {"end_frame": "in the end frame", "tail_frame": "in a frame of its own"}
-    usages = (sections.stream.usage for sections in _everywhere(contract))
+    usages = (sections.response.stream.usage for sections in _everywhere(contract))
     return "; ".join(dict.fromkeys(told[usage] for usage in usages if usage in told))
 
 
@@ -149,7 +149,7 @@ COLUMNS: Final[dict[str, Callable[[Contract], str]]] = {
     "fixed values": _fixed,
     "ranges": _ranges,
     "sets": _of_fields(lambda field: field.allowed is not None and not _is_fixed(field)),
-    "required, refused, types": _of_fields(lambda field: field.required or field.refuse or bool(field.type)),
+    "required, refused, types": _of_fields(lambda field: field.required or field.reject or bool(field.type)),
     "defaults": _of_fields(lambda field: field.default is not None and not _is_fixed(field)),
     "lengths": _of_fields(_has_length),
     "cross-field": _of_fields(lambda field: bool(field.requires or field.excludes)),

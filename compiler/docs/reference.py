@@ -77,7 +77,7 @@ def _values(schema: Rules, above: str = "") -> Iterator[tuple[str, Rules]]:
         path = f"{above}.{key}" if above else key
         if path in _TABLES_OF_THEIR_OWN or rules.get("schema") is SAMPLING_PARAMS:
             continue
-        if path == "errors.answers":
+        if path == "errors.codes":
             told = next(iter(rules["schema"].values()))
             yield f"{path}.<code>", {**told, "meta": {**told["meta"], "meaning": rules["meta"]["meaning"]}}
         elif rules.get("type") == "dict" and "schema" in rules:

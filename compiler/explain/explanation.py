@@ -99,7 +99,7 @@ def _steps(context: _Context) -> Iterator[Step]:
             yield _early_step(context, name, size)
     yield from _case_steps(context, reached=refused_by not in early)
     yield from _rule_steps(context, others, refused_by, reached=refused_by not in early)
-    if context.sections.stream.usage != "as_asked":
+    if context.sections.response.stream.usage != "as_asked":
         yield _stream_step(context)
 
 
@@ -113,7 +113,7 @@ def _evidence(context: _Context, name: str, rule: Rule | None = None) -> str | N
     if name == MODE:
         return context.contract.mode.source
     if name == STREAM_USAGE:
-        return context.sections.stream.source
+        return context.sections.response.stream.source
     if name == BODY_SIZE:
         limits = context.contract.limits
         return limits.source if limits.max_body_bytes != DEFAULT_MAX_BODY_BYTES else None
@@ -141,7 +141,7 @@ def _model_step(context: _Context) -> Step:
     if isinstance(decision, Forward) and decision.model_served == SERVED_ID:
         return Step(MODELS, "edited", f"{asked} is an alias: routed as the served id, which --model names{implies}")
     if isinstance(decision, Forward) and decision.model_served != asked:
-        answer = f", and the answer says {asked}" if decision.answer_as else ""
+        answer = f", and the answer says {asked}" if decision.respond_as else ""
         return Step(MODELS, "edited", f"{asked} is an alias: routed as {decision.model_served}{answer}{implies}")
     if context.alias is not None:
         routed = "the served id" if context.alias.model is None else context.alias.model

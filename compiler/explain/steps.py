@@ -139,7 +139,7 @@ def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Ste
     if not unknown:
         return Step(rule.rule, "kept", "every field is known")
     names = ", ".join(map(_cut, unknown))
-    if rule.unknown_fields.policy == "refuse":
+    if rule.unknown_fields.policy == "reject":
         return Step(rule.rule, "also violated", f"not known: {names}; {FIRST_ONLY}")
     if isinstance(evaluation.decision, Refusal):
         return Step(rule.rule, "no effect", f"not known: {names}")

@@ -10,7 +10,7 @@ from router.contract.schema.model import Contract
 _SHOWN: Final = ("models", "limits", "output", "sampling", "errors")
 """The sections that a deployment sets, rather than a vendor's contract."""
 
-_LEFT_OUT: Final = ("source", "body", "omit_null", "answers", "engine_400")
+_LEFT_OUT: Final = ("source", "body", "omit_null", "codes", "engine_400")
 _POINTER: Final = "Any request field, checks of messages and tools, modes, cases, words of errors: profiles/README.md."
 
 

@@ -25,7 +25,7 @@ TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 PARTS: Final = (
     "required",
-    "refuse",
+    "reject",
     "wrong_type",
     "allowed",
     "range",
@@ -60,8 +60,8 @@ def _bound(meaning: str, example: str) -> Rules:
 
 
 FIELD: Final[Rules] = {
-    "required": flag("Refuse a request where the field is absent or null."),
-    "refuse": flag("Refuse a request that sends the field at all."),
+    "required": flag("Reject a request where the field is absent or null."),
+    "reject": flag("Reject a request that sends the field at all."),
     "type": one_or_many(
         {"type": "string", "allowed": list(TYPES), "meta": {"expected": f"one of {', '.join(TYPES)}"}},
         f"one of {', '.join(TYPES)}",

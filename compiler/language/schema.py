@@ -77,12 +77,14 @@ _GLOBS: Final = "a name of a model, in which * stands for anything"
 _MODE: Final = mapping(
     {
         "default": {"required": True}
-        | text("the name of a mode", meaning="The mode of a request that no reading fits.", example="thinking"),
-        "read": many(
+        | text("the name of a mode", meaning="The mode of a request that nothing in `match` fits.", example="thinking"),
+        "match": many(
             mapping(
                 {
                     "mode": {"required": True}
-                    | text("the name of a mode", meaning="The mode of a request that this fits.", example="thinking"),
+                    | text(
+                        "the name of a mode", meaning="The mode of a request that this matches.", example="thinking"
+                    ),
                     "model": one_or_many(
                         text(_GLOBS),
                         _GLOBS,
@@ -94,16 +96,16 @@ _MODE: Final = mapping(
                         meaning="Values of fields that must all hold.", absent="any", example="{thinking.type: enabled}"
                     ),
                 },
-                "One way to read the mode.",
+                "Which requests have a mode.",
             ),
             "a list of mappings with mode, model, when",
-            meaning="How the mode is read: the first that fits says it.",
+            meaning="How the mode of a request is determined: the first that matches applies.",
             default="[]",
             example="[{mode: thinking, when: {thinking.type: enabled}}]",
         ),
         "source": source(),
     },
-    "How the mode of a request is read.",
+    "How the mode of a request is determined.",
 )
 
 _LIMITS: Final[Rules] = {
@@ -161,7 +163,7 @@ _ERRORS: Final[Rules] = {
     ),
     "body": envelope(meaning="The body of every error of the router.", absent="the router's own"),
     "omit_null": flag("Members of a body that are null are left out."),
-    "answers": mapping(
+    "codes": mapping(
         {
             code: words(
                 meaning=f"How the error {code} is told.", absent="in the router's words", example="{status: 400}"
@@ -196,7 +198,7 @@ _SECTIONS: Final[Rules] = {
     "unknown_fields": mapping(
         {
             "policy": choice(
-                "pass", "drop", "refuse", meaning="What becomes of top-level fields that nothing governs."
+                "pass", "drop", "reject", meaning="What becomes of top-level fields that nothing governs."
             ),
             "known": many(
                 text("a field"),
@@ -210,14 +212,19 @@ _SECTIONS: Final[Rules] = {
         },
         "What becomes of fields that nobody knows.",
     ),
-    "stream": mapping(
+    "response": mapping(
         {
-            "usage": choice(
-                "as_asked", "end_frame", "tail_frame", meaning="Where a streamed answer reports its usage."
-            ),
-            "source": source(),
+            "stream": mapping(
+                {
+                    "usage": choice(
+                        "as_asked", "end_frame", "tail_frame", meaning="Where a streamed response reports its usage."
+                    ),
+                    "source": source(),
+                },
+                "What streamed responses look like.",
+            )
         },
-        "What streamed answers look like.",
+        "What responses look like.",
     ),
     "errors": mapping(_ERRORS, "How refusals are told."),
     "order": many(
@@ -291,8 +298,8 @@ SCHEMA: Final[Rules] = {
                     "example": "[kimi-k3, kimi-latest]",
                 },
             },
-            "answer_as": choice(
-                "requested", "served", meaning="Which name an answer to a request for an alias carries."
+            "respond_as": choice(
+                "requested", "served", meaning="Which model name a response to a request for an alias carries."
             ),
         },
         "Which model names are answered.",

@@ -103,7 +103,7 @@ def wording_of(samples: Sequence[Sample]) -> Wording:
     groups = _in_words_of_base(_in_shared_words(groups))
     answers = _answers(groups, commonest, envelopes)
     if answers:
-        errors["answers"] = answers
+        errors["codes"] = answers
     return Wording(errors, _of_rules(groups, answers, commonest, envelopes))
 
 

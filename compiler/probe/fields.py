@@ -170,7 +170,7 @@ def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_t
     if not any(reply.is_accepted for reply in told):
         if entry.path == "messages":
             return Found({}, None, ("fields.messages: every number of messages that was tried is refused",))
-        return Found({"refuse": True, "source": f"every value that was tried is refused {_status(told)}"})
+        return Found({"reject": True, "source": f"every value that was tried is refused {_status(told)}"})
     if all(reply.is_accepted for reply in told):
         return Found({}, next(iter(_good_of(told, entry)), None))
     best, fewest = {}, None

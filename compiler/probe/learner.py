@@ -133,7 +133,7 @@ def _learn_around(base: Base, scope: Scope, max_body: int) -> Learning[tuple[Fie
     unknown = yield from asked(*(base.question("models", {"model": name}) for name in names))
     if any(reply.is_accepted for reply in unknown):
         untold.append("models: any name of a model is answered")
-    if scope.wants("stream.usage"):
+    if scope.wants("response.stream.usage"):
         values |= yield from _learn_stream(base)
     if scope.wants("limits.max_body_bytes"):
         limits = yield from learn_body(base, max_body)
@@ -151,9 +151,9 @@ def _unreadable(base: Base) -> list[Question]:
 
 def _learn_stream(base: Base) -> Learning[Fields]:
     plain, _, _ = yield from asked(
-        base.question("stream.usage", {"stream": True}),
-        base.question("stream.usage", {"stream": True, "stream_options": {"include_usage": True}}),
-        base.question("stream.usage", {"stream": True, "stream_options": {"include_usage": False}}),
+        base.question("response.stream.usage", {"stream": True}),
+        base.question("response.stream.usage", {"stream": True, "stream_options": {"include_usage": True}}),
+        base.question("response.stream.usage", {"stream": True, "stream_options": {"include_usage": False}}),
     )
     if not plain.is_accepted:
         return {}
@@ -161,9 +161,8 @@ def _learn_stream(base: Base) -> Learning[Fields]:
     if not in_end and not in_tail:
         return {}
     usage = "end_frame" if in_end else "tail_frame"
-    return {
-        "stream": {"usage": usage, "source": things_said(["a stream that asks for no usage reports it"], [], [plain])}
-    }
+    said = things_said(["a stream that asks for no usage reports it"], [], [plain])
+    return {"response": {"stream": {"usage": usage, "source": said}}}
 
 
 def _usage_of(reply: Reply) -> tuple[bool, bool]:
@@ -213,8 +212,8 @@ def _learn_unknown(base: Base, scope: Scope) -> Learning[_Unknown]:
     ]
     known = sorted({*names, *base.fields} - unknown - {*ALWAYS_KNOWN} - {*OTHER_SPELLINGS})
     said = things_said([], [f"{UNKNOWN_FIELDS[0]} and {len(unknown)} more"], first)
-    rule = {"refuse": True, "source": "any value is refused like an unknown field, null is not"}
-    section = {"policy": "refuse", "known": known, "source": said}
+    rule = {"reject": True, "source": "any value is refused like an unknown field, null is not"}
+    section = {"policy": "reject", "known": known, "source": said}
     return _Unknown(frozenset(unknown), section, dict.fromkeys(refused, rule))
 
 

@@ -64,7 +64,7 @@ def learn_situations(base: Base, usual: Sections, scope: Scope) -> Learning[Situ
     default = _OTHER_MODE.get(str(of_modes[0].switch.mode), "usual")
     mode: Fields = {"default": default}
     names = {name if name != default else f"{name} too": group for name, group in groups.items()}
-    mode["read"] = yield from _readings(base, names, [*seen.values()], default, telling)
+    mode["match"] = yield from _readings(base, names, [*seen.values()], default, telling)
     cases: dict[str, Fields] = {}
     learnt: dict[str, Sections] = {}
     for name, group in names.items():

@@ -65,7 +65,7 @@ def known_rules() -> tuple[str, ...]:
 
 _AROUND: Final = (
     *("models", "mode", "cases", "limits.max_body_bytes", *(f"limits.{name}" for name in PART_LIMITS.values())),
-    *(OUTPUT, "unknown_fields", "stream.usage", "errors"),
+    *(OUTPUT, "unknown_fields", "response.stream.usage", "errors"),
 )
 
 _CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
@@ -221,7 +221,7 @@ def _refused_low(path: str, replies: list[Reply]) -> Iterator[Reply]:
 
 def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
     """Return a profile of sections and of cases that hold what differs from these."""
-    own = ("limits", "output", "fields", "checks", "stream")
+    own = ("limits", "output", "fields", "checks", "response")
     below = {name: section for name, section in base.items() if name in own}
     told = {}
     for name, case in cases.items():

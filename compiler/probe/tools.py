@@ -82,7 +82,7 @@ def learn_response_format(base: Base) -> Learning[Checks]:
         excluded = refused[0] if len(refused) == 1 else refused
         fields["response_format"] = {"excludes": {"response_format.type": excluded}, "source": said_of}
     elif refused and not allowed:
-        fields["response_format"] = {"refuse": True, "source": said_of}
+        fields["response_format"] = {"reject": True, "source": said_of}
     if "json_object" in allowed and wordless[0].is_refused:
         rules["prompt_contains"] = {
             "word": "json",

@@ -105,10 +105,10 @@ def _aliases(profile: Mapping) -> Iterator[tuple[int | str, str, Location]]:
 
 def _models(profile: Mapping) -> Iterator[Path]:
     """Yield where models are named besides the aliases: as what is routed to, and in conditions."""
-    aliases, readings = node_at(profile, ALIASES), node_at(profile, ("mode", "read"))
+    aliases, readings = node_at(profile, ALIASES), node_at(profile, ("mode", "match"))
     if isinstance(aliases, Mapping):
         yield from ((*ALIASES, entry.key, "model") for entry in aliases.entries)
     for index in range(len(readings.items) if isinstance(readings, Sequence) else 0):
-        yield ("mode", "read", index, "model")
+        yield ("mode", "match", index, "model")
     for entry, _ in cases_of(profile):
         yield ("cases", entry.key, "when", "model")

@@ -16,7 +16,7 @@ _ALWAYS: Final = {
     "cases": "what holds depends on the model and the mode of a request",
     "order": "of several rules that are broken the first one answers",
     "errors": "a refusal by the engine is told in the contract's words",
-    "stream.usage": "where a streamed answer reports its usage",
+    "response.stream.usage": "where a streamed answer reports its usage",
 }
 
 

@@ -31,9 +31,9 @@ _REASONS: Final = {
 
 def unprovoked(contract: Contract) -> Iterator[Untried]:
     """Yield the errors that a contract has words for, and that no check can bring about."""
-    answers = {**contract.errors.answers}
+    answers = {**contract.errors.codes}
     for case in contract.cases:
-        answers |= case.sections.errors.answers
+        answers |= case.sections.errors.codes
     for code, words in answers.items():
         if code in _REASONS:
             status = words.status or STATUS_OF[code]

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from router.artifact import v1, v2
 from router.contract.rules.compiled import machine_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
@@ -20,8 +19,8 @@ from router.contract.schema.sections import Interval
 from router.contract.schema.types import Frozen
 from router.runtime.files import read_regular_file
 
-FORMAT_VERSION: Final = 3
-"""The version of the artifact format that this release writes; it reads the earlier ones too."""
+FORMAT_VERSION: Final = 4
+"""The version of the artifact format: the only one that this release writes and reads."""
 
 MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 """Largest artifact in bytes that a router reads."""
@@ -29,7 +28,7 @@ MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 CONFLICT_MARKER: Final = re.compile(r"^(?:(?:<{7}|>{7}|\|{7})(?: .*)?|={7})$", re.MULTILINE)
 """A line that git leaves where two sides of a merge differ."""
 
-REBUILD: Final = "build it anew: profilec build SOURCE -o FILE"
+REBUILD: Final = "rebuild it: profilec build SOURCE -o FILE"
 
 _MOST_SHOWN: Final = 60
 """Characters of a key that an error shows."""
@@ -69,7 +68,7 @@ def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifa
 
 def digest_of(contract: Contract) -> str:
     """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as it stands in the file."""
-    return _digest(msgspec.to_builtins(contract))
+    return "sha256:" + hashlib.sha256(_serialise(msgspec.to_builtins(contract))).hexdigest()
 
 
 def serialise(artifact: Artifact) -> bytes:
@@ -97,7 +96,7 @@ def load(data: bytes, where: str) -> Artifact:
         if where.endswith((".yaml", ".yml")):
             raise ArtifactError(f"{where}: a profile, not an artifact; {REBUILD}") from error
         raise ArtifactError(f"{where}: {_unreadable(data, error)}; {REBUILD}") from error
-    return _read_version(_version_of(value, where), value, written, where)
+    return _artifact_of(value, written, where)
 
 
 def read(path: Path) -> Artifact:
@@ -189,50 +188,30 @@ def _contradiction_in(sections: Sections) -> str | None:
     return f"unknown check {misnamed[0]!r}" if misnamed else None
 
 
-def _version_of(value: object, where: str) -> int:
+def _check_version(value: object, where: str) -> None:
     version = value.get("format_version") if isinstance(value, dict) else None
     if type(version) is not int:
         raise ArtifactError(f"{where}: not an artifact: it has no format_version; {REBUILD}")
-    if version not in range(v1.FORMAT_VERSION, FORMAT_VERSION + 1):
+    if version != FORMAT_VERSION:
         raise ArtifactError(
-            f"{where}: format_version {version} is unknown here (this release reads {v1.FORMAT_VERSION} to "
-            f"{FORMAT_VERSION}); {REBUILD} with the profilec of the router's release"
+            f"{where}: artifact format {version}, but this release reads only format {FORMAT_VERSION}; {REBUILD} with "
+            "the profilec of the router's release"
         )
-    return version
 
 
-def _read_version(version: int, value: object, written: bytes, where: str) -> Artifact:
+def _artifact_of(value: object, written: bytes, where: str) -> Artifact:
+    _check_version(value, where)
     try:
-        if version == FORMAT_VERSION:
-            artifact = msgspec.convert(value, Artifact)
-            contract = artifact.contract
-            expected = msgspec.to_builtins(freeze(artifact.name, contract, artifact.sources))
-        elif version == v2.FORMAT_VERSION:
-            second = msgspec.convert(value, v2.ArtifactV2)
-            contract = second.meaning()
-            expected = second.as_written(contract, _digest)
-            artifact = _of_format(version, second, contract)
-        else:
-            first = msgspec.convert(value, v1.ArtifactV1)
-            contract = first.meaning()
-            expected = first.as_written(_digest(msgspec.to_builtins(first.contract)))
-            artifact = _of_format(version, first, contract)
+        artifact = msgspec.convert(value, Artifact)
     except msgspec.ValidationError as error:
-        raise ArtifactError(f"{where}: not an artifact of format {version}: {_one_line(error)}; {REBUILD}") from error
-    contradiction = _contradiction(contract)
+        raise ArtifactError(
+            f"{where}: not an artifact of format {FORMAT_VERSION}: {_one_line(error)}; {REBUILD}"
+        ) from error
+    contradiction = _contradiction(artifact.contract)
     if contradiction:
         raise ArtifactError(f"{where}: {contradiction}; {REBUILD}")
+    expected = freeze(artifact.name, artifact.contract, artifact.sources)
     # As text: a default left out, or `1.0` for `1`, would be equal as values.
-    if _serialise(expected) != written:
+    if serialise(expected) != written:
         raise ArtifactError(f"{where}: the digest does not match the contract: the file was edited by hand; {REBUILD}")
     return artifact
-
-
-def _of_format(version: int, written: v1.ArtifactV1 | v2.ArtifactV2, contract: Contract) -> Artifact:
-    """Return what an artifact of an earlier format means today, under the digest that it has there."""
-    sources = msgspec.convert(written.sources, tuple[Source, ...])
-    return Artifact(version, written.name, contract, contract.rules, contract.case_rules, sources, written.digest)
-
-
-def _digest(contract: object) -> str:
-    return "sha256:" + hashlib.sha256(_serialise(contract)).hexdigest()

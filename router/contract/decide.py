@@ -55,7 +55,7 @@ class ServedIds(NamedTuple):
 class Forward(NamedTuple):
     """The request goes to an engine: these bytes, and what was changed and counted on the way.
 
-    `answer_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
+    `respond_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
     output budget, None where the contract sets none; `usage` what is done with the usage of a stream; `errors` how the
     engine's refusals are told; `found` the mode and the case.
     """
@@ -64,7 +64,7 @@ class Forward(NamedTuple):
     model_asked: str
     model_served: str
     stream: bool
-    answer_as: str | None
+    respond_as: str | None
     edits: tuple[Edit, ...] = ()
     violations: tuple[str, ...] = ()
     tokens: Tokens | None = None
@@ -138,14 +138,14 @@ def _judge(request: Request, contract: Contract, names: _Names, *, streamed: boo
     if draft.error is not None and draft.refused_by is not None:
         draft.error.details.setdefault("model", asked)
         return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
-    usage = ask(draft, sections.stream, streamed=streamed)
+    usage = ask(draft, sections.response.stream, streamed=streamed)
     edits = tuple(draft.edits)
     return Forward(
         apply_edits(request, edits),
         asked,
         served,
         streamed,
-        asked if asked != served and contract.models.answer_as == "requested" else None,
+        asked if asked != served and contract.models.respond_as == "requested" else None,
         edits,
         tuple(draft.violations),
         draft.tokens,

@@ -149,9 +149,9 @@ def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol)
 
 def words_of(error: ApiError, errors: Errors) -> Words:
     """Return the words in force for an error: its rule's, else those for its code, else those for every 400."""
-    layers = [error.words, errors.answers.get(error.code)]
+    layers = [error.words, errors.codes.get(error.code)]
     if error.status == _BAD_REQUEST:
-        layers.append(errors.answers.get("bad_request"))
+        layers.append(errors.codes.get("bad_request"))
     return laid_over(*layers)
 
 

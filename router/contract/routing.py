@@ -22,14 +22,14 @@ _NULL: Final = b"null"
 class Routed(NamedTuple):
     """The request goes to an engine that lists `model_served`: these bytes, in which an alias was replaced.
 
-    `model_asked` is None where the request names no model; `answer_as` is the model name to write into the answer,
+    `model_asked` is None where the request names no model; `respond_as` is the model name to write into the answer,
     None when the answer keeps the engine's.
     """
 
     body: bytes
     model_asked: str | None
     model_served: str
-    answer_as: str | None = None
+    respond_as: str | None = None
 
 
 class _Named(msgspec.Struct):
@@ -61,7 +61,7 @@ def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> Ro
     except ApiError as error:
         return unreadable(error, step, asked, contract)
     edited = b"".join([body[: named.start], to_json(served), body[named.end :]])
-    return Routed(edited, asked, served, asked if contract.models.answer_as == "requested" else None)
+    return Routed(edited, asked, served, asked if contract.models.respond_as == "requested" else None)
 
 
 def _read_model(body: bytes) -> str | None:

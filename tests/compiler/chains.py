@@ -18,10 +18,10 @@ NOTHING = Mapping((), Location(Document("", ""), 1, 1, 1, 1))
 
 _SECTIONS = [key for key in SCHEMA if key != "extends"]
 _KEYS = [
-    *("models.aliases", "models.answer_as", "limits.max_body_bytes", "limits.max_images", "output.max_tokens"),
+    *("models.aliases", "models.respond_as", "limits.max_body_bytes", "limits.max_images", "output.max_tokens"),
     *("sampling.conflict", "sampling.params", "errors.bad_request_type"),
     *(f"sampling.params.{name}" for name in SAMPLING_FIELDS),
-    *("fields.a", "fields.b.fixed", "checks.tools", "cases.first", "unknown_fields.policy", "stream.usage"),
+    *("fields.a", "fields.b.fixed", "checks.tools", "cases.first", "unknown_fields.policy", "response.stream.usage"),
 ]
 _AWKWARD_NAMES = ["a # b.yaml", "é: 月\n.yaml", "'\u2028\".yaml", "preset:x"]
 

@@ -59,7 +59,7 @@ _RULES = {
     "a": _section(**_CHECKED, map=_MAPPED, floor=_NUMBERS, drop=st.booleans()),
     "a.b": _section(**_CHECKED),
     "b": _section(fixed=_SCALARS, source=names),
-    "thinking.type": _section(allowed=_SCALARS | st.lists(_SCALARS, min_size=1, max_size=3), refuse=st.booleans()),
+    "thinking.type": _section(allowed=_SCALARS | st.lists(_SCALARS, min_size=1, max_size=3), reject=st.booleans()),
     "c": _section(default=_SCALARS, ceiling=st.sampled_from([1, 2.5])),
     "d": _section(force=_SCALARS, **{"from": st.just("e") | st.just(["f", "g.h"])}),
 }
@@ -81,13 +81,13 @@ _SECTIONS = {
     ),
     "fields": _section(**_RULES),
     "checks": _CHECKS,
-    "unknown_fields": _section(policy=st.sampled_from(["pass", "drop", "refuse"]), known=st.lists(names, max_size=2)),
-    "stream": _section(usage=st.sampled_from(["as_asked", "end_frame", "tail_frame"])),
+    "unknown_fields": _section(policy=st.sampled_from(["pass", "drop", "reject"]), known=st.lists(names, max_size=2)),
+    "response": _section(stream=_section(usage=st.sampled_from(["as_asked", "end_frame", "tail_frame"]))),
     "errors": _section(
         bad_request_type=names,
         body=_BODIES,
         omit_null=st.booleans(),
-        answers=_section(bad_request=_WORDS, model_not_found=_WORDS),
+        codes=_section(bad_request=_WORDS, model_not_found=_WORDS),
         engine_400=_WORDS,
     ),
     "order": st.just([]) | st.just(["limits.max_body_bytes"]),
@@ -113,9 +113,11 @@ def _case(number):
 profiles = _section(
     name=names,
     models=_section(
-        aliases=st.lists(names, unique=True, max_size=4) | _ALIASES, answer_as=st.sampled_from(["requested", "served"])
+        aliases=st.lists(names, unique=True, max_size=4) | _ALIASES, respond_as=st.sampled_from(["requested", "served"])
     ),
-    mode=st.fixed_dictionaries({"default": names}, optional={"read": st.lists(_READINGS, max_size=2), "source": names}),
+    mode=st.fixed_dictionaries(
+        {"default": names}, optional={"match": st.lists(_READINGS, max_size=2), "source": names}
+    ),
     limits=_section(max_body_bytes=_SIZES, max_images=_IMAGES, max_files=_IMAGES, source=names),
     **_SECTIONS,
     cases=_section(first=_case(1), second=_case(2)),

@@ -17,6 +17,7 @@ from router.contract.schema.sections import (
     Models,
     Output,
     Reading,
+    Response,
     Sampling,
     Stream,
     UnknownFields,
@@ -60,7 +61,7 @@ _FIELDS = _governed(
     "range",
     "allowed",
     required=st.booleans(),
-    refuse=st.booleans(),
+    reject=st.booleans(),
     type=st.lists(st.sampled_from(["string", "number"]), unique=True).map(tuple),
     allowed=_maybe(st.lists(_SCALARS, min_size=1, max_size=2).map(tuple)),
     **dict.fromkeys(("min", "above", "max", "below", "floor", "ceiling"), _maybe(_NUMBERS)),
@@ -113,7 +114,7 @@ _ERRORS = _some(
     bad_request_type=_maybe(_TEXTS),
     body=_maybe(_BODIES),
     omit_null=st.booleans(),
-    answers=_ANSWERS,
+    codes=_ANSWERS,
     engine_400=_maybe(_WORDS),
     **_SOURCES,
 )
@@ -133,10 +134,10 @@ _SECTIONS = {
     "order": st.lists(_TEXTS, unique=True, max_size=2).map(tuple),
     "output": _some(Output, max_tokens=_maybe(_BUDGETS)),
     "sampling": _some(Sampling, conflict=st.sampled_from(["reject", "allow"]), params=_PARAMS, **_SOURCES),
-    "stream": _some(Stream, usage=st.sampled_from(["as_asked", "end_frame"]), **_SOURCES),
+    "response": _some(Response, stream=_some(Stream, usage=st.sampled_from(["as_asked", "end_frame"]), **_SOURCES)),
     "unknown_fields": _governed(
         UnknownFields,
-        policy=st.sampled_from(["pass", "drop", "refuse"]),
+        policy=st.sampled_from(["pass", "drop", "reject"]),
         known=st.lists(_TEXTS, unique=True, max_size=2).map(tuple),
     ),
 }
@@ -152,14 +153,14 @@ def _limits(max_body_bytes):
 _WHENS = _some(When, model=_LISTS, mode=_LISTS, fields=_CONDITIONS).filter(lambda when: when != When())
 _READINGS = st.builds(Reading, mode=_TEXTS, model=st.just(()) | _LISTS, when=_CONDITIONS)
 _MODES = st.just(Mode()) | st.builds(
-    Mode, default=_TEXTS, read=st.lists(_READINGS, max_size=2).map(tuple), source=_maybe(_TEXTS)
+    Mode, default=_TEXTS, match=st.lists(_READINGS, max_size=2).map(tuple), source=_maybe(_TEXTS)
 )
 _ALIASES = st.dictionaries(
     _TEXTS,
     _some(Alias, model=_TEXTS.map("id: {}".format), implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), **_SOURCES),
     max_size=2,
 )
-_MODELS = _some(Models, aliases=_ALIASES, answer_as=st.sampled_from(["requested", "served"]))
+_MODELS = _some(Models, aliases=_ALIASES, respond_as=st.sampled_from(["requested", "served"]))
 
 
 def _contract(base, sizes, cases):

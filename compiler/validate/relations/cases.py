@@ -62,9 +62,9 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
 def _modes(scope: RelationScope) -> list[str]:
     """Return the names of all modes that there are."""
     default = text_at(scope.tree, ("mode", "default"))
-    read = node_at(scope.tree, ("mode", "read"))
+    read = node_at(scope.tree, ("mode", "match"))
     items = range(len(read.items)) if isinstance(read, Sequence) else ()
-    named = [default, *(text_at(scope.tree, ("mode", "read", index, "mode")) for index in items)]
+    named = [default, *(text_at(scope.tree, ("mode", "match", index, "mode")) for index in items)]
     return list(dict.fromkeys(mode for mode in named if mode is not None))
 
 

@@ -76,7 +76,7 @@ _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
     ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
     ("force", "drop"): ("force-and-drop", "`force` and `drop` are both given"),
-    ("refuse", "required"): ("refused-and-required", "`refuse` and `required` are both given, so no request is right"),
+    ("reject", "required"): ("refused-and-required", "`reject` and `required` are both given, so no request is right"),
 }
 """Members of a rule that cannot stand together, with the code of the error and what is said."""
 
@@ -111,7 +111,7 @@ def _says_something(rule: Mapping, key: str) -> bool:
     entry = rule.get(key)
     if entry is None:
         return False
-    is_idle = key in {"required", "refuse", "drop"} and isinstance(entry.value, Scalar) and entry.value.value is False
+    is_idle = key in {"required", "reject", "drop"} and isinstance(entry.value, Scalar) and entry.value.value is False
     return not is_idle
 
 

@@ -50,7 +50,7 @@ def _ids(scope: RelationScope) -> list[str]:
 
 
 def _ids_of(tree: Mapping) -> Iterator[str]:
-    if text_at(tree, ("unknown_fields", "policy")) in {"drop", "refuse"}:
+    if text_at(tree, ("unknown_fields", "policy")) in {"drop", "reject"}:
         yield "unknown_fields"
     for path in (("sampling", "params"), ("fields",), ("checks",)):
         rules = node_at(tree, path)

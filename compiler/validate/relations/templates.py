@@ -21,7 +21,7 @@ def relations_of_templates(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield what is wrong with the templates of a profile or a case."""
     yield from _body(scope, ("errors", "body"))
     yield from _words(scope, ("errors", "engine_400"))
-    for path in _below(scope, ("errors", "answers")):
+    for path in _below(scope, ("errors", "codes")):
         yield from _words(scope, path)
     yield from _error(scope, ("unknown_fields", "error"))
     for section in ("fields", "checks"):

@@ -44,7 +44,7 @@ from router.contract.schema.rule_list import (
 )
 from router.contract.schema.sections import Errors
 
-STREAM: Final = "stream.usage"
+STREAM: Final = "response.stream.usage"
 ERRORS: Final = "errors"
 ORDER: Final = "order"
 MODE: Final = "mode"
@@ -182,7 +182,7 @@ class _Derivation:
         """Show which mode is read from a request: by what holds in it and not elsewhere."""
         self._add("cases", situation, Probe("nothing but what is needed", situation.ask()))
         for shows, ask in distinguishing(situation, homes, list(self._checks.values())):
-            self._add(MODE if self._meaning.contract.mode.read else "cases", situation, Probe(shows, ask))
+            self._add(MODE if self._meaning.contract.mode.match else "cases", situation, Probe(shows, ask))
 
     def _of_aliases(self, by_case: Homes) -> None:
         for name, alias in self._meaning.contract.models.aliases.items():
@@ -271,7 +271,7 @@ def _changed_by(rule: Rule) -> Iterator[str]:
 
 def _told(name: str, refusing: Refusing, errors: Errors) -> Told:
     """Return how an engine's 400 is told."""
-    layers = [each for each in (errors.engine_400, errors.answers.get("bad_request")) if each is not None]
+    layers = [each for each in (errors.engine_400, errors.codes.get("bad_request")) if each is not None]
     if name == UNTOLD:
         status, body, exact = refusing.in_words(layers, Fault("bad_request", None, "engine", {}))
         return Told(status, body, exact and errors.engine_400 is not None, if_refused=True)

@@ -36,8 +36,8 @@ def points_of(rule: FieldRule, elsewhere: Iterable[Field] = ()) -> Iterator[Poin
     if field.pattern is not None:
         yield from _texts(field.pattern)
     yield from _mapped(field)
-    if rule.path != "messages" and (field.type or _numbers(field) or field.refuse or not _has_values(field)):
-        yield from _of_types(is_edge=bool(field.type) or field.refuse or field.drop)
+    if rule.path != "messages" and (field.type or _numbers(field) or field.reject or not _has_values(field)):
+        yield from _of_types(is_edge=bool(field.type) or field.reject or field.drop)
 
 
 def values_for(rule: FieldRule) -> Iterator[Any]:

@@ -86,7 +86,7 @@ def first_values(condition: Condition) -> Fields:
 
 def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
     """Return fields that bring a request into a mode or a case, and some that just fail to, nothing at all first."""
-    of_modes = [each for reading in contract.mode.read if reading.when for each in _ways(reading.when)]
+    of_modes = [each for reading in contract.mode.match if reading.when for each in _ways(reading.when)]
     of_cases = [each for case in contract.cases if case.when.fields for each in _ways(case.when.fields)]
     single = [{}, *of_modes, *of_cases]
     missed = [missing for each in single[1:] for missing in _missed(each)]

@@ -40,7 +40,7 @@ class Deployment(NamedTuple):
     def for_contract(cls, contract: Contract, models: tuple[str, ...] = ()) -> Self:
         """Return an engine that serves, besides these, a model for every name that the contract speaks of."""
         globs = [glob for case in contract.cases for glob in case.when.model]
-        globs += [glob for reading in contract.mode.read for glob in reading.model]
+        globs += [glob for reading in contract.mode.match for glob in reading.model]
         routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
         names = (*(models or (PLAIN_MODEL,)), *routed, *example_names(globs))
         served = tuple(dict.fromkeys(name for name in names if name not in contract.models.aliases))

@@ -33,9 +33,9 @@ class Refusing:
 
     def told(self, fault: Fault) -> tuple[int, Any, bool]:
         """Return the status, the body, with gaps where it is not fixed, and whether it has no other members."""
-        layers = [*fault.words, self._errors.answers.get(fault.code)]
+        layers = [*fault.words, self._errors.codes.get(fault.code)]
         if STATUS_OF[fault.code] == _BAD_REQUEST:
-            layers.append(self._errors.answers.get("bad_request"))
+            layers.append(self._errors.codes.get("bad_request"))
         return self.in_words([words for words in layers if words is not None], fault)
 
     def in_words(self, layers: list[Words], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:

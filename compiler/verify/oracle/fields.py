@@ -84,8 +84,8 @@ def _faults(
     is_taken = param in field.sources
     if is_taken and field.map:
         return  # What is mapped may be of another vocabulary.
-    if field.refuse and not is_taken:
-        yield "refuse", details
+    if field.reject and not is_taken:
+        yield "reject", details
     if field.type and not any(is_of_type(value, kind) for kind in field.type):
         yield "wrong_type", details
     if field.allowed is not None and not _is_allowed(rule, value):

@@ -112,7 +112,7 @@ class Meaning:
         """Return the mode and the case of a request."""
         names = (fields["model"], served)
         mode = self.contract.mode.default
-        for reading in self.contract.mode.read:
+        for reading in self.contract.mode.match:
             if _is_named(names, reading.model) and _holds(fields, reading.when):
                 mode = reading.mode
                 break
@@ -139,8 +139,8 @@ class Meaning:
                 return Refused(rule.rule, fault, sections, found)
         got = engine_fields({**fields, "model": served}, rules)
         streamed = fields.get("stream") is True
-        usage = ask_for_usage(got, sections.stream) if streamed else None
-        renamed = sent["model"] != served and self.contract.models.answer_as == "requested"
+        usage = ask_for_usage(got, sections.response.stream) if streamed else None
+        renamed = sent["model"] != served and self.contract.models.respond_as == "requested"
         changed = tuple(name for name in {**sent, **got} if not is_same(_Absent.of(sent, name), _Absent.of(got, name)))
         once = tuple(_governed_twice(ask, rules, self.contract.read_by_conditions))
         untouched = not changed and not once
@@ -193,7 +193,7 @@ def _fault_of(rule: Rule, fields: Fields, ask: Ask) -> Fault | None:
 
 def _fault_of_unknown(rule: UnknownFieldsRule, ask: Ask) -> Fault | None:
     unknown = [name for name, _ in ask.members if name not in rule.known]
-    if not unknown or rule.unknown_fields.policy != "refuse":
+    if not unknown or rule.unknown_fields.policy != "reject":
         return None
     words = rule.unknown_fields.error
     details = {"value": ask.fields()[unknown[0]]}

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from router.contract.rules.evaluation import Draft
 from router.contract.schema.sections import Stream
 
-RULE: Final = "stream.usage"
+RULE: Final = "response.stream.usage"
 _PATH: Final = ("stream_options", "include_usage")
 
 Usage = Literal["move", "copy"]

@@ -60,7 +60,7 @@ class _ForModel(NamedTuple):
 def _for_model(contract: Contract, names: tuple[str, str]) -> _ForModel:
     readings = tuple(
         (reading, _first_field(reading.when), tester_of(reading.when))
-        for reading in contract.mode.read
+        for reading in contract.mode.match
         if _match(reading.model, names)
     )
     cases = tuple(

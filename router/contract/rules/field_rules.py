@@ -52,7 +52,7 @@ class FieldJudge:
         self.tests = tuple(tests_of(rule))
         self.bounds = _details_of(rule.field)
         # What is refused is the name: the value may come under another one.
-        self.tests_of_taken = self.tests[1:] if rule.field.refuse else self.tests
+        self.tests_of_taken = self.tests[1:] if rule.field.reject else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
     def __call__(self, draft: Draft) -> None:
@@ -110,8 +110,8 @@ class FieldJudge:
 def tests_of(rule: FieldRule) -> Iterator[Test]:
     """Yield the tests that a value must pass, in their order."""
     field = rule.field
-    if field.refuse:
-        yield lambda _value, _fields: Violation("refuse", "is not supported: omit the field", {})
+    if field.reject:
+        yield lambda _value, _fields: Violation("reject", "is not supported: omit the field", {})
     if field.type:
         yield _type_test(field)
     if field.allowed is not None:

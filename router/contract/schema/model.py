@@ -6,7 +6,17 @@ import msgspec
 
 from router.contract.schema.named_checks import Check
 from router.contract.schema.rule_list import Band, Pin, Rule, governed_by, rules_of
-from router.contract.schema.sections import Errors, Field, Limits, Mode, Models, Output, Sampling, Stream, UnknownFields
+from router.contract.schema.sections import (
+    Errors,
+    Field,
+    Limits,
+    Mode,
+    Models,
+    Output,
+    Response,
+    Sampling,
+    UnknownFields,
+)
 from router.contract.schema.types import Condition, Frozen, Stated
 
 
@@ -19,8 +29,8 @@ class Sections(Frozen, frozen=True, dict=True, kw_only=True):
     limits: Limits = Limits()
     order: tuple[str, ...] = ()
     output: Output = Output()
+    response: Response = Response()
     sampling: Sampling = Sampling()
-    stream: Stream = Stream()
     unknown_fields: UnknownFields = UnknownFields()
 
 
@@ -68,7 +78,7 @@ class Contract(Sections, frozen=True, kw_only=True):
     @cached_property
     def read_by_conditions(self) -> frozenset[str]:
         """The paths of the request fields by which the mode and the case of a request are told."""
-        readings = [path for reading in self.mode.read for path in reading.when]
+        readings = [path for reading in self.mode.match for path in reading.when]
         return frozenset(readings + [path for case in self.cases for path in case.when.fields])
 
     @cached_property
@@ -83,4 +93,4 @@ class Contract(Sections, frozen=True, kw_only=True):
 
 def _says_more(sections: Sections, rules: tuple[Rule, ...]) -> bool:
     tells_errors = msgspec.structs.replace(sections.errors, source=None) != Errors()
-    return len(rules) > 1 or tells_errors or sections.stream.usage != "as_asked"
+    return len(rules) > 1 or tells_errors or sections.response.stream.usage != "as_asked"

@@ -32,7 +32,7 @@ class Models(Frozen, frozen=True):
     """Which names are answered besides the served ids, and which name an answer to an alias carries."""
 
     aliases: dict[str, Alias] = {}
-    answer_as: Literal["requested", "served"] = "requested"
+    respond_as: Literal["requested", "served"] = "requested"
 
 
 def plain_aliases(*names: str) -> dict[str, Alias]:
@@ -52,7 +52,7 @@ class Mode(Frozen, frozen=True):
     """How the mode of a request is read: by the first reading that fits, else it is the default (None: no modes)."""
 
     default: str | None = None
-    read: tuple[Reading, ...] = ()
+    match: tuple[Reading, ...] = ()
     source: str | None = None
 
 
@@ -96,12 +96,12 @@ class Sampling(Frozen, frozen=True):
 class Field(Governed, frozen=True, kw_only=True):
     """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
 
-    Parts: required, refuse, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
+    Parts: required, reject, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
     excludes.
     """
 
     required: bool = False
-    refuse: bool = False
+    reject: bool = False
     type: tuple[Literal["string", "number", "integer", "boolean", "array", "object"], ...] = ()
     allowed: tuple[Scalar, ...] | None = None
     min: int | float | None = None
@@ -126,7 +126,7 @@ class Field(Governed, frozen=True, kw_only=True):
 class UnknownFields(Governed, frozen=True, kw_only=True):
     """What becomes of top-level fields that are neither known nor governed."""
 
-    policy: Literal["pass", "drop", "refuse"] = "pass"
+    policy: Literal["pass", "drop", "reject"] = "pass"
     known: tuple[str, ...] = ()
 
 
@@ -142,17 +142,23 @@ class Stream(Frozen, frozen=True):
     source: str | None = None
 
 
+class Response(Frozen, frozen=True):
+    """What the contract says about responses."""
+
+    stream: Stream = Stream()
+
+
 class Errors(Frozen, frozen=True):
     """How refusals are told.
 
     `body` is the envelope, a template in JSON (None: the router's own); `omit_null` leaves members out that are null.
-    `answers` are words by error code; those of `bad_request` hold for every 400 that has none of its own. `engine_400`
+    `codes` are words by error code; those of `bad_request` hold for every 400 that has none of its own. `engine_400`
     puts an engine's 400 into these words (None: it passes).
     """
 
     bad_request_type: str | None = None
     body: dict[str, Any] | None = None
     omit_null: bool = False
-    answers: dict[str, Words] = {}
+    codes: dict[str, Words] = {}
     engine_400: Words | None = None
     source: str | None = None

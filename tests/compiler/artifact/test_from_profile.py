@@ -60,13 +60,13 @@ def test_a_size_is_written_so_that_it_means_the_same(number):
 def test_a_value_may_stand_for_a_list_of_one():
     """One value and a list of it are the same contract, wherever several may stand."""
     one = {
-        "mode": {"default": "a", "read": [{"mode": "b", "model": "x", "when": {"y": 1}}]},
+        "mode": {"default": "a", "match": [{"mode": "b", "model": "x", "when": {"y": 1}}]},
         "fields": {"a": {"type": "string", "allowed": "b", "requires": "c", "excludes": {"d": 1}, "from": "e"}},
         "checks": {"roles": {"allowed": "user"}, "prompt_contains": {"word": "w", "when": {"f": True}}},
         "cases": {"c": {"when": {"model": "x", "mode": "b", "fields": {"y": 1}}}},
     }
     many = {
-        "mode": {"default": "a", "read": [{"mode": "b", "model": ["x"], "when": {"y": [1]}}]},
+        "mode": {"default": "a", "match": [{"mode": "b", "model": ["x"], "when": {"y": [1]}}]},
         "fields": {
             "a": {"type": ["string"], "allowed": ["b"], "requires": ["c"], "excludes": {"d": [1]}, "from": ["e"]}
         },

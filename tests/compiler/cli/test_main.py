@@ -118,7 +118,7 @@ def test_the_schema_is_written_where_it_is_wanted(tmp_path, capsys):
 def test_version_names_the_artifact_format(capsys):
     """`--version` says which artifact format is written, since a router must read it."""
     assert main.main(["--version"]) == 0
-    assert capsys.readouterr().out.endswith("(artifact format 3)\n")
+    assert capsys.readouterr().out.endswith("(artifact format 4)\n")
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_every_section_is_shown(tmp_path: Path) -> None:
 def test_fields_checks_and_cases_are_shown(tmp_path: Path) -> None:
     """What a vendor's profile says of fields, checks, unknown fields and cases has its lines, in the vendor's words."""
     (tmp_path / "mine.yaml").write_text(
-        "mode: {default: deep, read: [{mode: plain, when: {thinking.type: disabled}}]}\n"
-        "fields: {stop: {max_items: 1}, thinking.type: {allowed: [enabled, disabled]}, max_tokens: {refuse: true}}\n"
+        "mode: {default: deep, match: [{mode: plain, when: {thinking.type: disabled}}]}\n"
+        "fields: {stop: {max_items: 1}, thinking.type: {allowed: [enabled, disabled]}, max_tokens: {reject: true}}\n"
         "checks: {roles: {allowed: [user, assistant], error: {status: 422, message: no such role}}}\n"
         "unknown_fields: {policy: drop}\n"
         "errors: {body: {fault: '{message}'}}\n"

@@ -33,7 +33,7 @@ def _sampling(conflict, fields=SAMPLING_FIELDS):
 _models = st.builds(
     Models,
     aliases=st.lists(st.sampled_from(ALIASES), unique=True).map(lambda names: plain_aliases(*names)),
-    answer_as=st.sampled_from(["requested", "served"]),
+    respond_as=st.sampled_from(["requested", "served"]),
 )
 _limits = st.builds(
     Limits,

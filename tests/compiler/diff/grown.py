@@ -14,7 +14,7 @@ from router.contract.schema.named_checks import (
     StringContent,
     SystemMessages,
 )
-from router.contract.schema.sections import Alias, Errors, Field, Mode, Models, Reading, Stream, UnknownFields
+from router.contract.schema.sections import Alias, Errors, Field, Mode, Models, Reading, Response, Stream, UnknownFields
 from router.contract.schema.types import Words
 from tests.compiler.diff.contracts import SERVED
 
@@ -33,7 +33,7 @@ def _sometimes(strategy, nothing=None):
 _FIELDS = st.builds(
     Field,
     required=_sometimes(st.just(True), False),
-    refuse=_sometimes(st.just(True), False),
+    reject=_sometimes(st.just(True), False),
     type=_sometimes(st.sampled_from([("number",), ("integer",), ("string", "array"), ("integer", "string")]), ()),
     allowed=_sometimes(st.lists(st.sampled_from([0, 1, 0.5, "a", True]), unique_by=repr, min_size=1).map(tuple)),
     min=_sometimes(_NUMBERS),
@@ -74,7 +74,7 @@ def _with_budgets(known):
     return (*known, "max_tokens")
 
 
-_POLICIES = st.builds(UnknownFields, policy=st.sampled_from(["drop", "refuse"]), known=_KNOWN.map(_with_budgets))
+_POLICIES = st.builds(UnknownFields, policy=st.sampled_from(["drop", "reject"]), known=_KNOWN.map(_with_budgets))
 
 
 def _sections(kind):
@@ -83,7 +83,7 @@ def _sections(kind):
         fields=st.dictionaries(st.sampled_from(PATHS), _FIELDS, max_size=2),
         checks=_sometimes(_CHECKS, {}),
         unknown_fields=_sometimes(_POLICIES, UnknownFields()),
-        stream=_sometimes(st.just(Stream(usage="end_frame")), Stream()),
+        response=_sometimes(st.just(Response(Stream(usage="end_frame"))), Response()),
         errors=_sometimes(st.builds(Errors, omit_null=st.booleans(), engine_400=_sometimes(_WORDS)), Errors()),
     )
 

@@ -26,7 +26,7 @@ VALUES = {
     "error": Words(message="no"),
     "parts": {"range": Words(message="no")},
     "source": "docs",
-    **dict.fromkeys(("required", "refuse", "drop"), True),
+    **dict.fromkeys(("required", "reject", "drop"), True),
 }
 
 

@@ -59,10 +59,10 @@ def test_the_order_of_keys_is_no_change(tmp_path, monkeypatch):
     for artifact in artifacts(tmp_path, monkeypatch):
         fresh, copy = artifact.contract, shuffled(artifact).contract
         assert compare(fresh, copy) == compare(copy, fresh) == ()
-        other = {"requested": "served", "served": "requested"}[fresh.models.answer_as]
-        models = msgspec.structs.replace(copy.models, answer_as=other)
+        other = {"requested": "served", "served": "requested"}[fresh.models.respond_as]
+        models = msgspec.structs.replace(copy.models, respond_as=other)
         changes = compare(fresh, msgspec.structs.replace(copy, models=models))
-        assert [change.path for change in changes] == ["models.answer_as"]
+        assert [change.path for change in changes] == ["models.respond_as"]
         compiled += 1
     assert compiled > len(preset_names())
 

@@ -28,7 +28,7 @@ def test_a_contract_and_what_is_left_of_it_answer_a_model_alike(preset: str, mod
     contract = contract_of(preset)
     narrowed = of_models(contract, (model,))
     assert not any(case.when.model for case in narrowed.cases)
-    assert not any(reading.model for reading in narrowed.mode.read)
+    assert not any(reading.model for reading in narrowed.mode.match)
     assert set(narrowed.models.aliases) <= {model}
     # Words that list the names tell of the other aliases, too.
     assert changes_seen(observe(with_aliases(contract, (model,)), narrowed, (model,))) == ()

@@ -27,7 +27,7 @@ def outcome(body, contract):
     decision = decide(body, contract, ServedIds((SERVED,)))
     if not isinstance(decision, Forward):
         return Outcome(False, answer(decision.error, decision.errors), ())
-    return Outcome(True, (decision.body, decision.model_served, decision.answer_as), _granted(body, decision.body))
+    return Outcome(True, (decision.body, decision.model_served, decision.respond_as), _granted(body, decision.body))
 
 
 def _granted(asked, forwarded):

@@ -97,7 +97,7 @@ def test_editor_and_compiler_agree_on_the_golden_cases(case, tmp_path):
 WORDS = {"status": 422, "type": "a", "code": 1, "param": "b", "message": "{param}", "body": {"a": [1, "{value}"]}}
 FIELD = {
     "required": True,
-    "refuse": False,
+    "reject": False,
     "type": ["string"],
     "allowed": ["a", "b"],
     "max_items": 2,
@@ -122,15 +122,15 @@ CASE_SECTIONS = {
         "images": {"sources": ["data"], "file_prefix": "x", "max_bytes": 1, "max_data_urls": 0},
         "prompt_contains": {"word": "json", "when": {"a": "b"}},
     },
-    "unknown_fields": {"policy": "refuse", "known": ["a"]},
-    "stream": {"usage": "end_frame"},
+    "unknown_fields": {"policy": "reject", "known": ["a"]},
+    "response": {"stream": {"usage": "end_frame"}},
     "order": ["unknown_fields"],
 }
 EVERYTHING = {
     "name": "x",
     "extends": None,
-    "models": {"aliases": ["a", "b"], "answer_as": "served"},
-    "mode": {"default": "a", "read": [{"mode": "b", "model": "c*", "when": {"d": [1, True]}}], "source": "x"},
+    "models": {"aliases": ["a", "b"], "respond_as": "served"},
+    "mode": {"default": "a", "match": [{"mode": "b", "model": "c*", "when": {"d": [1, True]}}], "source": "x"},
     "limits": {"max_body_bytes": 1, "max_images": 0, "max_videos": 0, "max_audios": 1, "max_files": 2},
     "output": {"max_tokens": {"cap": 5, "on_exceed": "clamp", "default": 5}},
     "sampling": {
@@ -141,7 +141,7 @@ EVERYTHING = {
         "bad_request_type": "x",
         "body": {"error": "{message}"},
         "omit_null": True,
-        "answers": {"bad_request": WORDS, "not_found": "no"},
+        "codes": {"bad_request": WORDS, "not_found": "no"},
         "engine_400": "{message}",
     },
     **CASE_SECTIONS,
@@ -261,7 +261,7 @@ BEYOND_CASES = {
     "fixed-and-more": {"fields": {"a": {"fixed": 1, "allowed": [1]}}},
     "idle-default": {"fields": {"a": {"default": 1, "drop": True}}},
     "force-and-drop": {"fields": {"a": {"force": 1, "drop": True}}},
-    "refused-and-required": {"fields": {"a": {"refuse": True, "required": True}}},
+    "refused-and-required": {"fields": {"a": {"reject": True, "required": True}}},
     "unfit-value": {"fields": {"a": {"allowed": [1, 2], "default": 3}}},
     "ruled-twice": {"fields": {"n": {"max": 2}}, "sampling": {"params": {"n": 1}}},
     "ungovernable-field": {"fields": {"messages": {"max_items": 2, "type": "array"}}},

@@ -29,11 +29,11 @@ def contract_of(text, folder):
             "limits: {max_images: 3, max_files: 0}\nchecks: {images: {max_bytes: 1}}",
             "at most 3 images; at most 0 files; sources and sizes of images",
         ),
-        ("unknown fields", "unknown_fields: {policy: refuse}", "refused"),
+        ("unknown fields", "unknown_fields: {policy: reject}", "refused"),
         ("names", "models: {aliases: [a, b, c, d, e]}", "`a`, `b`, `c`, 2 more"),
         ("modes and cases", "mode: {default: a}\ncases: {x: {when: {fields: {y: 1}}}}", "modes `a`; 1 case"),
-        ("errors", "errors: {body: {e: '{message}'}, answers: {bad_request: no}}", "envelope; words of 1 codes"),
-        ("usage in streams", "stream: {usage: tail_frame}", "in a frame of its own"),
+        ("errors", "errors: {body: {e: '{message}'}, codes: {bad_request: no}}", "envelope; words of 1 codes"),
+        ("usage in streams", "response: {stream: {usage: tail_frame}}", "in a frame of its own"),
     ],
 )
 def test_each_kind_of_rule_has_a_column(column, profile, told, tmp_path):

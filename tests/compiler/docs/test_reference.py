@@ -18,7 +18,7 @@ def test_every_key_stands_in_a_table():
     sections = {key.partition(".")[0] for key in told}
     assert sections | {"fields", "checks"} == set(SCHEMA)
     assert keys_of(reference.fields()) == list(FIELD)
-    assert {"models.aliases.<name>.implies", "mode.read[].when", "errors.answers.<code>"} <= set(told)
+    assert {"models.aliases.<name>.implies", "mode.match[].when", "errors.codes.<code>"} <= set(told)
     assert "cases.<name>.when.fields" in told
 
 

@@ -49,8 +49,8 @@ def example_of(rules):
 
 
 BESIDE = {
-    ("order",): {"unknown_fields": {"policy": "refuse"}},
-    ("cases", "x", "order"): {"unknown_fields": {"policy": "refuse"}},
+    ("order",): {"unknown_fields": {"policy": "reject"}},
+    ("cases", "x", "order"): {"unknown_fields": {"policy": "reject"}},
     ("cases", "x", "when", "mode"): {"mode": {"default": "thinking"}},
 }
 LEAVES = [(path, rules["meta"]) for path, rules in walked(SCHEMA) if "example" in rules["meta"]]
@@ -98,7 +98,7 @@ HELD = {
     "output.max_tokens": (MaxTokens, set()),
     "unknown_fields": (UnknownFields, set()),
     "errors": (Errors, set()),
-    "errors.answers.bad_request": (Words, set()),
+    "errors.codes.bad_request": (Words, set()),
     **{f"checks.{name}": (check, set()) for name, check in CHECK_TYPES.items()},
 }
 
@@ -114,7 +114,7 @@ def test_each_section_has_the_keys_of_what_holds_it(path):
 
 def test_a_reading_of_the_mode_has_the_keys_of_what_holds_it():
     """The items of a list are held to the contract as well."""
-    item = SCHEMA["mode"]["schema"]["read"]["schema"]["schema"]
+    item = SCHEMA["mode"]["schema"]["match"]["schema"]["schema"]
     assert set(item) == set(Reading.__struct_fields__)
     with pytest.raises(ProfileError):
         validate(layer_of_values({"mode": {"default": "a", "read": [{"mod": "a"}]}}).tree)

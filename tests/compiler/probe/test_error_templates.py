@@ -38,10 +38,10 @@ def errors_of(errors, fields=None):
 @pytest.mark.parametrize(
     "errors",
     [
-        {"answers": {"bad_request": {"type": "BadRequest", "code": "InvalidParameter"}}},
-        {"answers": {"bad_request": {"code": 1210}, "model_not_found": {"status": 400, "message": "no {model} here"}}},
+        {"codes": {"bad_request": {"type": "BadRequest", "code": "InvalidParameter"}}},
+        {"codes": {"bad_request": {"code": 1210}, "model_not_found": {"status": 400, "message": "no {model} here"}}},
         {"body": {"error": {"message": "{message}", "type": "{type}"}}},
-        {"answers": {"sampling_contract_violation": {"status": 422, "message": "bad {param}: {value}"}}},
+        {"codes": {"sampling_contract_violation": {"status": 422, "message": "bad {param}: {value}"}}},
     ],
     ids=json.dumps,
 )
@@ -60,7 +60,7 @@ def test_what_all_refusals_share_is_told_once(errors) -> None:
         {"body": {"error": {"msg": "{message}"}, "trace": "t-{request_id}"}},
         {"body": {"detail": [{"loc": ["body", "{param}"], "msg": "{message}", "type": "{code}"}]}},
         {"body": {"type": "error", "error": {"type": "{type}", "message": "{message}", "http_code": "{status}{null}"}}},
-        {"answers": {"bad_request": {"body": {"error": {"message": "<400> Wrong: {message}", "code": "{code}"}}}}},
+        {"codes": {"bad_request": {"body": {"error": {"message": "<400> Wrong: {message}", "code": "{code}"}}}}},
     ],
     ids=json.dumps,
 )

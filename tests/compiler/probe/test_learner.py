@@ -37,7 +37,7 @@ def test_an_endpoint_that_takes_everything_gives_an_empty_draft() -> None:
 MODES = {
     "mode": {
         "default": "thinking",
-        "read": [
+        "match": [
             {"mode": "non-thinking", "when": {"thinking.type": "disabled"}},
             {"mode": "thinking", "when": {"thinking.type": "enabled"}},
             {"mode": "non-thinking", "when": {"chat_template_kwargs.thinking": False}},
@@ -53,7 +53,7 @@ def test_modes_are_learnt_with_what_prevails() -> None:
     learnt = without_evidence(probed(contract_of(MODES)).draft.values)
     assert learnt["cases"] == MODES["cases"]
     assert learnt["fields"] == MODES["fields"]
-    said = [(each["mode"], *each["when"].items()) for each in learnt["mode"]["read"]]
+    said = [(each["mode"], *each["when"].items()) for each in learnt["mode"]["match"]]
     assert said.index(("thinking", ("thinking.type", "enabled"))) < said.index(
         ("non-thinking", ("chat_template_kwargs.thinking", False))
     )
@@ -72,7 +72,7 @@ def test_a_value_that_changes_a_rule_is_learnt_as_a_case() -> None:
 
 def test_unknown_fields_are_learnt_with_those_that_are_known() -> None:
     """Where unknown fields are refused, those that are not are listed."""
-    found = probed(contract_of({"unknown_fields": {"policy": "refuse", "known": ["seed", "user", "max_tokens"]}}))
+    found = probed(contract_of({"unknown_fields": {"policy": "reject", "known": ["seed", "user", "max_tokens"]}}))
     assert not found.draft.mismatches
     assert set(found.draft.values["unknown_fields"]["known"]) == {"seed", "user", "max_tokens"}
 

@@ -27,7 +27,7 @@ def answered(changes: dict[str, Any]) -> Reply:
         ({"fields": {"user": {"type": "string"}}}, {"user": 1}, {}),
         ({"fields": {"top_p": {"min": 0, "requires": ["n"]}}}, {"top_p": 0.5}, {"fields": {"top_p": {"min": 0}}}),
         ({"fields": {"top_p": {"min": 0, "max": 1}}}, {"top_p": "hot"}, {}),
-        ({"fields": {"seed": {"refuse": True}, "n": {"max": 4}}}, {"seed": 1}, {"fields": {"n": {"max": 4}}}),
+        ({"fields": {"seed": {"reject": True}, "n": {"max": 4}}}, {"seed": 1}, {"fields": {"n": {"max": 4}}}),
         ({"fields": {"seed": {"type": "integer", "min": 3}}}, {"seed": 1}, {"fields": {"seed": {"type": "integer"}}}),
         ({"output": {"max_tokens": {"cap": 9, "default": "none"}}}, {"max_tokens": 10}, {}),
         ({"limits": {"max_images": 0}}, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}),

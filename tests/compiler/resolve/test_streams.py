@@ -64,7 +64,7 @@ def test_an_artifact_in_a_stream_is_held_against_a_profile(stream, files, capsys
     name = stream(b'{"format_version": 99}')
     shown = "<stdin>" if name == "-" else name
     assert main.main(["diff", name, "one.json"]) == 1
-    assert f"{shown}: format_version 99 is unknown here" in capsys.readouterr().err
+    assert f"{shown}: artifact format 99, but this release reads only format" in capsys.readouterr().err
     assert main.main(["diff", stream(b"limits:\n  images: 1\n"), "one.json"]) == 1
     assert f"{'<stdin>' if name == '-' else '/dev/fd/'}" in capsys.readouterr().err
 

@@ -48,7 +48,7 @@ def _refused_by_engine(ask: Ask, decision: Forward) -> Answer:
 def _whole(decision: Forward) -> tuple[str, bytes]:
     choice = {"index": 0, "message": {"role": "assistant", "content": "OK."}, "finish_reason": "stop"}
     body = json.dumps({"model": decision.model_served, "choices": [choice], "usage": _USAGE}).encode()
-    return _JSON, body if decision.answer_as is None else rename_model(body, decision.answer_as)
+    return _JSON, body if decision.respond_as is None else rename_model(body, decision.respond_as)
 
 
 def _streamed(decision: Forward) -> tuple[str, bytes]:
@@ -60,7 +60,7 @@ def _streamed(decision: Forward) -> tuple[str, bytes]:
     if isinstance(options, dict) and options.get("include_usage"):
         frames.append({"model": decision.model_served, "choices": [], "usage": _USAGE})
     stream = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames) + b"data: [DONE]\n\n"
-    if decision.answer_as is None and decision.usage is None:
+    if decision.respond_as is None and decision.usage is None:
         return EVENT_STREAM, stream
-    editor = StreamEditor(decision.answer_as, decision.usage)
+    editor = StreamEditor(decision.respond_as, decision.usage)
     return EVENT_STREAM, editor.feed(stream) + editor.flush()

@@ -14,7 +14,7 @@ from tests.exhaustive import PRESETS, exhaustive_but
 
 ALIKE = (
     ("moonshot-kimi-fixed", r"^mode\.", "no case asks for a mode"),
-    ("", r"^mode\.default|^mode\.read\.\d+\.mode: 'thinking'", "no case asks for this mode by its name"),
+    ("", r"^mode\.default|^mode\.match\.\d+\.mode: 'thinking'", "no case asks for this mode by its name"),
     ("moonshot-", r"fields\.chat_template_kwargs\.thinking\.from", "what it takes over is the default"),
     ("moonshot-kimi-k2.7-code", r"chat_template_kwargs\.thinking\.map", "the value is forced, whatever is mapped"),
     ("openai-reasoning", r"^fields\.temperature\.(min|max)", "only one value is allowed, which lies within"),
@@ -26,7 +26,7 @@ ALIKE = (
     ("zai-glm|qwen|deepseek-v4", r"^cases\.\d+\.when\.mode(\.0)?: removed", "no other mode gets there"),
     (
         "",
-        r"^mode\.read\.\d+\.when\.(chat_template_kwargs\.)?(thinking\.type|thinking|enable_thinking)\.0: removed",
+        r"^mode\.match\.\d+\.when\.(chat_template_kwargs\.)?(thinking\.type|thinking|enable_thinking)\.0: removed",
         "other values are refused anyway",
     ),
     ("moonshot-", r"^fields\.chat_template_kwargs\.thinking\.map\.disabled", "this value leads into another case"),

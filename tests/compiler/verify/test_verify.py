@@ -100,7 +100,7 @@ def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
     """What a contract says of a wrong key or of overload is told as not tried, with the reason."""
     path, report = tmp_path / "words.yaml", tmp_path / "report.json"
     path.write_text(
-        "errors: {answers: {overloaded: {status: 429}, invalid_api_key: {code: E1}, bad_request: {code: E2}}}"
+        "errors: {codes: {overloaded: {status: 429}, invalid_api_key: {code: E1}, bad_request: {code: E2}}}"
     )
     with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
@@ -194,7 +194,7 @@ def test_a_record_of_another_model_is_an_error(
 def test_nothing_tried_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where no check passed or failed the exit code is 1, and the first line of the report says why."""
     path = tmp_path / "words.yaml"
-    path.write_text("errors: {answers: {overloaded: {status: 429}}}")
+    path.write_text("errors: {codes: {overloaded: {status: 429}}}")
     with MockEngine(models=("m",)) as engine:
         assert main.main(["verify", engine.url, str(path), "--model", "m", "--only", "errors"]) == 1
         assert engine.received == []

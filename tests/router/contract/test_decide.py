@@ -52,7 +52,7 @@ def test_a_contract_that_enforces_nothing_forwards_the_same_object():
         b' {"model":"served","messages":7,"temperature": "hot","n":1,"n":2,"max_tokens":-1,"seed":9007199254740993}\n'
     )
     decision = decide(body, Contract(), SERVED)
-    assert decision == Forward(body, "served", "served", stream=False, answer_as=None)
+    assert decision == Forward(body, "served", "served", stream=False, respond_as=None)
     assert decision.body is body
 
 
@@ -100,22 +100,22 @@ def test_a_missing_model_is_refused(body):
 
 
 @pytest.mark.parametrize(
-    ("asked", "served", "answer_as"),
+    ("asked", "served", "respond_as"),
     [("served", "served", None), ("other", "other", None), ("alias", "served", "alias")],
 )
-def test_aliases_are_routed_as_the_first_served_id(asked, served, answer_as):
+def test_aliases_are_routed_as_the_first_served_id(asked, served, respond_as):
     """A served id beats an equal alias; any other alias becomes the first served id and names the answer."""
     decision = decide(f'{{"model":"{asked}","temperature":1,"n":1,"max_tokens":1}}'.encode(), EVERYTHING, SERVED)
-    assert (decision.model_asked, decision.model_served, decision.answer_as) == (asked, served, answer_as)
+    assert (decision.model_asked, decision.model_served, decision.respond_as) == (asked, served, respond_as)
     assert decision.body == f'{{"model":"{served}","temperature":1,"n":1,"max_tokens":1}}'.encode()
     assert [edit.rule for edit in decision.edits] == (["models.aliases"] if asked != served else [])
 
 
 def test_answers_may_name_the_served_model():
-    """Under `answer_as: served` an alias is routed and the answer keeps the engine's name."""
-    contract = Contract(models=Models(aliases=plain_aliases("alias"), answer_as="served"))
+    """Under `respond_as: served` an alias is routed and the answer keeps the engine's name."""
+    contract = Contract(models=Models(aliases=plain_aliases("alias"), respond_as="served"))
     decision = decide(b'{"model":"alias"}', contract, SERVED)
-    assert (decision.body, decision.answer_as) == (b'{"model":"served"}', None)
+    assert (decision.body, decision.respond_as) == (b'{"model":"served"}', None)
 
 
 @pytest.mark.parametrize("name", ["", "nope", "Served", "served ", "alias", "é\U0001f600", "x" * 5000, "a\\nb\\u0000"])
@@ -167,7 +167,7 @@ def test_an_id_that_every_engine_lacks_is_not_found():
 def test_without_served_ids_every_name_counts_as_served():
     """A caller that knows no ids gets a decision about everything else."""
     decision = decide(b'{"model":"whatever"}', Contract(), None)
-    assert (decision.model_served, decision.answer_as) == ("whatever", None)
+    assert (decision.model_served, decision.respond_as) == ("whatever", None)
 
 
 def test_a_body_at_the_limit_passes():

@@ -109,7 +109,7 @@ ALL = Contract(
     limits=Limits(max_images=0),
     output=Output(MaxTokens(cap=9, default=None)),
     sampling=Sampling(params={"top_p": 0.5}),
-    unknown_fields=UnknownFields(policy="refuse", error=Words(message="{value} {param}")),
+    unknown_fields=UnknownFields(policy="reject", error=Words(message="{value} {param}")),
 )
 TEXTS = st.text(max_size=5) | st.sampled_from(["{value}", "\ud800", "\x00", "{", "x" * 300])
 VALUES = st.recursive(

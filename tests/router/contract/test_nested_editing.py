@@ -211,7 +211,7 @@ def test_each_object_is_looked_through_once(monkeypatch, last):
     monkeypatch.setattr(parsing, "grouped", walk)
     paths = ("o.a.b", "o.a.c", "o.a.d", "o.b", "o.c", "o.d")
     contract = Contract(
-        mode=Mode(read=tuple(Reading(mode=str(at), when={path: (9,)}) for at, path in enumerate(paths))),
+        mode=Mode(match=tuple(Reading(mode=str(at), when={path: (9,)}) for at, path in enumerate(paths))),
         fields={
             **{path: Field(max=9, default=1) for path in paths[:3]},
             **{path: Field(drop=True) for path in paths[3:]},

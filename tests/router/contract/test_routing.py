@@ -33,12 +33,12 @@ def test_the_outermost_model_decides(body: bytes, asked: str, served: str, sent:
     routed = _route(body)
     assert isinstance(routed, Routed)
     assert (routed.model_asked, routed.model_served) == (asked, served)
-    assert (routed.body, routed.answer_as) == (sent or body, asked if sent else None)
+    assert (routed.body, routed.respond_as) == (sent or body, asked if sent else None)
 
 
 def test_an_answer_may_keep_the_served_name() -> None:
-    """Under `answer_as: served` an alias is routed, and the answer keeps the engine's name."""
-    contract = Contract(models=Models(aliases=ALIASES, answer_as="served"))
+    """Under `respond_as: served` an alias is routed, and the answer keeps the engine's name."""
+    contract = Contract(models=Models(aliases=ALIASES, respond_as="served"))
     assert route_by_model(b'{"model":"o"}', contract, SERVED) == Routed(b'{"model":"other"}', "o", "other", None)
 
 

@@ -40,4 +40,4 @@ def test_the_decision_is_the_expected_one(case):
     assert forwarded == expected.get("forwarded", forwarded)
     assert forwarded.items() >= expected.get("forwarded_has", {}).items()
     assert all(kept.encode() in decision.body for kept in expected.get("untouched", ()))
-    assert decision.answer_as == expected.get("answer_model")
+    assert decision.respond_as == expected.get("answer_model")

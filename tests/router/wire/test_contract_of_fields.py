@@ -9,25 +9,32 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import Roles
-from router.contract.schema.sections import Alias, Field, Mode, Models, Reading, Stream, UnknownFields
+from router.contract.schema.sections import Alias, Field, Mode, Models, Reading, Response, Stream, UnknownFields
 from router.mock_engine import MockEngine, MockResponse
 from tests.router.conftest import PATIENT, RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router
 from tests.router.wire.chat import CHAT, MESSAGES, chat
 
+END_FRAME, TAIL_FRAME = Response(Stream("end_frame")), Response(Stream("tail_frame"))
 FIELDS = {"a.b": Field(max=1), "user": Field(type=("string",))}
 CONTRACT = Contract(
     models=Models(aliases={"chat": Alias(model="large", implies={"thinking.type": "disabled"})}),
     mode=Mode("thinking", (Reading("plain", when={"thinking.type": ("disabled",)}),)),
     fields=FIELDS,
     checks={"roles": Roles(allowed=("user",))},
-    unknown_fields=UnknownFields(policy="refuse", known=("a", "thinking", "n")),
+    unknown_fields=UnknownFields(policy="reject", known=("a", "thinking", "n")),
     cases=(
         Case("large-plain", When(model=("large",), mode=("plain",)), Sections(fields={"n": Field(force=2)})),
-        Case("large", When(model=("large",)), Sections(fields={"n": Field(force=1)}, stream=Stream("end_frame"))),
         Case(
-            "small", When(model=("sm*",)), Sections(fields={"thinking": Field(drop=True)}, stream=Stream("tail_frame"))
+            "large",
+            When(model=("large",)),
+            Sections(fields={"n": Field(force=1)}, response=END_FRAME),
+        ),
+        Case(
+            "small",
+            When(model=("sm*",)),
+            Sections(fields={"thinking": Field(drop=True)}, response=TAIL_FRAME),
         ),
     ),
 )

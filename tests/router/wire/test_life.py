@@ -446,7 +446,7 @@ def test_a_profile_in_place_of_an_artifact_is_told_apart(tmp_path: Path, name: s
     settings = {"ROUTER_ENGINES": "http://127.0.0.1:9", "ROUTER_PROFILE": str(tmp_path / name)}
     code, log = _run_to_its_end(settings, CONF)
     assert code != 0
-    assert "build it anew: profilec build SOURCE -o FILE" in log
+    assert "rebuild it: profilec build SOURCE -o FILE" in log
 
 
 def test_ctrl_c_in_a_terminal_ends_master_and_workers(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def router(router_of: RouterOf) -> RunningRouter:
     """A router with keys whose contract has words, a type and an envelope of its own for errors."""
     words = {"bad_request": Words(code=7, message="no"), "invalid_api_key": Words(status=403, type="t")}
     contract = Contract(
-        errors=Errors(bad_request_type="vendor_error", body={"e": "{message}"}, answers=words),
+        errors=Errors(bad_request_type="vendor_error", body={"e": "{message}"}, codes=words),
         limits=Limits(max_body_bytes=1000),
     )
     return router_of(contract, ROUTER_API_KEYS="me=" + "k" * 20, ROUTER_UPSTREAM_RESPONSE_TIMEOUT_SECONDS="0.5")

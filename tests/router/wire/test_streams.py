@@ -155,8 +155,8 @@ def test_the_served_id_is_not_renamed(renaming: RunningRouter, engine: MockEngin
 
 
 def test_answers_may_keep_the_served_name(router_of: RouterOf, engine: MockEngine) -> None:
-    """Under `answer_as: served` an alias is routed, and the answer keeps the engine's name."""
-    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"), answer_as="served")))
+    """Under `respond_as: served` an alias is routed, and the answer keeps the engine's name."""
+    router = router_of(Contract(models=Models(aliases=plain_aliases("latest"), respond_as="served")))
     with RawClient(router.port) as client:
         _send(client, chat(model="latest", stream=True))
         assert set(_models(b"".join(iter(client.chunk, b"")))) == {"served"}

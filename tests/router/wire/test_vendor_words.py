@@ -33,7 +33,7 @@ ANSWERS = {
     "overloaded": Words(status=529, code="1302", message="slowly"),
     "no_healthy_engines": Words(code="1234", message="soon"),
 }
-ERRORS = Errors(body=ENVELOPE, omit_null=True, answers=ANSWERS, engine_400=Words(message="engine: {message}"))
+ERRORS = Errors(body=ENVELOPE, omit_null=True, codes=ANSWERS, engine_400=Words(message="engine: {message}"))
 INSIDE = Errors(body={"inside": "{message}", "for": "{model}"}, engine_400=Words())
 CONTRACT = Contract(
     errors=ERRORS,
@@ -41,7 +41,7 @@ CONTRACT = Contract(
     models=Models(aliases=plain_aliases("chat")),
     fields={"a": Field(max=1)},
     cases=(
-        Case("special", When(fields={"special": (True,)}), Sections(errors=INSIDE, fields={"a": Field(refuse=True)})),
+        Case("special", When(fields={"special": (True,)}), Sections(errors=INSIDE, fields={"a": Field(reject=True)})),
         Case("plain", When(fields={"plain": (True,)}), Sections()),
     ),
 )

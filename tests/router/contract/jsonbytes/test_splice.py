@@ -123,7 +123,7 @@ def test_what_leaves_is_what_came_but_for_the_governed_fields(body, contract):
     assert [key for key in governed if keys.count(key) > 1] == []
     assert (decision.body is body) == (decision.body == body) == (not decision.edits)
     assert left["model"] == "the/served one"
-    assert decision.answer_as == ("alias" if came["model"] == "alias" else None)
+    assert decision.respond_as == ("alias" if came["model"] == "alias" else None)
     untouched = [(member.key, member.raw(body)) for member in find_members(body) if member.key not in touchable]
     assert [(member.key, member.raw(decision.body)) for member in found if member.key not in touchable] == untouched
     for edit in decision.edits:

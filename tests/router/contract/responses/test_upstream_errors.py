@@ -18,7 +18,7 @@ BODY = {
     "model": "{model}",
     "id": "{request_id}",
 }
-ERRORS = Errors(body=BODY, answers={"bad_request": Words(code=7)}, engine_400=Words(type="t", message="<{message}>"))
+ERRORS = Errors(body=BODY, codes={"bad_request": Words(code=7)}, engine_400=Words(type="t", message="<{message}>"))
 
 
 def _told(body, errors=ERRORS):

@@ -54,4 +54,4 @@ def test_every_parameter_can_be_pinned_to_the_ends_of_its_domain(field, domain_e
 def test_nothing_is_judged_where_the_contract_says_nothing():
     """Without a sampling contract every value passes, repeated or not."""
     body = request_with('"temperature":"hot","temperature":[1],"n":-5,"n_cmpl":0,"top_k":1e300')
-    assert decide(body, Contract(), SERVED) == Forward(body, "served", "served", stream=False, answer_as=None)
+    assert decide(body, Contract(), SERVED) == Forward(body, "served", "served", stream=False, respond_as=None)

@@ -26,7 +26,7 @@ PATHS = ["a", "b", "o.a", "o.b", "o.p.a", "p.a", "temperature", "n", "max_tokens
 SCALARS = st.sampled_from([0, 1, 2, 0.5, 1.5, "x", "y", "", True, False])
 NUMBERS = st.sampled_from([0, 1, 2, 0.5, 1.5])
 STATING = {
-    "refuse": st.just(True),
+    "reject": st.just(True),
     "type": st.sampled_from([("string",), ("number",), ("integer", "boolean"), ("array", "string", "number")]),
     "allowed": st.lists(SCALARS, min_size=1, max_size=4).map(tuple),
     "min": NUMBERS,

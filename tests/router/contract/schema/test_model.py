@@ -33,7 +33,7 @@ def test_the_rules_follow_from_the_sections():
     [
         (Contract(), False),
         (Contract(limits=Limits(max_body_bytes=1)), False),
-        (Contract(models=Models(answer_as="served")), False),
+        (Contract(models=Models(respond_as="served")), False),
         (Contract(sampling=Sampling("allow")), False),
         (Contract(limits=Limits(max_images=0)), True),
         (Contract(errors=Errors("")), True),
