@@ -26,13 +26,14 @@ from router.server.disconnect import ClientGoneError
 from router.settings import Settings
 from router.telemetry.meter import CONTENT_TYPE, Meter, Troubles, View
 from router.telemetry.spans import Tracer
-from router.upstream.balancer import Chooser
-from router.upstream.circuit_breaker import Breaker
-from router.upstream.client import Connections
-from router.upstream.context_length import Contexts
-from router.upstream.forward import Dispatcher
-from router.upstream.health_checks import Prober
-from router.upstream.registry import Card, Fleet
+from router.upstream.balancer import LoadBalancer
+from router.upstream.circuit_breaker import BreakerConfig
+from router.upstream.client import HttpClient
+from router.upstream.context_length import ContextLimits
+from router.upstream.engine_state import ModelCard
+from router.upstream.forward import Forwarder
+from router.upstream.health_checks import HealthChecker
+from router.upstream.registry import EngineRegistry
 
 _MODEL: Final = f"{routes.MODELS}/"
 
@@ -52,39 +53,45 @@ class _MembersInOrder(DefaultJSONProvider):
 
 def open_services(settings: Settings, artifact: Artifact) -> Services:
     """Put together what requests are answered with. Opens nothing and starts nothing yet."""
-    breaker = Breaker(settings.breaker_failures, settings.breaker_reset_timeout_seconds)
+    breaker = BreakerConfig(settings.breaker_failures, settings.breaker_reset_timeout_seconds)
     has_aliases = any(alias.model is None for alias in artifact.contract.models.aliases.values())
-    fleet = Fleet(tuple(engines_of(settings.engines)), settings.model_id, has_aliases=has_aliases, breaker=breaker)
-    connections = Connections(settings)
-    loads = lifecycle.loads()
-    contexts = Contexts(fleet, artifact.digest)
-    chooser = Chooser(fleet, POLICIES[settings.policy], loads)
+    registry = EngineRegistry(
+        tuple(engines_of(settings.engines)), settings.model_id, has_aliases=has_aliases, breaker=breaker
+    )
+    http_client = HttpClient(settings)
+    in_flight_table = lifecycle.in_flight_table()
+    context_limits = ContextLimits(registry, artifact.digest)
+    load_balancer = LoadBalancer(registry, POLICIES[settings.policy], in_flight_table)
     in_flight = Semaphore(settings.max_in_flight)
-    discovery = Discovery(settings, fleet, Prober(settings, fleet, connections), connections)
+    discovery = Discovery(settings, registry, HealthChecker(settings, registry, http_client), http_client)
     api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
     view = View(
         in_flight.in_use,
-        lambda: {**fleet.counts(), "available": fleet.available()},
+        lambda: {**registry.state_counts(), "available": registry.available_count()},
         (artifact.name, artifact.digest),
         lambda: Troubles(
             discovery.failures,
-            discovery.failing(),
+            discovery.failing_count(),
             int(api_keys.problem() is not None),
             api_keys.failures,
-            connections.unsolicited(),
+            http_client.unsolicited_count(),
         ),
-        (lambda: {engine: loads.load(engine) for engine in fleet.engines}) if settings.metrics_by_engine else None,
+        (lambda: {engine: in_flight_table.load(engine) for engine in registry.engines})
+        if settings.metrics_by_engine
+        else None,
     )
     return Services(
         settings=settings,
         artifact=artifact,
-        fleet=fleet,
-        connections=connections,
-        chooser=chooser,
-        dispatcher=Dispatcher(settings, fleet, connections, chooser, loads, contexts=contexts),
+        registry=registry,
+        http_client=http_client,
+        load_balancer=load_balancer,
+        forwarder=Forwarder(
+            settings, registry, http_client, load_balancer, in_flight_table, context_limits=context_limits
+        ),
         discovery=discovery,
         in_flight=in_flight,
-        contexts=contexts,
+        context_limits=context_limits,
         api_keys=api_keys,
         meter=Meter(view) if settings.metrics else None,
         tracer=Tracer() if settings.traces else None,
@@ -143,16 +150,16 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
         return _json({"status": "ok"})
 
     def readyz() -> flask.Response:
-        obstacle = "draining" if lifecycle.is_draining() else services.fleet.obstacle()
+        obstacle = "draining" if lifecycle.is_draining() else services.registry.not_ready_reason()
         state: dict[str, Any] = {
             "status": "ready" if obstacle is None else "not ready",
             "profile": services.artifact.name,
             "digest": services.artifact.digest,
-            "models": list(services.fleet.served_ids().present),
-            "engines": services.fleet.counts(),
+            "models": list(services.registry.served_ids().present),
+            "engines": services.registry.state_counts(),
         }
         # An engine that gets no requests has the greater problem.
-        problems = services.contexts.problems() | services.fleet.problems()
+        problems = services.context_limits.problems() | services.registry.problems()
         if problems:
             state["engine_problems"] = problems
         if obstacle is not None:
@@ -230,12 +237,12 @@ def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa:
     app.add_url_rule(route, route, view, methods=[method], provide_automatic_options=False)
 
 
-def _cards(services: Services) -> list[Card]:
-    served = services.fleet.served_ids()
+def _cards(services: Services) -> list[ModelCard]:
+    served = services.registry.served_ids()
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     aliases = services.artifact.contract.models.aliases
-    return cards_of(served, aliases, services.fleet.cards(), shows_length=services.settings.show_max_model_len)
+    return cards_of(served, aliases, services.registry.model_cards(), shows_length=services.settings.show_max_model_len)
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

@@ -87,9 +87,9 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     startup.configure_logging()
     if server.cfg.workers < 1:
         sys.exit(f"router: --workers cannot be used: found {server.cfg.workers}, expected at least 1")
-    lifecycle.share_loads()
-    if discovery.named(_own.engines):
-        discovery.load_what_asks()
+    lifecycle.share_in_flight_table()
+    if discovery.names_in(_own.engines):
+        discovery.load_resolver()
     _take_all_descriptors()
     _take_few_arenas()
     try:
@@ -184,7 +184,7 @@ def _listen_for_metrics(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbit
 def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter and Worker
     """Let no worker begin with API keys of long ago, should their file be broken when it looks; give it its row."""
     lifecycle.reread_keys_in_master()
-    lifecycle.share_loads().give_row(worker.age, [other.age for other in server.living()])
+    lifecycle.share_in_flight_table().allocate_slot(worker.age, [other.age for other in server.living()])
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
@@ -209,7 +209,7 @@ def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gun
 
 def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
     """Keep what a worker that has ended had counted, however it did, and count nothing more as in flight there."""
-    lifecycle.share_loads().clear_row(worker.age)
+    lifecycle.share_in_flight_table().free_slot(worker.age)
     shared_metrics.bury(worker.pid)
 
 

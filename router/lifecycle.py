@@ -10,7 +10,7 @@ from typing import Final
 from router import auth
 from router.artifact.choice import Choice, choose, read_chosen
 from router.artifact.format import Artifact, ArtifactError
-from router.balancing.in_flight import ROWS, Loads
+from router.balancing.in_flight import SLOTS, InFlightTable
 from router.settings import Settings, load
 
 _LOG = logging.getLogger("router")
@@ -28,7 +28,7 @@ class _Inherited:
     artifact: Artifact | None = None
     choice: Choice | None = None
     reload_error: str | None = None
-    loads: Loads | None = None
+    in_flight_table: InFlightTable | None = None
 
 
 def load_in_master(settings: Settings) -> Artifact:
@@ -96,15 +96,15 @@ def reload_error() -> str | None:
     return _Inherited.reload_error
 
 
-def share_loads() -> Loads:
+def share_in_flight_table() -> InFlightTable:
     """Return the table of what is in flight that all workers forked from here on share; the first call makes it."""
-    _Inherited.loads = _Inherited.loads or Loads(ROWS, is_shared=True)
-    return _Inherited.loads
+    _Inherited.in_flight_table = _Inherited.in_flight_table or InFlightTable(SLOTS, is_shared=True)
+    return _Inherited.in_flight_table
 
 
-def loads() -> Loads:
+def in_flight_table() -> InFlightTable:
     """Return the table that the master made; without our gunicorn conf, one that counts this process alone."""
-    return _Inherited.loads or Loads()
+    return _Inherited.in_flight_table or InFlightTable()
 
 
 def reload_errors() -> int:

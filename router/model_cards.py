@@ -5,21 +5,21 @@ from typing import Any, Final
 
 from router.contract.decide import ServedIds
 from router.contract.schema.sections import Alias
-from router.upstream.registry import Card
+from router.upstream.engine_state import ModelCard
 
 OWNER: Final = "router"
 """What stands for the owner of each model: engines name themselves there."""
 
 
 def cards_of(
-    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[Card], *, shows_length: bool
-) -> list[Card]:
+    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[ModelCard], *, shows_length: bool
+) -> list[ModelCard]:
     """Return the cards of the served ids, and of each alias that means one, whose `root` names it.
 
     `listed` are the cards of all engines. `shows_length` lets a card say `max_model_len`, in tokens: of several
     engines' the smallest, which holds wherever a request goes.
     """
-    by_id: dict[str, list[Card]] = {}
+    by_id: dict[str, list[ModelCard]] = {}
     for card in listed:
         by_id.setdefault(card["id"], []).append(card)
     cards = {model: _card(model, by_id.get(model, []), shows_length=shows_length) for model in served.present}
@@ -33,9 +33,9 @@ def cards_of(
     return [*cards.values(), *copies]
 
 
-def _card(model: str, engines: list[Card], *, shows_length: bool) -> Card:
+def _card(model: str, engines: list[ModelCard], *, shows_length: bool) -> ModelCard:
     created = next((card["created"] for card in engines if _is_whole(card.get("created"))), 0)
-    own: Card = {"id": model, "object": "model", "created": created, "owned_by": OWNER}
+    own: ModelCard = {"id": model, "object": "model", "created": created, "owned_by": OWNER}
     lengths = [card["max_model_len"] for card in engines if _is_whole(card.get("max_model_len"))]
     return {**own, "max_model_len": min(lengths)} if shows_length and lengths else own
 

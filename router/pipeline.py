@@ -20,11 +20,11 @@ from router.server.request_body import read_body
 from router.settings import Settings
 from router.telemetry.meter import Meter
 from router.telemetry.spans import Tracer
-from router.upstream.balancer import Chooser
-from router.upstream.client import Connections
-from router.upstream.context_length import Contexts
-from router.upstream.forward import Dispatcher, Request
-from router.upstream.registry import Fleet
+from router.upstream.balancer import LoadBalancer
+from router.upstream.client import HttpClient
+from router.upstream.context_length import ContextLimits
+from router.upstream.forward import Forwarder, UpstreamRequest
+from router.upstream.registry import EngineRegistry
 
 
 class Services(NamedTuple):
@@ -32,13 +32,13 @@ class Services(NamedTuple):
 
     settings: Settings
     artifact: Artifact
-    fleet: Fleet
-    connections: Connections
-    chooser: Chooser
-    dispatcher: Dispatcher
+    registry: EngineRegistry
+    http_client: HttpClient
+    load_balancer: LoadBalancer
+    forwarder: Forwarder
     discovery: Discovery
     in_flight: Semaphore
-    contexts: Contexts
+    context_limits: ContextLimits
     api_keys: ApiKeys
     meter: Meter | None = None
     tracer: Tracer | None = None
@@ -51,7 +51,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     """
     contract = services.artifact.contract
     body = _read(services, environ, context)
-    decision = cpu_executor.run(len(body), decide, body, contract, services.fleet.served_ids())
+    decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
     context.model_asked = decision.model_asked
     context.violations = decision.violations
     context.case = decision.found.case.name if decision.found.case is not None else None
@@ -69,7 +69,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     edits = AnswerEdits(decision.respond_as, decision.errors, decision.usage)
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, decision.body)
-    request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
+    request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
     return _answer(services, environ, context, request, edits)
 
 
@@ -80,7 +80,7 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
     """
     contract = services.artifact.contract
     body = _read(services, environ, context)
-    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.fleet.served_ids())
+    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
     context.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
         context.rule = routed.rule
@@ -93,7 +93,7 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
     edits = AnswerEdits(routed.respond_as)
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, routed.body)
-    request = Request(route, headers, routed.body, routed.model_served, key)
+    request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
     return _answer(services, environ, context, request, edits)
 
 
@@ -126,16 +126,16 @@ def _read(services: Services, environ: dict[str, Any], context: RequestContext) 
 
 
 def _key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
-    if not services.chooser.asks_for_key:
+    if not services.load_balancer.uses_key:
         return None
-    return services.chooser.key_of(value_of(environ, services.settings.session_header), body)
+    return services.load_balancer.affinity_key(value_of(environ, services.settings.session_header), body)
 
 
 def _answer(
-    services: Services, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
+    services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
 ) -> ProxyResponse:
     client = Client(environ)
-    answer = services.dispatcher.send(request, client, context)
+    answer = services.forwarder.send(request, client, context)
     client.may_take(services.settings.client_send_timeout_seconds)
     own = services.settings
     return forward_response(

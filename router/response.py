@@ -22,7 +22,7 @@ from router.request.outcome import Outcome
 from router.runtime import cpu_executor
 from router.server.disconnect import Client, ClientGoneError
 from router.upstream.errors import EngineError
-from router.upstream.response import EVENT_STREAM, Answer
+from router.upstream.response import EVENT_STREAM, UpstreamResponse
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
@@ -62,7 +62,7 @@ class ResponseForwarding(NamedTuple):
     headers of the engine that pass beside the usual ones, as `for_client` takes them.
     """
 
-    answer: Answer
+    answer: UpstreamResponse
     edits: AnswerEdits
     client: Client
     context: RequestContext
@@ -79,7 +79,7 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
         _refuse_useless(forwarding.answer)
         response = _streamed(forwarding) if _is_stream(forwarding.answer) else _buffered(forwarding)
     except EngineError as error:
-        forwarding.answer.tell(error.outcome)
+        forwarding.answer.report(error.outcome)
         forwarding.answer.close()
         raise
     except BaseException:
@@ -91,17 +91,17 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     return response
 
 
-def _refuse_useless(answer: Answer) -> None:
+def _refuse_useless(answer: UpstreamResponse) -> None:
     if answer.status < HTTPStatus.OK or HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         _LOG.error("an engine answered %d, which is not passed on", answer.status)
         raise ApiError("upstream_incomplete", "The engine's answer cannot be passed on")
 
 
-def _is_stream(answer: Answer) -> bool:
+def _is_stream(answer: UpstreamResponse) -> bool:
     return _media_type(answer) == EVENT_STREAM and answer.status == HTTPStatus.OK
 
 
-def _media_type(answer: Answer) -> str:
+def _media_type(answer: UpstreamResponse) -> str:
     """Return the media type of an answer, which it may say more than once; "" where it says several."""
     if "," not in answer.header("Content-Type"):
         return _bare_type(answer.header("Content-Type"))
@@ -131,7 +131,7 @@ def _buffered(forwarding: ResponseForwarding) -> ProxyResponse:
     forwarding.context.buffered_at = time.monotonic()
     body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
-    answer.tell(Outcome.SUCCEEDED)
+    answer.report(Outcome.SUCCEEDED)
     told = _told_anew(body, forwarding)
     if told is not None:
         return told
@@ -146,7 +146,7 @@ def _buffered(forwarding: ResponseForwarding) -> ProxyResponse:
 class _Body:
     """The whole body of an answer, as it was sent and, once somebody asks, without its content codings."""
 
-    def __init__(self, sent: bytes, answer: Answer) -> None:
+    def __init__(self, sent: bytes, answer: UpstreamResponse) -> None:
         self.sent = sent
         self._codings = answer.header("Content-Encoding").strip().lower()
         self.is_coded = bool(sent) and self._codings not in UNENCODED
@@ -182,7 +182,7 @@ def _told_anew(body: _Body, forwarding: ResponseForwarding) -> ProxyResponse | N
     return ProxyResponse(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
-def _refuse_cut(body: _Body, answer: Answer) -> None:
+def _refuse_cut(body: _Body, answer: UpstreamResponse) -> None:
     """Raise EngineError when an answer is not whole, as far as its bytes can tell.
 
     A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
@@ -229,9 +229,9 @@ def _too_long_to_hold(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
                     balance.feed(piece)
                 yield piece
             _refuse_unbalanced(balance)
-            answer.tell(Outcome.SUCCEEDED)
+            answer.report(Outcome.SUCCEEDED)
         except EngineError as error:
-            answer.tell(error.outcome)
+            answer.report(error.outcome)
             forwarding.context.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
             raise ResponseAbortedError(error.message) from error
@@ -251,7 +251,7 @@ def _refuse_unbalanced(balance: Balance | None) -> None:
         raise EngineError(Outcome.BROKEN)
 
 
-def _must_tell_its_end(answer: Answer) -> bool:
+def _must_tell_its_end(answer: UpstreamResponse) -> bool:
     """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
     is_plain = answer.header("Content-Encoding").strip().lower() in UNENCODED
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
@@ -274,7 +274,7 @@ def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
     """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
     stream = _Stream(forwarding)
     try:
-        while (piece := forwarding.answer.read_piece(forwarding.comment_seconds)) != b"":
+        while (piece := forwarding.answer.read_chunk(forwarding.comment_seconds)) != b"":
             if leaving := stream.take(piece):
                 yield leaving
         yield stream.end()
@@ -319,7 +319,7 @@ class _Stream:
             self._progress.note(leaving)
             if self._progress.has_failed:
                 # vLLM says so under a 200 when its engine process has died.
-                self._forwarding.answer.tell(Outcome.FAILED)
+                self._forwarding.answer.report(Outcome.FAILED)
         return leaving
 
     def end(self) -> bytes:
@@ -328,14 +328,14 @@ class _Stream:
         is_framed = self._forwarding.answer.is_framed
         if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
             raise EngineError(Outcome.BROKEN)
-        self._forwarding.answer.tell(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
+        self._forwarding.answer.report(Outcome.FAILED if self._progress.has_failed else Outcome.SUCCEEDED)
         end = "done" if self._progress.is_whole else "without_done"
         self._forwarding.context.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
 
     def fail(self, error: EngineError) -> bytes:
         """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
-        self._forwarding.answer.tell(error.outcome)
+        self._forwarding.answer.report(error.outcome)
         whole, rest = self._flush()
         context = self._forwarding.context
         if not self.has_left and not self._progress.is_whole:
@@ -360,7 +360,7 @@ class _Stream:
         return self._left
 
 
-def _pieces(answer: Answer) -> Iterator[bytes]:
-    while (piece := answer.read_piece()) != b"":
+def _pieces(answer: UpstreamResponse) -> Iterator[bytes]:
+    while (piece := answer.read_chunk()) != b"":
         if piece:
             yield piece

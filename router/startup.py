@@ -10,7 +10,7 @@ from typing import Any, Final
 from router import lifecycle, settings
 from router.artifact.choice import LOCAL_ARTIFACT, SYSTEM_ARTIFACT
 from router.artifact.format import Artifact
-from router.discovery.discovery import engines_of, named
+from router.discovery.discovery import engines_of, names_in
 from router.exposure import Address, exposure, exposure_warning
 from router.request import routes
 from router.settings import Settings
@@ -83,7 +83,7 @@ def say_what_is_open(own: Settings, addresses: Sequence[Address]) -> None:
 
 
 def _described(engines: tuple[str, ...]) -> str:
-    names, given = named(engines), engines_of(engines)
+    names, given = names_in(engines), engines_of(engines)
     return ", ".join(([f"{len(given)} engine(s)"] if given else []) + [f"the engines of {name}" for name in names])
 
 
@@ -114,7 +114,7 @@ def meet_engines(app: Any) -> None:  # noqa: ANN401 - a WSGI callable, usually o
     """Find and look at the engines of an app of ours for the first time in this process, unless that is done."""
     services = getattr(app, "extensions", {}).get("router")
     if services is not None:
-        services.discovery.start_and_look()
+        services.discovery.start_and_wait()
         for part in (services.meter, services.tracer):
             if part is not None:
                 with suppress(Exception):  # it says so, and what only tells of requests must not keep from serving them

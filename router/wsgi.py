@@ -31,7 +31,7 @@ def _application() -> Any:  # noqa: ANN401 - a WSGI callable
         raise AppImportError(startup.prefixed(error)) from None
     startup.say_in_first_worker(own, artifact)
     if not startup.is_preloading():
-        services.discovery.start_and_look()
+        services.discovery.start_and_wait()
     return app
 
 

@@ -7,9 +7,9 @@ import msgspec
 from router.balancing.policies import hash_of
 from router.contract.jsonbytes.members import end_of_value, start_of_next
 
-MAX_HEAD_BYTES: Final = 256 * 1024
+MAX_PREFIX_BYTES: Final = 256 * 1024
 """How much of a conversation is looked at: what is longer is told apart by its beginning."""
-MAX_HEAD_MESSAGES: Final = 64
+MAX_PREFIX_MESSAGES: Final = 64
 """How many messages are looked at for the first of a user."""
 PROMPT_BYTES: Final = 256
 """How much of the prompt of a completion is looked at; what follows grows from turn to turn."""
@@ -17,7 +17,7 @@ PROMPT_BYTES: Final = 256
 _USER: Final = "user"
 
 
-class _Body(msgspec.Struct):
+class _BodyMembers(msgspec.Struct):
     """The members of a body that tell; others are skipped unread."""
 
     model: msgspec.Raw = msgspec.Raw()
@@ -26,15 +26,15 @@ class _Body(msgspec.Struct):
     prompt: msgspec.Raw = msgspec.Raw()
 
 
-class _Message(msgspec.Struct):
+class _ChatMessage(msgspec.Struct):
     role: Any = None
 
 
-_read_body = msgspec.json.Decoder(_Body).decode
-_read_message = msgspec.json.Decoder(_Message).decode
+_read_body = msgspec.json.Decoder(_BodyMembers).decode
+_read_message = msgspec.json.Decoder(_ChatMessage).decode
 
 
-def key_of(session: str | None, body: bytes) -> int | None:
+def compute_key(session: str | None, body: bytes) -> int | None:
     """Return the 64-bit key of a request, equal for all turns of a conversation; None where nothing tells.
 
     `session` is the value of the session header. Without one, the body's `prompt_cache_key` tells, which OpenAI has for
@@ -47,43 +47,43 @@ def key_of(session: str | None, body: bytes) -> int | None:
         members = _read_body(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    told = _told_by(members)
+    told = _key_source(members)
     return None if told is None else hash_of(told)
 
 
-def _told_by(members: _Body) -> bytes | None:
+def _key_source(members: _BodyMembers) -> bytes | None:
     given = bytes(members.prompt_cache_key)
     if given.startswith(b'"') and given != b'""':
         return b"cache key\0" + given
     model = bytes(members.model) + b"\0"
-    messages = memoryview(members.messages)[:MAX_HEAD_BYTES].tobytes()
+    messages = memoryview(members.messages)[:MAX_PREFIX_BYTES].tobytes()
     if messages.startswith(b"["):
-        return b"messages\0" + model + _head_of(messages)
+        return b"messages\0" + model + _conversation_prefix(messages)
     prompt = memoryview(members.prompt)[:PROMPT_BYTES].tobytes()
     return b"prompt\0" + model + prompt if prompt.startswith(b'"') else None
 
 
-def _head_of(messages: bytes) -> bytes:
+def _conversation_prefix(messages: bytes) -> bytes:
     """Return an array of messages up to the first of a user; where none is found, its first message.
 
     The array may be cut off: then all that is there stands for a message that does not end in it.
     """
     at = start_of_next(messages, 1)
     first_end = len(messages)
-    for number in range(MAX_HEAD_MESSAGES):
+    for number in range(MAX_PREFIX_MESSAGES):
         try:
             end = end_of_value(messages, at)
         except ValueError:  # the array is empty, at its end, or cut off here
             return messages if not messages.startswith(b"]", at) else messages[:first_end]
         if number == 0:
             first_end = end
-        if _is_of_user(messages[at:end]):
+        if _is_user_message(messages[at:end]):
             return messages[:end]
         at = start_of_next(messages, end)
     return messages[:first_end]
 
 
-def _is_of_user(message: bytes) -> bool:
+def _is_user_message(message: bytes) -> bool:
     try:
         return bool(_read_message(message).role == _USER)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

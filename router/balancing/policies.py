@@ -12,18 +12,18 @@ HASH_BYTES: Final = 8
 
 _WORD: Final = (1 << 64) - 1
 _LANE_BYTES: Final = 16
-_MOST_COUNTED: Final = 64
+_MAX_SAMPLED: Final = 64
 """How many engines' loads are read at most to know the mean."""
 
 
-class Situation(NamedTuple):
+class BalancingContext(NamedTuple):
     """All that a choice depends on."""
 
     candidates: tuple[str, ...]
     """Base URLs of the engines that may be chosen, at least one, in the configured order."""
-    turn: int
+    sequence_number: int
     """How many choices this process made before."""
-    chances: tuple[float, float]
+    random_numbers: tuple[float, float]
     """Two random numbers, each at least 0 and below 1."""
     load: Callable[[str], int]
     """Returns how many requests are in flight at an engine, as far as this machine knows."""
@@ -34,10 +34,10 @@ class Situation(NamedTuple):
 class Policy(Protocol):
     """Chooses one of the candidates; the same situation always gives the same choice."""
 
-    asks_for_key: ClassVar[bool]
+    uses_key: ClassVar[bool]
     """Does the choice depend on the key of the request? Else nobody has to find it out."""
 
-    def choose(self, situation: Situation) -> str:
+    def choose(self, context: BalancingContext) -> str:
         """Return the base URL of the chosen engine."""
 
 
@@ -45,11 +45,11 @@ class Policy(Protocol):
 class RoundRobin:
     """The candidates take turns."""
 
-    asks_for_key: ClassVar[bool] = False
+    uses_key: ClassVar[bool] = False
 
-    def choose(self, situation: Situation) -> str:
+    def choose(self, context: BalancingContext) -> str:
         """Return the candidate whose turn it is."""
-        return situation.candidates[situation.turn % len(situation.candidates)]
+        return context.candidates[context.sequence_number % len(context.candidates)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class LeastInflight:
     same engine while counts lag behind (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001).
     """
 
-    asks_for_key: ClassVar[bool] = False
+    uses_key: ClassVar[bool] = False
 
-    def choose(self, situation: Situation) -> str:
+    def choose(self, context: BalancingContext) -> str:
         """Return the less loaded of two; the first of them when they are equal."""
-        candidates, (first_chance, second_chance) = situation.candidates, situation.chances
+        candidates, (first_chance, second_chance) = context.candidates, context.random_numbers
         count = len(candidates)
         if count == 1:
             return candidates[0]
         first = int(first_chance * count)
         second = int(second_chance * (count - 1))
         second += second >= first
-        return min(candidates[first], candidates[second], key=situation.load)
+        return min(candidates[first], candidates[second], key=context.load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +86,28 @@ class PrefixAffinity:
     although no engine is busy (`tests/bench/policies.py` shows what it is worth).
     """
 
-    slack: float = 1.25
-    spare: int = 4
-    without_key: Policy = LeastInflight()
+    balance_factor: float = 1.25
+    min_bound: int = 4
+    fallback: Policy = LeastInflight()
     """Chooses for requests that have no key."""
 
-    asks_for_key: ClassVar[bool] = True
+    uses_key: ClassVar[bool] = True
 
-    def choose(self, situation: Situation) -> str:
+    def choose(self, context: BalancingContext) -> str:
         """Return the first engine in the key's ranks that is not too full; the first of all where every one is."""
-        candidates, key = situation.candidates, situation.key
+        candidates, key = context.candidates, context.key
         if key is None:
-            return self.without_key.choose(situation)
+            return self.fallback.choose(context)
         scores = _scores(candidates, key)
         best = candidates[scores.index(max(scores))]
-        load = situation.load(best)
-        if load < self.spare or len(candidates) == 1:
+        load = context.load(best)
+        if load < self.min_bound or len(candidates) == 1:
             return best
-        bound = max(self.spare, self.slack * (_mean(situation, key) + 1 / len(candidates)))
+        bound = max(self.min_bound, self.balance_factor * (_mean_load(context, key) + 1 / len(candidates)))
         if load < bound:
             return best
         ranked = sorted(zip(scores, candidates, strict=True), reverse=True)
-        return next((engine for _, engine in ranked if situation.load(engine) < bound), best)
+        return next((engine for _, engine in ranked if context.load(engine) < bound), best)
 
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
@@ -121,15 +121,15 @@ def hash_of(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest(), "little")
 
 
-def _mean(situation: Situation, key: int) -> float:
+def _mean_load(context: BalancingContext, key: int) -> float:
     """Return how many requests a candidate has in flight on average; of many candidates an even sample tells."""
-    candidates = situation.candidates
-    step = -(-len(candidates) // _MOST_COUNTED)
+    candidates = context.candidates
+    step = -(-len(candidates) // _MAX_SAMPLED)
     sample = candidates[key % step :: step]
-    return sum(map(situation.load, sample)) / len(sample)
+    return sum(map(context.load, sample)) / len(sample)
 
 
-class _Lanes(NamedTuple):
+class _RendezvousLanes(NamedTuple):
     """The hashes of engines side by side in one integer, so that a few operations on it mix all with a key at once.
 
     Each has a lane of 128 bits and stands in its lower half; the upper one has room for what a product carries over.
@@ -145,10 +145,10 @@ class _Lanes(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _lanes(engines: tuple[str, ...]) -> _Lanes:
+def _lanes(engines: tuple[str, ...]) -> _RendezvousLanes:
     seeds = b"".join(hash_of(engine.encode()).to_bytes(_LANE_BYTES, "little") for engine in engines)
     ones = int.from_bytes((1).to_bytes(_LANE_BYTES, "little") * len(engines), "little")
-    return _Lanes(int.from_bytes(seeds, "little"), ones, ones * _WORD, Struct("<" + "Q8x" * len(engines)))
+    return _RendezvousLanes(int.from_bytes(seeds, "little"), ones, ones * _WORD, Struct("<" + "Q8x" * len(engines)))
 
 
 def _scores(engines: tuple[str, ...], key: int) -> tuple[int, ...]:

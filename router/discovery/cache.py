@@ -19,43 +19,43 @@ Cards = tuple[dict[str, Any], ...]
 Overflows = dict[str, dict[str, tuple[int, int | None]]]
 """For each engine and model the budget in tokens that the engine rejected, and the context that it listed."""
 
-MOST_LIST_BYTES: Final = 64 * 1024
+MAX_LIST_BYTES: Final = 64 * 1024
 """Longest list of one engine that is remembered, as JSON: one engine must not take the room of all."""
 
 _MEMBERS: Final = ("id", "created", "max_model_len")
 _SCALARS: Final = (str, int)
 
 # Made when the master imports this, so that its workers share them.
-_SHARED = SharedRecord(1024 * 1024)
+_ADDRESSES = SharedRecord(1024 * 1024)
 _LISTS = SharedRecord(4 * 1024 * 1024)
 _OVERFLOWS = SharedRecord(256 * 1024)
 
 
-def addresses() -> dict[str, dict[str, tuple[str, ...]]]:
+def load_addresses() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return what was remembered last."""
-    with _SHARED.locked():
-        data = _SHARED.read()
+    with _ADDRESSES.locked():
+        data = _ADDRESSES.read()
     found: dict[str, Any] = orjson.loads(data) if data else {}
     return {name: {kind: tuple(each) for kind, each in kinds.items()} for name, kinds in found.items()}
 
 
-def remember(known: Addresses) -> None:
+def store_addresses(known: Addresses) -> None:
     """Remember what names resolve to, unless that is remembered already; what is too long is not."""
-    if addresses() == known:
+    if load_addresses() == known:
         return
     data = orjson.dumps(known)
-    with _SHARED.locked():
-        _SHARED.write(data)
+    with _ADDRESSES.locked():
+        _ADDRESSES.write(data)
 
 
-def lists() -> dict[str, Cards]:
+def load_model_lists() -> dict[str, Cards]:
     """Return for each engine what it listed last, in any process."""
     with _LISTS.locked():
         found = _read_lists()
     return {engine: tuple(cards) for engine, cards in found.items()}
 
 
-def remember_list(engine: str, cards: Iterable[dict[str, Any]]) -> None:
+def store_model_list(engine: str, cards: Iterable[dict[str, Any]]) -> None:
     """Remember what an engine lists now, of each model what routing and `GET /v1/models` need.
 
     A list that is too long is not remembered, nor does an older one of that engine stay.
@@ -64,12 +64,12 @@ def remember_list(engine: str, cards: Iterable[dict[str, Any]]) -> None:
     with _LISTS.locked():
         known = _read_lists()
         known.pop(engine, None)
-        is_short = len(orjson.dumps(listed)) <= MOST_LIST_BYTES
+        is_short = len(orjson.dumps(listed)) <= MAX_LIST_BYTES
         if not (is_short and _LISTS.write(orjson.dumps(known | {engine: listed}))):
             _LISTS.write(orjson.dumps(known))
 
 
-def forget_list(engine: str) -> None:
+def delete_model_list(engine: str) -> None:
     """Forget what an engine listed: what comes to its address later is another one."""
     with _LISTS.locked():
         known = _read_lists()
@@ -83,13 +83,13 @@ def _read_lists() -> dict[str, Any]:
     return found
 
 
-def overflows(contract: str) -> Overflows:
+def load_overflows(contract: str) -> Overflows:
     """Return the budgets of a contract, given by its digest, that engines have rejected."""
     with _OVERFLOWS.locked():
         return _read_overflows(contract)
 
 
-def remember_overflow(
+def store_overflow(
     contract: str, engine: str, model: str, overflow: tuple[int, int | None], *, among: Collection[str]
 ) -> bool:
     """Remember that an engine rejected a budget of a contract; tell whether that is new for the engine and model.

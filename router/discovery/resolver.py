@@ -4,10 +4,10 @@ import dns.exception
 import dns.resolver
 
 from router.settings import DnsServer
-from router.upstream.errors import NoAnswerError
+from router.upstream.errors import DnsError
 
 
-def addresses_of(name: str, kind: str, server: DnsServer | None, seconds: float) -> tuple[str, ...]:
+def query_addresses(name: str, kind: str, server: DnsServer | None, seconds: float) -> tuple[str, ...]:
     """Return the addresses of a name in records of one type, none where it has none.
 
     Asks the system's name servers, as they are now, or the given one, `seconds` in all. Raises NoAnswerError.
@@ -22,7 +22,7 @@ def addresses_of(name: str, kind: str, server: DnsServer | None, seconds: float)
     except dns.resolver.NXDOMAIN:
         return ()
     except dns.exception.DNSException as error:
-        raise NoAnswerError(_reason_of(error)) from error
+        raise DnsError(_reason_of(error)) from error
     return tuple(record.address for record in answer)
 
 

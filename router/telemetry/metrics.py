@@ -18,7 +18,7 @@ from router.contract.schema.rule_list import PART_LIMITS
 from router.request import routes
 from router.request.context import RETRY_REASONS, STREAM_ENDS, RequestContext
 from router.request.outcome import Outcome
-from router.upstream.circuit_breaker import State
+from router.upstream.circuit_breaker import HealthState
 
 NONE: Final = "none"
 """Stands for a route that does not exist, and for the rule of a request that none refused."""
@@ -41,7 +41,7 @@ RULES: Final = (
     NONE,
 )
 PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS, *PARAM_OF.values(), "unknown_fields")
-ENGINE_STATES: Final = (*(state.value for state in State), "open")
+ENGINE_STATES: Final = (*(state.value for state in HealthState), "open")
 CAUSES: Final = tuple(outcome.value.replace(" ", "_") for outcome in Outcome if outcome is not Outcome.SUCCEEDED)
 PHASES: Final = ("sending", "waiting", "answer")
 

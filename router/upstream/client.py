@@ -9,16 +9,16 @@ from router.request.headers import without_key
 from router.runtime.pid import cached_pid
 from router.server.disconnect import Client
 from router.settings import Settings
-from router.upstream.response import Answer, Times
-from router.upstream.transport import EngineAdapter, Terms
+from router.upstream.response import Timeouts, UpstreamResponse
+from router.upstream.transport import EngineAdapter, RequestOptions
 
 
-class Connections:
+class HttpClient:
     """A pooled session for all engines. Made anew in each process: one shared over a fork would mix up answers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._times = Times(
+        self._timeouts = Timeouts(
             settings.upstream_connect_timeout_seconds,
             settings.upstream_response_timeout_seconds,
             settings.upstream_idle_timeout_seconds,
@@ -31,24 +31,24 @@ class Connections:
 
     def post(
         self, url: str, headers: dict[str, str], body: bytes, client: Client | None = None, *, is_fresh: bool = False
-    ) -> Answer:
+    ) -> UpstreamResponse:
         """Send a body to an engine and return its answer; redirects, cookies and proxies are not followed or kept.
 
         `is_fresh` asks for a new connection. Raises EngineError, and ClientGoneError as soon as the client hangs up.
         """
-        return self._send("POST", url, headers, body, Terms(self._times, client, is_fresh))
+        return self._send("POST", url, headers, body, RequestOptions(self._timeouts, client, is_fresh))
 
-    def post_within(self, url: str, headers: dict[str, str], body: bytes, seconds: float) -> Answer:
+    def post_once(self, url: str, headers: dict[str, str], body: bytes, seconds: float) -> UpstreamResponse:
         """Send a body, over a new connection, to an engine that may take `seconds` in all. Raises EngineError."""
-        return self._send("POST", url, headers, body, _once_within(seconds))
+        return self._send("POST", url, headers, body, _single_use(seconds))
 
-    def get(self, url: str, headers: dict[str, str], seconds: float) -> Answer:
+    def get_once(self, url: str, headers: dict[str, str], seconds: float) -> UpstreamResponse:
         """Ask an engine, over a new connection, for a page that may take `seconds` in all. Raises EngineError."""
-        return self._send("GET", url, headers, None, _once_within(seconds))
+        return self._send("GET", url, headers, None, _single_use(seconds))
 
-    def unsolicited(self) -> int:
+    def unsolicited_count(self) -> int:
         """Return how often engines sent what no request asked for, to this process."""
-        return self._adapter.pool.distrust.total if self._adapter is not None and self._process == cached_pid() else 0
+        return self._adapter.pool.quarantine.total if self._adapter is not None and self._process == cached_pid() else 0
 
     def close_idle(self) -> None:
         """Close connections that nobody has used for a while."""
@@ -64,12 +64,14 @@ class Connections:
         """Close all idle connections."""
         self._session.close()
 
-    def _send(self, method: str, url: str, headers: dict[str, str], body: bytes | None, terms: Terms) -> Answer:
+    def _send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, options: RequestOptions
+    ) -> UpstreamResponse:
         # The adapter alone: the session's own send would keep cookies, read .netrc and follow redirects.
-        answer = self._own_adapter().exchange(method, url, headers, body, terms)
+        response = self._own_adapter().send_raw(method, url, headers, body, options)
         if self._settings.engine_api_key is not None:
-            answer.replace_headers(without_key(answer.headers, self._settings.engine_api_key))
-        return answer
+            response.replace_headers(without_key(response.headers, self._settings.engine_api_key))
+        return response
 
     def _own_adapter(self) -> EngineAdapter:
         adapter = self._adapter
@@ -92,5 +94,5 @@ class Connections:
         return adapter
 
 
-def _once_within(seconds: float) -> Terms:
-    return Terms(Times(seconds, seconds, seconds, seconds), is_fresh=True, is_last=True)
+def _single_use(seconds: float) -> RequestOptions:
+    return RequestOptions(Timeouts(seconds, seconds, seconds, seconds), is_fresh=True, close=True)

@@ -15,24 +15,24 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.runtime import event_loop
-from router.upstream.errors import not_connected
-from router.upstream.poller import Watch
+from router.upstream.errors import connect_error
+from router.upstream.poller import Poller
 
-PIECE_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 64 * 1024
 """The most that one read takes, and the longest body that travels in one write with its head."""
 
 _INTERIM: Final = b"HTTP/1.1 1"
 """How the status line of an interim answer begins, up to the class of its status."""
-_BEGUN_INTERIM: Final = frozenset(_INTERIM[:length] for length in range(len(_INTERIM) + 1))
+_INTERIM_PREFIXES: Final = frozenset(_INTERIM[:length] for length in range(len(_INTERIM) + 1))
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_RESET_SECONDS: Final = 1.0
+_RESET_TIMEOUT_SECONDS: Final = 1.0
 """How long to wait for the reset that must follow when an engine had closed before a request came to it."""
 _COUNT: Final = struct.Struct("=Q")
-_NONE_QUEUED: Final = bytes(struct.calcsize("i"))
+_EMPTY_QUEUE: Final = bytes(struct.calcsize("i"))
 """An int of C, as the system tells how much is not acknowledged (SIOCOUTQ, tcp(7))."""
 _REQUEST_TIMEOUT = re.compile(rb"HTTP/1\.[01] 408")
 """What some servers say before they close an idle connection (RFC 9110, section 15.5.9)."""
-_BYTES_ACKED_AT: Final = 120
+_BYTES_ACKED_OFFSET: Final = 120
 """Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
 
 
@@ -50,7 +50,7 @@ class Endpoint(NamedTuple):
         parts = urlsplit(url)
         return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
 
-    def family(self) -> int | None:
+    def address_family(self) -> int | None:
         """Return of which kind the address is that the host is; None for a name, which has to be looked up."""
         for family in (socket.AF_INET, socket.AF_INET6):
             with contextlib.suppress(OSError):
@@ -59,16 +59,16 @@ class Endpoint(NamedTuple):
         return None
 
 
-class Connection:
+class UpstreamConnection:
     """A socket to an engine, used for one request at a time."""
 
     __slots__ = (
-        "_acked",
-        "_early",
-        "_idle",
-        "_is_reset",
+        "_acked_before",
+        "_early_bytes",
+        "_idle_poll",
         "_is_tls",
         "_socket",
+        "_was_reset",
         "endpoint",
         "fd",
         "idle_since",
@@ -81,20 +81,20 @@ class Connection:
         self.fd = connected.fileno()
         self.idle_since = 0.0
         self.is_reused = False
-        self._acked = 0
-        self._idle: select.poll | None = None
-        self._is_reset = False
-        self._early = b""
+        self._acked_before = 0
+        self._idle_poll: select.poll | None = None
+        self._was_reset = False
+        self._early_bytes = b""
         self._socket = connected
         self._is_tls = isinstance(connected, ssl.SSLSocket)
 
     @classmethod
-    def open(cls, endpoint: Endpoint, seconds: float, context: ssl.SSLContext | None) -> "Connection":
+    def open(cls, endpoint: Endpoint, seconds: float, context: ssl.SSLContext | None) -> "UpstreamConnection":
         """Connect, with TLS where a context is given, `seconds` for each. Raises EngineError: nothing was sent."""
         try:
             plain = socket.create_connection((endpoint.host, endpoint.port), seconds)
         except OSError as error:
-            raise not_connected(error) from error
+            raise connect_error(error) from error
         event_loop.invalidate_fd(plain.fileno())
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -103,15 +103,15 @@ class Connection:
             return cls(endpoint, context.wrap_socket(plain, server_hostname=endpoint.host))
         except OSError as error:
             plain.close()
-            raise not_connected(error) from error
+            raise connect_error(error) from error
 
     @classmethod
-    def open_at(cls, endpoint: Endpoint, family: int, seconds: float) -> "Connection":
+    def open_nonblocking(cls, endpoint: Endpoint, family: int, seconds: float) -> "UpstreamConnection":
         """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
         try:
             connecting = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:  # no descriptor is left
-            raise not_connected(error) from error
+            raise connect_error(error) from error
         event_loop.invalidate_fd(connecting.fileno())
         try:
             connecting.setblocking(False)
@@ -120,23 +120,23 @@ class Connection:
         except OSError as error:
             event_loop.release_fd(connecting.fileno())
             connecting.close()
-            raise not_connected(error) from error
+            raise connect_error(error) from error
         return cls(endpoint, connecting)
 
     def is_stale(self) -> bool:
         """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
-        if self._idle is None:
-            self._idle = select.poll()
-            self._idle.register(self.fd, select.POLLIN)
-        return bool(self._idle.poll(0))
+        if self._idle_poll is None:
+            self._idle_poll = select.poll()
+            self._idle_poll.register(self.fd, select.POLLIN)
+        return bool(self._idle_poll.poll(0))
 
     def holds_unsolicited(self) -> bool:
         """Tell of an idle connection that is stale whether it brought more than its end; it is of no use then."""
         try:
-            piece = self._socket.recv(PIECE_BYTES)
+            chunk = self._socket.recv(READ_BYTES)
         except OSError:  # a reset, or what TLS says for itself
             return False
-        return bool(piece) and not _REQUEST_TIMEOUT.match(piece)
+        return bool(chunk) and not _REQUEST_TIMEOUT.match(chunk)
 
     def has_unacknowledged(self) -> bool:
         """Tell whether some of what was sent has not come to the engine's system yet; False where nobody can tell.
@@ -144,23 +144,23 @@ class Connection:
         Whatever an engine sends after it has read a request carries TCP's acknowledgement of the whole request.
         """
         try:
-            return fcntl.ioctl(self.fd, termios.TIOCOUTQ, _NONE_QUEUED) != _NONE_QUEUED
+            return fcntl.ioctl(self.fd, termios.TIOCOUTQ, _EMPTY_QUEUE) != _EMPTY_QUEUE
         except OSError:
             return False
 
-    def send(self, head: bytes, body: bytes, watch: Watch, seconds: float) -> bool:
+    def send(self, head: bytes, body: bytes, poller: Poller, seconds: float) -> bool:
         """Send a request; False when the engine began to answer before it had read all.
 
         Raises TimeoutError when the engine takes nothing for `seconds`, OSError when the connection breaks,
         ClientGoneError.
         """
         if self.is_reused:
-            self._acked = _bytes_acked(self._socket)
-        if len(body) <= PIECE_BYTES:
-            return self._send_all(head + body, watch, seconds)
-        return self._send_all(head, watch, seconds) and self._send_all(body, watch, seconds)
+            self._acked_before = _bytes_acked(self._socket)
+        if len(body) <= READ_BYTES:
+            return self._send_all(head + body, poller, seconds)
+        return self._send_all(head, poller, seconds) and self._send_all(body, poller, seconds)
 
-    def _send_all(self, data: bytes, watch: Watch, seconds: float) -> bool:
+    def _send_all(self, data: bytes, poller: Poller, seconds: float) -> bool:
         left = memoryview(data)
         # Under TLS there is nearly always something to read that is no answer.
         wanted = select.POLLOUT if self._is_tls else select.POLLOUT | select.POLLIN
@@ -173,52 +173,56 @@ class Connection:
                 end = time.monotonic() + seconds
                 continue
             except ConnectionResetError:
-                self._is_reset = True
+                self._was_reset = True
                 raise
             except (BlockingIOError, ssl.SSLWantWriteError):
-                happened = self._wait_until(end, wanted, watch)
+                happened = self._wait_until(end, wanted, poller)
             except ssl.SSLWantReadError:
-                happened = self._wait_until(end, select.POLLIN, watch)
-            if happened & select.POLLIN and not self._is_tls and self._is_answering():
+                happened = self._wait_until(end, select.POLLIN, poller)
+            if happened & select.POLLIN and not self._is_tls and self._is_responding():
                 return False
 
-    def _wait_until(self, end: float, wanted: int, watch: Watch) -> int:
+    def _wait_until(self, end: float, wanted: int, poller: Poller) -> int:
         seconds = end - time.monotonic()
         if seconds <= 0:  # poll would not tell while there is something to be read
             raise TimeoutError
-        return watch.wait(self.fd, wanted, seconds)
+        return poller.wait(self.fd, wanted, seconds)
 
-    def _is_answering(self) -> bool:
+    def _is_responding(self) -> bool:
         """Receive what comes early; tell whether it is more than interim answers, behind which an engine reads on."""
         try:
-            piece = self._socket.recv(PIECE_BYTES)
+            chunk = self._socket.recv(READ_BYTES)
         except ConnectionResetError:
-            self._is_reset = True  # the system tells it once
+            self._was_reset = True  # the system tells it once
             return True
         except OSError:
             return True
-        self._early += piece
-        is_too_much = len(self._early) > PIECE_BYTES
-        return not piece or is_too_much or _behind_interim_answers(self._early)[: len(_INTERIM)] not in _BEGUN_INTERIM
+        self._early_bytes += chunk
+        is_too_much = len(self._early_bytes) > READ_BYTES
+        return (
+            not chunk
+            or is_too_much
+            or _skip_interim_responses(self._early_bytes)[: len(_INTERIM)] not in _INTERIM_PREFIXES
+        )
 
-    def receive(self, watch: Watch, seconds: float) -> bytes | None:
+    def receive(self, poller: Poller, seconds: float) -> bytes | None:
         """Return what comes next, b"" at the end; None when the client should be written to first.
 
         Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
         """
-        if self._early:
-            early, self._early = self._early, b""
+        if self._early_bytes:
+            early, self._early_bytes = self._early_bytes, b""
             return early
         must_wait = not self._has_decrypted()
         deadline = time.monotonic() + seconds
         while True:
-            if must_wait and not watch.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
+            if must_wait and not poller.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
                 return None
             must_wait = True
             try:
-                return self._socket.recv(PIECE_BYTES)
+                return self._socket.recv(READ_BYTES)
             except ConnectionResetError:
-                self._is_reset = True
+                self._was_reset = True
                 raise
             except (BlockingIOError, ssl.SSLWantReadError):
                 continue
@@ -230,17 +234,22 @@ class Connection:
         """
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
-    def was_unread(self) -> bool:
+    def was_stale(self) -> bool:
         """Tell of a kept connection that ended whether the engine had closed it before this request came to it.
 
         So it was when its end had come before a reset, and the engine's system never acknowledged a byte of the
         request. An engine that took it and then died acknowledges it with its end, or resets at once (and a reset
         acknowledges nothing); where the system does not tell, it may have taken it.
         """
-        if not self.is_reused or self._is_reset or not self._acked or _bytes_acked(self._socket) != self._acked:
+        if (
+            not self.is_reused
+            or self._was_reset
+            or not self._acked_before
+            or _bytes_acked(self._socket) != self._acked_before
+        ):
             return False
-        is_gone = bool(event_loop.poll_fds({self.fd: 0}, _RESET_SECONDS))
-        return is_gone and _bytes_acked(self._socket) == self._acked
+        is_gone = bool(event_loop.poll_fds({self.fd: 0}, _RESET_TIMEOUT_SECONDS))
+        return is_gone and _bytes_acked(self._socket) == self._acked_before
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -260,7 +269,7 @@ def _connect(connecting: socket.socket, endpoint: Endpoint, seconds: float) -> N
         raise OSError(failure, os.strerror(failure))
 
 
-def _behind_interim_answers(data: bytes) -> bytes:
+def _skip_interim_responses(data: bytes) -> bytes:
     while data.startswith(_INTERIM):
         _, end, rest = data.partition(b"\r\n\r\n")
         if not end:
@@ -272,7 +281,7 @@ def _behind_interim_answers(data: bytes) -> bytes:
 def _bytes_acked(connected: socket.socket) -> int:
     """Return how many bytes the other side's system has taken over this connection; 0 where that is not known."""
     try:
-        info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_AT + 8)
+        info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_OFFSET + 8)
     except (OSError, AttributeError):
         return 0
-    return int(_COUNT.unpack_from(info, _BYTES_ACKED_AT)[0]) if len(info) >= _BYTES_ACKED_AT + 8 else 0
+    return int(_COUNT.unpack_from(info, _BYTES_ACKED_OFFSET)[0]) if len(info) >= _BYTES_ACKED_OFFSET + 8 else 0

@@ -5,11 +5,11 @@ import math
 import time
 from collections import defaultdict, deque
 
-from router.upstream.connection import Connection, Endpoint
-from router.upstream.quarantine import IDLE, Distrust
+from router.upstream.connection import Endpoint, UpstreamConnection
+from router.upstream.quarantine import WHILE_IDLE, Quarantine
 
 
-class Pool:
+class ConnectionPool:
     """Idle connections by endpoint, the one used last first. Safe to use from many threads.
 
     None is kept longer than `idle_seconds`: an engine closes idle ones too (SGLang and vLLM after 5 s), and a request
@@ -18,14 +18,14 @@ class Pool:
 
     def __init__(self, idle_seconds: float) -> None:
         self._idle_seconds = idle_seconds
-        self.distrust = Distrust()
-        self._idle: defaultdict[Endpoint, deque[Connection]] = defaultdict(deque)
+        self.quarantine = Quarantine()
+        self._idle: defaultdict[Endpoint, deque[UpstreamConnection]] = defaultdict(deque)
 
-    def take(self, endpoint: Endpoint) -> Connection | None:
+    def take(self, endpoint: Endpoint) -> UpstreamConnection | None:
         """Return an idle connection that is fit for use, None when there is none."""
         idle = self._idle[endpoint]
         while True:
-            if self.distrust.holds(endpoint):
+            if self.quarantine.is_quarantined(endpoint):
                 _empty(idle)
             try:
                 connection = idle.pop()
@@ -36,12 +36,12 @@ class Pool:
                 return connection
             self._discard(connection)
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: UpstreamConnection) -> None:
         """Keep a connection whose answer came whole, unless its endpoint was forgotten; those idle for too long go."""
         connection.idle_since = time.monotonic()
         self._close_until(connection.idle_since - self._idle_seconds)
         idle = self._idle.get(connection.endpoint)
-        if idle is None or self.distrust.holds(connection.endpoint):
+        if idle is None or self.quarantine.is_quarantined(connection.endpoint):
             connection.close()
             return
         idle.append(connection)
@@ -50,7 +50,7 @@ class Pool:
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the idle connections of an endpoint, and keep no more before one is asked for again."""
-        self.distrust.forget(endpoint)
+        self.quarantine.forget(endpoint)
         _empty(self._idle.pop(endpoint, deque()))
 
     def close_idle(self) -> None:
@@ -76,14 +76,14 @@ class Pool:
                 continue
         return closed
 
-    def _discard(self, connection: Connection) -> None:
+    def _discard(self, connection: UpstreamConnection) -> None:
         """Close an idle connection, and note where its engine sent something over it."""
         if connection.is_stale() and connection.holds_unsolicited():
-            self.distrust.note(connection.endpoint, IDLE)
+            self.quarantine.add(connection.endpoint, WHILE_IDLE)
         connection.close()
 
 
-def _empty(idle: deque[Connection]) -> None:
+def _empty(idle: deque[UpstreamConnection]) -> None:
     # Other threads may still take from it.
     with contextlib.suppress(IndexError):
         while True:

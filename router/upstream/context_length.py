@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from router.discovery import cache
-from router.upstream.registry import Fleet
+from router.upstream.registry import EngineRegistry
 
 _LOG = logging.getLogger("router")
 
@@ -14,56 +14,58 @@ class Overflow(NamedTuple):
     """A budget in tokens that an engine rejected, and the `max_model_len` that it listed (None: it lists none)."""
 
     budget: int
-    longest: int | None
+    max_model_len: int | None
 
     def __str__(self) -> str:
         said = f"too small for the contract: it rejects the default budget of {self.budget} tokens; "
-        if self.longest is None:
+        if self.max_model_len is None:
             return f"{said}it lists no max_model_len, so a request that sends no budget is sent to it twice"
-        return f"{said}its max_model_len is {self.longest}, so no default is injected for it any more"
+        return f"{said}its max_model_len is {self.max_model_len}, so no default is injected for it any more"
 
 
-class Contexts:
+class ContextLimits:
     """The engines that are too small for a contract. Safe to use from many threads.
 
     Each process learns it for itself, by one rejected request; what any has learnt is logged once and told by all.
     """
 
-    def __init__(self, fleet: Fleet, digest: str) -> None:
-        self._fleet = fleet
+    def __init__(self, registry: EngineRegistry, digest: str) -> None:
+        self._registry = registry
         self._digest = digest
         self._too_small: frozenset[tuple[str, str]] = frozenset()
 
-    def is_too_short(self, engine: str, model: str, budget: int) -> bool:
+    def is_exceeded_by(self, engine: str, model: str, budget: int) -> bool:
         """Tell whether an engine is known to reject such a budget, and ends sooner by itself.
 
         Where an engine lists no length, only its answer tells whether a prompt and the budget fit.
         """
         if (engine, model) not in self._too_small:
             return False
-        longest = self._fleet.context_of(engine, model)
+        longest = self._registry.max_model_len(engine, model)
         return longest is not None and longest <= budget
 
-    def note_overflow(self, engine: str, model: str, budget: int) -> None:
+    def record_overflow(self, engine: str, model: str, budget: int) -> None:
         """Note that an engine rejected a budget and took the request without it; log it where that is new.
 
         An engine that lists more than the budget is not too small: a prompt was long.
         """
-        longest = self._fleet.context_of(engine, model)
+        longest = self._registry.max_model_len(engine, model)
         if longest is not None and longest > budget:
             return
-        engines = self._fleet.engines
+        engines = self._registry.engines
         self._too_small = frozenset(pair for pair in self._too_small if pair[0] in engines) | {(engine, model)}
-        if cache.remember_overflow(self._digest, engine, model, (budget, longest), among=engines):
+        if cache.store_overflow(self._digest, engine, model, (budget, longest), among=engines):
             _LOG.warning("engine %s with %s is %s", engine, model, Overflow(budget, longest))
 
     def problems(self) -> dict[str, str]:
         """Return what is known of each engine that is too small, in any process."""
-        known = cache.overflows(self._digest)
-        found = {engine: self._still_true(engine, known.get(engine, {})) for engine in self._fleet.engines}
+        known = cache.load_overflows(self._digest)
+        found = {engine: self._current_overflows(engine, known.get(engine, {})) for engine in self._registry.engines}
         return {engine: str(overflows[0]) for engine, overflows in found.items() if overflows}
 
-    def _still_true(self, engine: str, overflows: Mapping[str, tuple[int, int | None]]) -> list[Overflow]:
+    def _current_overflows(self, engine: str, overflows: Mapping[str, tuple[int, int | None]]) -> list[Overflow]:
         """Return the overflows of an engine; those of models of which it lists a longer context by now are over."""
         noted = {model: Overflow(*overflow) for model, overflow in overflows.items()}
-        return [each for model, each in noted.items() if (self._fleet.context_of(engine, model) or 0) <= each.budget]
+        return [
+            each for model, each in noted.items() if (self._registry.max_model_len(engine, model) or 0) <= each.budget
+        ]

@@ -6,7 +6,7 @@ from typing import Final
 from router.contract.errors import ApiError, overloaded
 from router.request.outcome import Outcome
 
-_OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """What the system says when it has no descriptor, memory or port left for another connection."""
 _CODES: Final = {
     Outcome.UNREACHABLE: ("upstream_unreachable", "The engine could not be reached"),
@@ -14,7 +14,7 @@ _CODES: Final = {
     Outcome.TIMED_OUT: ("upstream_timeout", "The engine did not answer in time"),
 }
 
-_OTHERWISE: Final = {
+_OTHER_MESSAGES: Final = {
     "upstream_unreachable": "The engine closed the connection before it answered",
     "upstream_timeout": "The engine could not be reached in time",
 }
@@ -22,10 +22,10 @@ _OTHERWISE: Final = {
 
 
 class EngineError(ApiError):
-    """A request could not be brought to an engine, or its answer not back.
+    """A request did not reach an engine, or its response did not come back.
 
-    `outcome` is what it shows of the engine. `is_unread` tells that the engine had closed a kept connection before
-    the request came to it: it is safe to send it once more.
+    `outcome` is what the failure says about the engine. `is_stale_connection`: the engine had closed the reused
+    connection before the request arrived, so it is safe to send the request again.
     """
 
     def __init__(
@@ -34,26 +34,26 @@ class EngineError(ApiError):
         code: str | None = None,
         *,
         may_have_run: bool = True,
-        is_unread: bool = False,
+        is_stale_connection: bool = False,
     ) -> None:
         usual, message = _CODES[outcome]
         if code is not None and code != usual:
-            message = _OTHERWISE.get(code, message)
+            message = _OTHER_MESSAGES.get(code, message)
         super().__init__(code or usual, message, may_have_run=may_have_run)
         self.outcome = outcome
-        self.is_unread = is_unread
+        self.is_stale_connection = is_stale_connection
 
 
-class NoAnswerError(Exception):
+class DnsError(Exception):
     """A name server did not answer, or not with an answer; the message says how."""
 
 
-def not_connected(error: OSError) -> ApiError:
+def connect_error(error: OSError) -> ApiError:
     """Return the error for a connection that did not come about: nothing was sent.
 
     Where the router's own machine has no room for one, nothing is wrong with the engine.
     """
-    if error.errno in _OUT_OF_ROOM:
+    if error.errno in _RESOURCE_ERRNOS:
         return overloaded()
     code = "upstream_timeout" if isinstance(error, TimeoutError) else "upstream_unreachable"
     return EngineError(Outcome.UNREACHABLE, code, may_have_run=False)

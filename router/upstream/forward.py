@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from router.balancing.in_flight import Loads
+from router.balancing.in_flight import InFlightTable
 from router.content_encoding import UNENCODED, UndecodableError, decoded
 from router.contract.errors import ApiError
 from router.contract.responses.upstream_errors import is_budget_overflow
@@ -16,36 +16,36 @@ from router.request.outcome import Outcome, outcome_of
 from router.runtime import cpu_executor
 from router.server.disconnect import Client
 from router.settings import Settings
-from router.upstream.balancer import Chooser
-from router.upstream.client import Connections
-from router.upstream.context_length import Contexts
+from router.upstream.balancer import LoadBalancer
+from router.upstream.client import HttpClient
+from router.upstream.context_length import ContextLimits
 from router.upstream.errors import EngineError, reason_of
-from router.upstream.foreign_responses import SentIds
-from router.upstream.poller import Watch
-from router.upstream.registry import Fleet
-from router.upstream.response import Answer
+from router.upstream.foreign_responses import SentRequestIds
+from router.upstream.poller import Poller
+from router.upstream.registry import EngineRegistry
+from router.upstream.response import UpstreamResponse
 from router.upstream.retry import RetryBudget, backoff_seconds
 
-_REFUSALS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_RETRYABLE_STATUSES: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """An engine that answers so did not begin to work."""
-_KEY_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_AUTH_STATUSES: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_ERROR_BYTES: Final = 64 * 1024
 """Longest beginning of an engine's 400 that is looked at for what it is about."""
 _LOG = logging.getLogger("router")
 
 
-def _is_unreached(error: ApiError) -> bool:
+def _is_unreachable(error: ApiError) -> bool:
     return isinstance(error, EngineError) and error.outcome is Outcome.UNREACHABLE
 
 
-def _rejects_budget(answer: Answer) -> bool:
+def _is_budget_rejection(response: UpstreamResponse) -> bool:
     """Tell whether an engine's 400 is about the budget, and leave it to be read."""
     try:
-        body = answer.peek(MAX_ERROR_BYTES)
+        body = response.peek(MAX_ERROR_BYTES)
     except BaseException:
-        answer.close()
+        response.close()
         raise
-    codings = answer.header("Content-Encoding").strip().lower()
+    codings = response.header("Content-Encoding").strip().lower()
     try:
         plain = decoded(body, codings, MAX_ERROR_BYTES) if codings not in UNENCODED else body
     except UndecodableError:
@@ -53,7 +53,7 @@ def _rejects_budget(answer: Answer) -> bool:
     return is_budget_overflow(plain)
 
 
-class Request(NamedTuple):
+class UpstreamRequest(NamedTuple):
     """What goes to an engine: the route, the headers, the body, and the model that it has to list.
 
     `key` is the hash of what the request should stay together with, None where nothing tells or nobody asks.
@@ -67,34 +67,34 @@ class Request(NamedTuple):
     key: int | None = None
     tokens: Tokens | None = None
 
-    def without_budget(self) -> "Request":
+    def without_budget(self) -> "UpstreamRequest":
         """Return the request without the budget that the router has injected."""
         return self._replace(body=cpu_executor.run(len(self.body), without_budget, self.body), tokens=None)
 
 
-class Dispatcher:
+class Forwarder:
     """Has engines chosen, sends, and sends again where that is safe; counts what is in flight."""
 
     def __init__(  # noqa: PLR0913 - what it works with, each a part of its own
         self,
         settings: Settings,
-        fleet: Fleet,
-        connections: Connections,
-        chooser: Chooser,
-        loads: Loads,
+        registry: EngineRegistry,
+        http_client: HttpClient,
+        load_balancer: LoadBalancer,
+        in_flight_table: InFlightTable,
         *,
-        contexts: Contexts,
+        context_limits: ContextLimits,
     ) -> None:
         self._settings = settings
-        self._fleet = fleet
-        self._connections = connections
-        self._chooser = chooser
-        self._loads = loads
-        self._contexts = contexts
-        self._budget = RetryBudget()
-        self._sent_ids = SentIds()
+        self._registry = registry
+        self._http_client = http_client
+        self._load_balancer = load_balancer
+        self._in_flight_table = in_flight_table
+        self._context_limits = context_limits
+        self._retry_budget = RetryBudget()
+        self._sent_ids = SentRequestIds()
 
-    def send(self, request: Request, client: Client, context: RequestContext) -> Answer:
+    def send(self, request: UpstreamRequest, client: Client, context: RequestContext) -> UpstreamResponse:
         """Return an engine's answer, of which the head was read.
 
         A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
@@ -102,18 +102,18 @@ class Dispatcher:
         has injected where that is what the engine rejects. Raises EngineError, or ApiError `no_healthy_engines`, and
         ClientGoneError.
         """
-        self._budget.earn()
+        self._retry_budget.deposit()
         tried: list[str] = []
-        refusal: Answer | None = None
+        refusal: UpstreamResponse | None = None
         try:
             while True:
                 try:
-                    engine = self._chooser.choose(request.model, request.key, tried)
+                    engine = self._load_balancer.choose(request.model, request.key, tried)
                     tried.append(engine)
-                    answer = self._send_within_context(engine, request, client, context)
+                    response = self._send_without_overflow(engine, request, client, context)
                     reason = "refused"
                 except ApiError as error:
-                    if not _is_unreached(error) or not self._may_retry(request.model, tried):
+                    if not _is_unreachable(error) or not self._may_retry(request.model, tried):
                         # A refusal invites to ask again, which what may have run does not bear.
                         if refusal is None or error.may_have_run:
                             raise
@@ -121,103 +121,111 @@ class Dispatcher:
                         return told
                     reason = "unreachable"
                 else:
-                    if answer.status not in _REFUSALS or not self._may_retry(request.model, tried):
-                        return answer
+                    if response.status not in _RETRYABLE_STATUSES or not self._may_retry(request.model, tried):
+                        return response
                     if refusal is not None:
                         refusal.close()
-                    refusal = answer
+                    refusal = response
                 context.retries += (reason,)
-                Watch(client).sleep(backoff_seconds(len(tried) - 1))
+                Poller(client).sleep(backoff_seconds(len(tried) - 1))
         finally:
             if refusal is not None:
                 refusal.close()
 
     def _may_retry(self, model: str, tried: list[str]) -> bool:
-        return len(tried) <= self._settings.retries and self._fleet.has_other(model, tried) and self._budget.spend()
+        return (
+            len(tried) <= self._settings.retries
+            and self._registry.has_candidates(model, tried)
+            and self._retry_budget.withdraw()
+        )
 
-    def _send_within_context(self, engine: str, request: Request, client: Client, context: RequestContext) -> Answer:
+    def _send_without_overflow(
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext
+    ) -> UpstreamResponse:
         """Send to one engine, without the injected budget where that exceeds the engine's context."""
         tokens, model = request.tokens, request.model
         if tokens is None or tokens.source != "default":
             return self._send_to(engine, request, client, context)
-        if self._contexts.is_too_short(engine, model, tokens.granted):
+        if self._context_limits.is_exceeded_by(engine, model, tokens.granted):
             return self._send_to(engine, request.without_budget(), client, context)
-        answer = self._send_to(engine, request, client, context)
-        if answer.status != HTTPStatus.BAD_REQUEST or not _rejects_budget(answer):
-            return answer
-        answer.close()
+        response = self._send_to(engine, request, client, context)
+        if response.status != HTTPStatus.BAD_REQUEST or not _is_budget_rejection(response):
+            return response
+        response.close()
         context.retries += ("context",)
-        answer = self._send_to(engine, request.without_budget(), client, context)
-        if answer.status == HTTPStatus.OK:
-            self._contexts.note_overflow(engine, model, tokens.granted)
-        return answer
+        response = self._send_to(engine, request.without_budget(), client, context)
+        if response.status == HTTPStatus.OK:
+            self._context_limits.record_overflow(engine, model, tokens.granted)
+        return response
 
-    def _send_to(self, engine: str, request: Request, client: Client, context: RequestContext) -> Answer:
+    def _send_to(
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext
+    ) -> UpstreamResponse:
         """Send to one engine, on a second connection where the first was closed before it read anything."""
         context.engine = engine
         context.tokens = request.tokens
         try:
             return self._attempt(engine, request, client, context)
         except EngineError as error:
-            if not error.is_unread:
+            if not error.is_stale_connection:
                 raise
         context.retries += ("closed",)
         return self._attempt(engine, request, client, context, is_fresh=True)
 
     def _attempt(
-        self, engine: str, request: Request, client: Client, context: RequestContext, *, is_fresh: bool = False
-    ) -> Answer:
-        counted = self._loads.begin(engine)
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, is_fresh: bool = False
+    ) -> UpstreamResponse:
+        counted = self._in_flight_table.begin(engine)
         try:
-            answer = self._post(engine, request, client, context, is_fresh=is_fresh)
+            response = self._post(engine, request, client, context, is_fresh=is_fresh)
         except BaseException:
             counted.end()
             raise
-        answer.on_close = counted.end
-        return answer
+        response.on_close = counted.end
+        return response
 
     def _post(
-        self, engine: str, request: Request, client: Client, context: RequestContext, *, is_fresh: bool
-    ) -> Answer:
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, is_fresh: bool
+    ) -> UpstreamResponse:
         context.attempts += 1
         context.attempted_engines += (engine,)
         context.sent_at = time.monotonic()
-        self._sent_ids.note(engine, context.request_id)
+        self._sent_ids.add(engine, context.request_id)
         if context.first_attempt_at is None:
             context.first_attempt_at = context.sent_at
         try:
             headers = request.headers
             if context.trace is not None:
                 headers = context.trace.begin_attempt(engine, headers)
-            answer = self._connections.post(engine + request.route, headers, request.body, client, is_fresh=is_fresh)
+            response = self._http_client.post(engine + request.route, headers, request.body, client, is_fresh=is_fresh)
         except EngineError as error:
-            if not error.is_unread:
+            if not error.is_stale_connection:
                 _LOG.info("engine %s: %s", engine, reason_of(error))
-                self._note(engine, context, error.outcome)
+                self._record_outcome(engine, context, error.outcome)
             raise
         context.first_byte_at = time.monotonic()
         if context.trace is not None:
-            context.trace.attempts[-1].status = answer.status
-        self._refuse_own_key(engine, answer)
-        outcome = outcome_of(answer.status)
+            context.trace.attempts[-1].status = response.status
+        self._check_engine_key(engine, response)
+        outcome = outcome_of(response.status)
         if outcome is Outcome.SUCCEEDED:
-            answer.is_foreign = partial(self._sent_ids.is_foreign, engine, context.request_id)
-            answer.on_end = partial(self._note, engine, context)
+            response.is_foreign = partial(self._sent_ids.is_foreign, engine, context.request_id)
+            response.on_outcome = partial(self._record_outcome, engine, context)
         else:
-            self._note(engine, context, outcome)
-        return answer
+            self._record_outcome(engine, context, outcome)
+        return response
 
-    def _note(self, engine: str, context: RequestContext, outcome: Outcome) -> None:
+    def _record_outcome(self, engine: str, context: RequestContext, outcome: Outcome) -> None:
         if outcome is not Outcome.SUCCEEDED:
             context.upstream_errors += ((engine, outcome),)
         if context.trace is not None:
             context.trace.tell(outcome)
-        self._fleet.note(engine, outcome)
+        self._registry.record_outcome(engine, outcome)
 
-    def _refuse_own_key(self, engine: str, answer: Answer) -> None:
+    def _check_engine_key(self, engine: str, response: UpstreamResponse) -> None:
         """Raise EngineError when the engine refused the router's key, which is not the client's affair."""
-        if self._settings.engine_api_key is None or answer.status not in _KEY_REFUSED:
+        if self._settings.engine_api_key is None or response.status not in _AUTH_STATUSES:
             return
-        answer.close()
-        _LOG.error("engine %s refused the key in ROUTER_ENGINE_API_KEY with %d", engine, answer.status)
+        response.close()
+        _LOG.error("engine %s refused the key in ROUTER_ENGINE_API_KEY with %d", engine, response.status)
         raise ApiError("upstream_unreachable", "The engine could not be reached")

@@ -7,18 +7,18 @@ from router.runtime.event_loop import poll_fds
 from router.server.disconnect import Client
 
 
-class Watch:
+class Poller:
     """Waits for an engine's socket and the client's at the same time; without a client for the engine's alone.
 
     No wait outlasts `deadline`, by which all has to be over.
     """
 
-    __slots__ = ("_client", "_masks", "deadline")
+    __slots__ = ("_client", "_idle_masks", "deadline")
 
     def __init__(self, client: Client | None = None, deadline: float = math.inf) -> None:
         self.deadline = deadline
         self._client = client if client is not None and client.fd >= 0 else None
-        self._masks: dict[int, int] = {}
+        self._idle_masks: dict[int, int] = {}
 
     def wait(self, fd: int, events: int, seconds: float) -> int:
         """Return what of `events` came about at an engine's socket; 0 when the client should be written to.

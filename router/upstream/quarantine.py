@@ -9,17 +9,17 @@ from typing import Final
 
 from router.upstream.connection import Endpoint
 
-SECONDS: Final = 60.0
+QUARANTINE_SECONDS: Final = 60.0
 """How long no connection to such an engine is reused."""
 
-IDLE: Final = "over an idle connection"
-BEHIND: Final = "behind an answer"
-EARLY: Final = "before it had the request"
-FOREIGN: Final = "with the id of another request"
+WHILE_IDLE: Final = "over an idle connection"
+AFTER_RESPONSE: Final = "behind an answer"
+BEFORE_REQUEST: Final = "before it had the request"
+FOREIGN_ID: Final = "with the id of another request"
 _LOG = logging.getLogger("router")
 
 
-class Distrust:
+class Quarantine:
     """Which engines sent such bytes lately, and how often this process has seen it. Safe to use from many threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,18 +30,18 @@ class Distrust:
         self.total = 0
         """How often it happened, at all engines together."""
 
-    def note(self, endpoint: Endpoint, how: str) -> None:
+    def add(self, endpoint: Endpoint, how: str) -> None:
         """Note and log that an engine sent such bytes; `how` is one of the constants above."""
         with self._lock:
-            self._until[endpoint] = self._clock() + SECONDS
+            self._until[endpoint] = self._clock() + QUARANTINE_SECONDS
             self._counts[endpoint] += 1
             self.total += 1
             count = self._counts[endpoint]
         url = f"{endpoint.scheme}://{endpoint.authority}"
         text = "engine %s sent what no request asked for, %s: for %.0f s no connection to it is reused (seen %d times)"
-        _LOG.error(text, url, how, SECONDS, count)
+        _LOG.error(text, url, how, QUARANTINE_SECONDS, count)
 
-    def holds(self, endpoint: Endpoint) -> bool:
+    def is_quarantined(self, endpoint: Endpoint) -> bool:
         """Tell whether no connection to an engine may be reused at the moment."""
         until = self._until.get(endpoint) if self._until else None
         if until is None:

@@ -8,23 +8,23 @@ from typing import Any, Final, NamedTuple, NoReturn
 import httptools
 
 from router.request.outcome import Outcome
-from router.upstream.connection import Connection
+from router.upstream.connection import UpstreamConnection
 from router.upstream.errors import EngineError
-from router.upstream.poller import Watch
-from router.upstream.quarantine import BEHIND, EARLY, FOREIGN
+from router.upstream.poller import Poller
+from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_ID
 
 EVENT_STREAM: Final = "text/event-stream"
-MAX_HEAD_BYTES: Final = 64 * 1024
-MAX_BODILESS_BYTES: Final = 4 * MAX_HEAD_BYTES
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_NON_BODY_BYTES: Final = 4 * MAX_HEADER_BYTES
 """How much may come without any of the body: a head and interim answers before it, the lines of chunks, trailers."""
 MAX_HEADERS: Final = 100
 _SUCCESS: Final = 2
 """The class of a 2xx."""
-MAX_INTERIM_ANSWERS: Final = 32
+MAX_INTERIM_RESPONSES: Final = 32
 """How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
 
 
-class Times(NamedTuple):
+class Timeouts(NamedTuple):
     """How long an engine may take, in seconds: to be connected to, to its first byte, between bytes, and in all."""
 
     connect: float
@@ -33,82 +33,82 @@ class Times(NamedTuple):
     total: float
 
 
-class _MalformedError(Exception):
+class _MalformedResponseError(Exception):
     """The answer breaks HTTP, or a bound of ours."""
 
 
-class _Message:
+class _ParserCallbacks:
     """What the parser calls back: collects a head, passes interim answers over, keeps the body until it is fetched."""
 
     __slots__ = (
-        "_head_bytes",
+        "_header_bytes",
+        "chunks",
+        "has_headers",
+        "has_surplus",
+        "has_surplus_bytes",
         "headers",
-        "interim",
+        "interim_responses",
         "is_complete",
-        "is_followed",
-        "is_headed",
-        "is_overrun",
-        "may_be_followed",
+        "keep_alive",
         "parser",
-        "pieces",
         "status",
     )
 
     def __init__(self) -> None:
         self.headers: list[tuple[str, str]] = []
-        self.pieces: list[bytes] = []
+        self.chunks: list[bytes] = []
         self.status = 0
-        self.is_headed = False
+        self.has_headers = False
         self.is_complete = False
-        self.is_followed = False
+        self.has_surplus = False
         """Has more come than one answer? Then nobody knows what the connection carries."""
-        self.is_overrun = False
+        self.has_surplus_bytes = False
         """Is that by bytes of the engine's, and not by an end or another protocol?"""
-        self.may_be_followed = False
+        self.keep_alive = False
         """May the connection carry another answer after this one, by its own word?"""
-        self._head_bytes = 0
-        self.interim = 0
+        self._header_bytes = 0
+        self.interim_responses = 0
         self.parser: Any = httptools.HttpResponseParser(self)
         """Holds this message too: whoever needs neither any more has to let go of it."""
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
 
     def on_message_begin(self) -> None:
-        self.is_followed = self.is_overrun = self.is_complete
+        self.has_surplus = self.has_surplus_bytes = self.is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.is_headed:  # a trailer
+        if self.has_headers:  # a trailer
             return
-        self._head_bytes += len(name) + len(value)
-        if len(self.headers) >= MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
-            raise _MalformedError("too many headers")
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) >= MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
+            raise _MalformedResponseError("too many headers")
         # Of white space before the colon, a header is rid before it is passed on (RFC 9112, section 5.1).
         self.headers.append((name.rstrip(b" \t").decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         status = self.status = self.parser.get_status_code()
         if status < HTTPStatus.CONTINUE:
-            raise _MalformedError("no status")
+            raise _MalformedResponseError("no status")
         if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
-            self.interim += 1
-            if self.interim > MAX_INTERIM_ANSWERS:
-                raise _MalformedError("too many interim answers")
+            self.interim_responses += 1
+            if self.interim_responses > MAX_INTERIM_RESPONSES:
+                raise _MalformedResponseError("too many interim answers")
             return
-        self.is_headed = True
+        self.has_headers = True
 
     def on_body(self, body: bytes) -> None:
-        if self.is_headed and not self.is_complete:
-            self.pieces.append(body)
+        if self.has_headers and not self.is_complete:
+            self.chunks.append(body)
 
     def on_message_complete(self) -> None:
-        if self.is_headed:
+        if self.has_headers:
             self.is_complete = True
-            self.may_be_followed = self.parser.should_keep_alive()
+            self.keep_alive = self.parser.should_keep_alive()
         else:
             self.headers = []
 
 
-class Answer:
+class UpstreamResponse:
     """Status and headers of an engine's answer, and its body as it comes.
 
     However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
@@ -121,49 +121,49 @@ class Answer:
     __slots__ = (
         "_by_name",
         "_connection",
-        "_give_back",
-        "_has_begun",
-        "_has_body",
-        "_in_vain",
+        "_has_body_started",
+        "_has_started",
         "_is_early",
-        "_is_sent_whole",
-        "_last_byte",
-        "_malformation",
-        "_message",
-        "_times",
-        "_watch",
+        "_is_request_sent",
+        "_last_byte_time",
+        "_non_body_bytes",
+        "_parse_error",
+        "_parsed",
+        "_poller",
+        "_release",
+        "_timeouts",
         "chunked",
         "headers",
         "is_foreign",
         "is_framed",
         "on_close",
-        "on_end",
+        "on_outcome",
         "on_unsolicited",
         "status",
     )
 
     def __init__(
         self,
-        connection: Connection,
-        watch: Watch,
-        times: Times,
-        give_back: Callable[[Connection], None],
+        connection: UpstreamConnection,
+        poller: Poller,
+        timeouts: Timeouts,
+        release: Callable[[UpstreamConnection], None],
         *,
-        is_sent_whole: bool,
+        is_request_sent: bool,
     ) -> None:
-        self._connection: Connection | None = connection
-        self._watch = watch
-        self._times = times
-        self._give_back = give_back
-        self._is_sent_whole = is_sent_whole
-        self._message = _Message()
-        self._has_begun = False
+        self._connection: UpstreamConnection | None = connection
+        self._poller = poller
+        self._timeouts = timeouts
+        self._release = release
+        self._is_request_sent = is_request_sent
+        self._parsed = _ParserCallbacks()
+        self._has_started = False
         self._is_early = False
-        self._in_vain = 0
-        self._malformation: httptools.HttpParserError | None = None
-        self._has_body = False
-        self._last_byte = time.monotonic()
-        self.on_end: Callable[[Outcome], None] | None = None
+        self._non_body_bytes = 0
+        self._parse_error: httptools.HttpParserError | None = None
+        self._has_body_started = False
+        self._last_byte_time = time.monotonic()
+        self.on_outcome: Callable[[Outcome], None] | None = None
         self.on_close: Callable[[], None] | None = None
         self.on_unsolicited: Callable[[str], None] | None = None
         self.is_foreign: Callable[[bytes], bool] | None = None
@@ -189,140 +189,142 @@ class Answer:
         self.headers = headers
         self._by_name = None
 
-    def read_head(self) -> None:
+    def read_headers(self) -> None:
         """Read up to the body. Raises EngineError, ClientGoneError."""
-        message = self._message
-        while not message.is_headed:
+        message = self._parsed
+        while not message.has_headers:
             self._receive(None)
         self.status = message.status
         self.headers = message.headers
-        if self._is_early and self.status // 100 == _SUCCESS and not message.interim:
-            self._fail_as_unsolicited(EARLY)
+        if self._is_early and self.status // 100 == _SUCCESS and not message.interim_responses:
+            self._fail_as_unsolicited(BEFORE_REQUEST)
         coding = self.header("Transfer-Encoding").strip().lower()
         if coding not in ("", "chunked"):
             self._fail(EngineError(Outcome.BROKEN))
         self.chunked = bool(coding)
         self.is_framed = self.chunked or message.is_complete or bool(self.header("Content-Length"))
 
-    def read_piece(self, patience: float | None = None) -> bytes | None:
+    def read_chunk(self, write_interval: float | None = None) -> bytes | None:
         """Return more of the body, b"" at its end; None when the client should be written to, latest after `patience`.
 
         Raises EngineError, ClientGoneError.
         """
-        message = self._message
-        while not message.pieces:
+        message = self._parsed
+        while not message.chunks:
             if message.is_complete:
                 self._finish()
                 return b""
-            if not self._receive(patience):
+            if not self._receive(write_interval):
                 return None
-        pieces, message.pieces = message.pieces, []
-        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if not self._has_body:
-            self._has_body = True
-            if self.is_foreign is not None and self.is_foreign(piece):
-                self._fail_as_unsolicited(FOREIGN)
-        return piece
+        chunks, message.chunks = message.chunks, []
+        chunk = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if not self._has_body_started:
+            self._has_body_started = True
+            if self.is_foreign is not None and self.is_foreign(chunk):
+                self._fail_as_unsolicited(FOREIGN_ID)
+        return chunk
 
-    def read(self, most_bytes: int) -> bytes:
+    def read(self, max_bytes: int) -> bytes:
         """Return the whole body, or the beginning of one that is longer. Raises EngineError, ClientGoneError."""
         body = b""
-        while len(body) < most_bytes and (piece := self.read_piece()) != b"":
-            body += piece or b""
-        return body[:most_bytes]
+        while len(body) < max_bytes and (chunk := self.read_chunk()) != b"":
+            body += chunk or b""
+        return body[:max_bytes]
 
-    def peek(self, most_bytes: int) -> bytes:
+    def peek(self, max_bytes: int) -> bytes:
         """Return the body, or the beginning of one that is longer, and leave it to be read.
 
         Raises EngineError, ClientGoneError.
         """
-        pieces = []
+        chunks = []
         length = 0
-        while length < most_bytes and (piece := self.read_piece()) != b"":
-            pieces.append(piece or b"")
-            length += len(pieces[-1])
-        self._message.pieces[:0] = [piece for piece in pieces if piece]
-        return b"".join(pieces)
+        while length < max_bytes and (chunk := self.read_chunk()) != b"":
+            chunks.append(chunk or b"")
+            length += len(chunks[-1])
+        self._parsed.chunks[:0] = [chunk for chunk in chunks if chunk]
+        return b"".join(chunks)
 
     def close(self) -> None:
         """Let go of the connection; one that may still carry something is closed, not kept."""
-        connection = self._let_go()
+        connection = self._detach()
         if connection is not None:
             connection.close()
 
-    def _let_go(self) -> Connection | None:
+    def _detach(self) -> UpstreamConnection | None:
         """Return the connection, of which this answer knows no more, unless that was done before."""
         connection, self._connection = self._connection, None
-        self._message.parser = None
+        self._parsed.parser = None
         on_close, self.on_close = self.on_close, None
         if on_close is not None:
             on_close()
         return connection
 
-    def _receive(self, patience: float | None) -> bool:
+    def _receive(self, write_interval: float | None) -> bool:
         """Read once and parse; False when the client should be written to. Raises EngineError, ClientGoneError."""
-        if self._malformation is not None:
-            self._fail(EngineError(Outcome.BROKEN), self._malformation)
+        if self._parse_error is not None:
+            self._fail(EngineError(Outcome.BROKEN), self._parse_error)
         now = time.monotonic()
-        limit = self._times.idle if self._has_body else self._times.first_byte
-        seconds = min(self._last_byte + limit, self._watch.deadline) - now
-        is_patient = patience is None or seconds <= patience
-        if now >= self._watch.deadline:  # poll would not tell while more is there
+        limit = self._timeouts.idle if self._has_body_started else self._timeouts.first_byte
+        seconds = min(self._last_byte_time + limit, self._poller.deadline) - now
+        is_patient = write_interval is None or seconds <= write_interval
+        if now >= self._poller.deadline:  # poll would not tell while more is there
             self._fail(EngineError(Outcome.TIMED_OUT))
-        connection = self._open_connection()
+        connection = self._require_connection()
         try:
-            data = connection.receive(self._watch, seconds if is_patient else patience or 0.0)
+            data = connection.receive(self._poller, seconds if is_patient else write_interval or 0.0)
         except TimeoutError as error:
             if not is_patient:
                 return False
             self._fail(EngineError(Outcome.TIMED_OUT), error)
         except OSError as error:
-            self._fail(self._broken(), error)
+            self._fail(self._connection_error(), error)
         if data is None:
             return False
-        self._last_byte = time.monotonic()
-        if not self._has_begun and connection.is_reused:
-            self._is_early = not self._is_sent_whole or connection.has_unacknowledged()
+        self._last_byte_time = time.monotonic()
+        if not self._has_started and connection.is_reused:
+            self._is_early = not self._is_request_sent or connection.has_unacknowledged()
         if data:
             self._parse(data)
         else:
-            self._end()
+            self._on_eof()
         return True
 
     def _parse(self, data: bytes) -> None:
-        message = self._message
-        self._has_begun = True
+        message = self._parsed
+        self._has_started = True
         try:
             message.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            message.is_complete = message.is_followed = True
+            message.is_complete = message.has_surplus = True
         except httptools.HttpParserError as error:
-            message.is_followed = True
-            message.is_overrun = message.is_complete
+            message.has_surplus = True
+            message.has_surplus_bytes = message.is_complete
             if message.is_complete:
                 return
             # What came whole before goes to the client first.
-            self._malformation = error
-        self._in_vain = 0 if message.pieces or message.is_complete else self._in_vain + len(data)
-        if self._in_vain > MAX_BODILESS_BYTES:
+            self._parse_error = error
+        self._non_body_bytes = 0 if message.chunks or message.is_complete else self._non_body_bytes + len(data)
+        if self._non_body_bytes > MAX_NON_BODY_BYTES:
             self._fail(EngineError(Outcome.BROKEN))
 
-    def _end(self) -> None:
-        message = self._message
-        if not message.is_headed or self.is_framed:
-            self._fail(self._broken())
-        message.is_complete = message.is_followed = True
+    def _on_eof(self) -> None:
+        message = self._parsed
+        if not message.has_headers or self.is_framed:
+            self._fail(self._connection_error())
+        message.is_complete = message.has_surplus = True
 
-    def _broken(self) -> EngineError:
+    def _connection_error(self) -> EngineError:
         """Return the error of a connection that ended or was reset, before the answer or within it."""
-        if self._has_begun:
+        if self._has_started:
             return EngineError(Outcome.BROKEN)
-        is_unread = self._open_connection().was_unread()
-        return EngineError(Outcome.BROKEN, "upstream_unreachable", may_have_run=not is_unread, is_unread=is_unread)
+        is_stale = self._require_connection().was_stale()
+        return EngineError(
+            Outcome.BROKEN, "upstream_unreachable", may_have_run=not is_stale, is_stale_connection=is_stale
+        )
 
     def _fail(self, failure: EngineError, cause: BaseException | None = None) -> NoReturn:
         self.close()
-        self.tell(failure.outcome)
+        self.report(failure.outcome)
         try:
             raise failure from cause
         finally:
@@ -330,38 +332,38 @@ class Answer:
             del failure, cause
 
     def _fail_as_unsolicited(self, how: str) -> NoReturn:
-        self._note_unsolicited(how)
+        self._report_unsolicited(how)
         self._fail(EngineError(Outcome.BROKEN))
 
-    def _note_unsolicited(self, how: str) -> None:
+    def _report_unsolicited(self, how: str) -> None:
         if self.on_unsolicited is not None:
             self.on_unsolicited(how)
 
     def _finish(self) -> None:
         """Give the connection back if it is certain that nothing more comes over it."""
-        connection = self._let_go()
+        connection = self._detach()
         if connection is None:
             return
-        if self._message.is_overrun:
-            self._note_unsolicited(BEHIND)
-        if self._may_be_kept():
-            self._give_back(connection)
+        if self._parsed.has_surplus_bytes:
+            self._report_unsolicited(AFTER_RESPONSE)
+        if self._is_reusable():
+            self._release(connection)
         else:
             connection.close()
 
-    def _may_be_kept(self) -> bool:
-        if not self._is_sent_whole or self._message.is_followed or not self._message.may_be_followed:
+    def _is_reusable(self) -> bool:
+        if not self._is_request_sent or self._parsed.has_surplus or not self._parsed.keep_alive:
             return False
         # llama.cpp promises `Keep-Alive` with each stream and closes behind it: the next request would meet that.
         return not self.header("Content-Type").lower().startswith(EVENT_STREAM)
 
-    def tell(self, outcome: Outcome) -> None:
-        """Tell `on_end` what the body showed, unless it was told before."""
-        on_end, self.on_end = self.on_end, None
-        if on_end is not None:
-            on_end(outcome)
+    def report(self, outcome: Outcome) -> None:
+        """Call `on_outcome` with the outcome, once."""
+        on_outcome, self.on_outcome = self.on_outcome, None
+        if on_outcome is not None:
+            on_outcome(outcome)
 
-    def _open_connection(self) -> Connection:
+    def _require_connection(self) -> UpstreamConnection:
         if self._connection is None:
             raise EngineError(Outcome.BROKEN)
         return self._connection

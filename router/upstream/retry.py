@@ -9,32 +9,32 @@ RATIO: Final = 0.1
 RESERVE: Final = 10.0
 """Retries that may come at once before the ratio holds."""
 FIRST_BACKOFF_SECONDS: Final = 0.05
-LONGEST_BACKOFF_SECONDS: Final = 1.0
-_MOST_DOUBLINGS: Final = 10
+MAX_BACKOFF_SECONDS: Final = 1.0
+_MAX_DOUBLINGS: Final = 10
 
 
 class RetryBudget:
     """Bounds retries to a share of the requests, over all engines of a process. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._left = RESERVE
+        self._balance = RESERVE
         self._lock = threading.Lock()
 
-    def earn(self) -> None:
+    def deposit(self) -> None:
         """Count a request that was sent for the first time."""
         with self._lock:
-            self._left = min(RESERVE, self._left + RATIO)
+            self._balance = min(RESERVE, self._balance + RATIO)
 
-    def spend(self) -> bool:
+    def withdraw(self) -> bool:
         """Take one retry out of the budget; False when there is none left."""
         with self._lock:
-            if self._left < 1:
+            if self._balance < 1:
                 return False
-            self._left -= 1
+            self._balance -= 1
             return True
 
 
 def backoff_seconds(retries: int) -> float:
     """Return how long to wait before one more, after so many: random, up to a bound that doubles."""
-    longest = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** min(retries, _MOST_DOUBLINGS))
+    longest = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** min(retries, _MAX_DOUBLINGS))
     return random.uniform(0, longest)  # noqa: S311 - spreads load, keeps no secret

@@ -7,109 +7,111 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-MOST_LOOKS: Final = 128
+MAX_CHECKS: Final = 128
 """How many looks are under way at most, each in a thread of its own."""
-MOST_DOUBTFUL_LOOKS: Final = 96
+MAX_SUSPECT_CHECKS: Final = 96
 """How many of them are at engines in doubt, which may stay silent: the others are looked at in time all the same."""
 
 
-class _Turn(NamedTuple):
+class _ScheduledCheck(NamedTuple):
     due: float
     number: int
     engine: str
 
 
-class Schedule:
+class CheckScheduler:
     """The engines that are looked at, each with its next turn. Safe to use from many threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._numbers = itertools.count()
-        self._turns: dict[str, _Turn] = {}
-        self._queues: dict[bool, list[_Turn]] = {False: [], True: []}
+        self._scheduled: dict[str, _ScheduledCheck] = {}
+        self._queues: dict[bool, list[_ScheduledCheck]] = {False: [], True: []}
         self._running: dict[str, bool] = {}
-        self._hastened: set[str] = set()
-        self._members: set[str] = set()
-        self._done: set[str] = set()
+        self._recheck: set[str] = set()
+        self._engines: set[str] = set()
+        self._checked: set[str] = set()
 
-    def join(self, engines: Iterable[str]) -> None:
+    def add(self, engines: Iterable[str]) -> None:
         """Take engines in; they are in doubt, and due at once."""
         with self._changed:
             for engine in engines:
-                self._members.add(engine)
-                self._hasten(engine, is_doubtful=True)
+                self._engines.add(engine)
+                self._schedule_now(engine, is_suspect=True)
 
-    def leave(self, engines: Iterable[str]) -> None:
+    def remove(self, engines: Iterable[str]) -> None:
         """Forget engines; a look that is under way is the last."""
         with self._changed:
             for engine in engines:
-                self._members.discard(engine)
-                self._turns.pop(engine, None)
-                self._hastened.discard(engine)
-                self._done.discard(engine)
+                self._engines.discard(engine)
+                self._scheduled.pop(engine, None)
+                self._recheck.discard(engine)
+                self._checked.discard(engine)
             self._changed.notify_all()
 
-    def hasten(self, engine: str, *, is_doubtful: bool) -> None:
+    def schedule_now(self, engine: str, *, is_suspect: bool) -> None:
         """Let an engine have its turn now, or once more when the look under way is over."""
         with self._changed:
-            if engine in self._members:
-                self._hasten(engine, is_doubtful=is_doubtful)
+            if engine in self._engines:
+                self._schedule_now(engine, is_suspect=is_suspect)
 
-    def begin(self) -> str:
+    def wait_for_next(self) -> str:
         """Wait until an engine is due and may be looked at, and return it; the look has to be ended."""
         with self._changed:
             while True:
-                first = min((queue[0] for queue in self._open_queues()), default=None)
+                first = min((queue[0] for queue in self._runnable_queues()), default=None)
                 now = self._clock()
                 if first is not None and first.due <= now:
-                    return self._begin(first)
+                    return self._start(first)
                 self._changed.wait(None if first is None else first.due - now)
 
-    def end(self, engine: str, seconds: float, *, is_doubtful: bool) -> None:
+    def finish(self, engine: str, seconds: float, *, is_suspect: bool) -> None:
         """End a look; the engine's next turn comes in `seconds`, or at once where that was asked for meanwhile."""
         with self._changed:
             del self._running[engine]
-            if engine in self._members:
-                is_hastened = engine in self._hastened
-                self._hastened.discard(engine)
-                self._done.add(engine)
-                self._put(engine, self._clock() + (0.0 if is_hastened else seconds), is_doubtful=is_doubtful)
+            if engine in self._engines:
+                is_hastened = engine in self._recheck
+                self._recheck.discard(engine)
+                self._checked.add(engine)
+                self._put(engine, self._clock() + (0.0 if is_hastened else seconds), is_suspect=is_suspect)
             self._changed.notify_all()
 
-    def wait_until_all_were_looked_at(self, seconds: float) -> None:
+    def wait_until_all_checked(self, seconds: float) -> None:
         """Return once each engine was looked at, or after some seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._members <= self._done, seconds)
+            self._changed.wait_for(lambda: self._engines <= self._checked, seconds)
 
-    def _hasten(self, engine: str, *, is_doubtful: bool) -> None:
+    def _schedule_now(self, engine: str, *, is_suspect: bool) -> None:
         if engine in self._running:
-            self._hastened.add(engine)
-        elif engine not in self._turns or self._turns[engine].due > self._clock():
-            self._put(engine, self._clock(), is_doubtful=is_doubtful)
+            self._recheck.add(engine)
+        elif engine not in self._scheduled or self._scheduled[engine].due > self._clock():
+            self._put(engine, self._clock(), is_suspect=is_suspect)
             self._changed.notify_all()
 
-    def _put(self, engine: str, due: float, *, is_doubtful: bool) -> None:
-        turn = _Turn(due, next(self._numbers), engine)
-        self._turns[engine] = turn
-        heapq.heappush(self._queues[is_doubtful], turn)
+    def _put(self, engine: str, due: float, *, is_suspect: bool) -> None:
+        turn = _ScheduledCheck(due, next(self._numbers), engine)
+        self._scheduled[engine] = turn
+        heapq.heappush(self._queues[is_suspect], turn)
 
-    def _begin(self, turn: _Turn) -> str:
+    def _start(self, turn: _ScheduledCheck) -> str:
         is_doubtful = self._queues[True][:1] == [turn]
         heapq.heappop(self._queues[is_doubtful])
-        del self._turns[turn.engine]
+        del self._scheduled[turn.engine]
         self._running[turn.engine] = is_doubtful
         return turn.engine
 
-    def _open_queues(self) -> list[list[_Turn]]:
+    def _runnable_queues(self) -> list[list[_ScheduledCheck]]:
         """Return the queues that have a turn and of which one more may be looked at."""
-        if len(self._running) >= MOST_LOOKS:
+        if len(self._running) >= MAX_CHECKS:
             return []
-        is_open = {False: True, True: sum(self._running.values()) < MOST_DOUBTFUL_LOOKS}
-        return [queue for is_doubtful, queue in self._queues.items() if is_open[is_doubtful] and self._cleared(queue)]
+        is_open = {False: True, True: sum(self._running.values()) < MAX_SUSPECT_CHECKS}
+        return [
+            queue for is_doubtful, queue in self._queues.items() if is_open[is_doubtful] and self._drop_stale(queue)
+        ]
 
-    def _cleared(self, queue: list[_Turn]) -> list[_Turn]:
+    def _drop_stale(self, queue: list[_ScheduledCheck]) -> list[_ScheduledCheck]:
         # A turn that was put anew or taken back stays in its queue until it is the first.
-        while queue and self._turns.get(queue[0].engine) is not queue[0]:
+        while queue and self._scheduled.get(queue[0].engine) is not queue[0]:
             heapq.heappop(queue)
         return queue

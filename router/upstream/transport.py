@@ -15,32 +15,32 @@ from router.contract.errors import OVERLOADED, ApiError
 from router.request.outcome import Outcome
 from router.runtime import event_loop
 from router.server.disconnect import Client
-from router.upstream.connection import Connection, Endpoint
-from router.upstream.connection_pool import Pool
+from router.upstream.connection import Endpoint, UpstreamConnection
+from router.upstream.connection_pool import ConnectionPool
 from router.upstream.errors import EngineError
-from router.upstream.poller import Watch
-from router.upstream.response import Answer, Times
+from router.upstream.poller import Poller
+from router.upstream.response import Timeouts, UpstreamResponse
 
 _PLAIN: Final = "http"
-_MOST_LOCATED: Final = 10_000
+_MAX_TARGETS: Final = 10_000
 
 
-class Terms(NamedTuple):
+class RequestOptions(NamedTuple):
     """How a request is sent: how long it may take, whose client to keep an eye on, and over which connection."""
 
-    times: Times
+    timeouts: Timeouts
     client: Client | None = None
     is_fresh: bool = False
     """Over a new connection rather than a kept one?"""
-    is_last: bool = False
+    close: bool = False
     """Is the connection closed afterwards?"""
 
 
-class _Located(NamedTuple):
+class _Target(NamedTuple):
     """Where a URL leads, and how a head begins behind its method that goes there."""
 
     endpoint: Endpoint
-    line_and_host: str
+    request_line_rest: str
 
 
 class EngineAdapter(BaseAdapter):
@@ -52,70 +52,72 @@ class EngineAdapter(BaseAdapter):
 
     def __init__(self, authorities: str, idle_seconds: float) -> None:
         super().__init__()
-        self._authorities = authorities
+        self._ca_file = authorities
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
-        self._located: dict[str, _Located] = {}
-        self.pool = Pool(idle_seconds)
+        self._targets: dict[str, _Target] = {}
+        self.pool = ConnectionPool(idle_seconds)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:  # noqa: ANN401 - as in requests
-        """Send a request of requests' own and return its answer, an `Answer`, as `raw`; `terms` says how.
+        """Send a request of requests' own and return its answer, an `Answer`, as `raw`; `options` says how.
 
         Raises EngineError, ClientGoneError.
         """
         body = request.body if isinstance(request.body, bytes) else None
         headers = dict(request.headers)
         response = requests.Response()
-        response.raw = self.exchange(request.method or "GET", request.url or "", headers, body, options["terms"])
+        response.raw = self.send_raw(request.method or "GET", request.url or "", headers, body, options["terms"])
         response.status_code = response.raw.status
         response.request = request
         return response
 
-    def exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, terms: Terms) -> Answer:
+    def send_raw(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, options: RequestOptions
+    ) -> UpstreamResponse:
         """Send a request and return its answer; headers and body go out as they are.
 
         Raises EngineError, ClientGoneError.
         """
-        located = self._located.get(url) or self._locate(url)
+        located = self._targets.get(url) or self._add_target(url)
         endpoint = located.endpoint
-        head = _head(method, located, headers, body, is_last=terms.is_last)
-        watch = Watch(terms.client, time.monotonic() + terms.times.total)
-        kept = None if terms.is_fresh else self.pool.take(endpoint)
-        connection = kept or self._connect(endpoint, terms.times.connect)
+        head = _encode_headers(method, located, headers, body, is_last=options.close)
+        poller = Poller(options.client, time.monotonic() + options.timeouts.total)
+        kept = None if options.is_fresh else self.pool.take(endpoint)
+        connection = kept or self._connect(endpoint, options.timeouts.connect)
         try:
-            is_sent_whole = _send(connection, head, body or b"", watch, terms.times)
+            is_sent_whole = _send(connection, head, body or b"", poller, options.timeouts)
         except BaseException:
             connection.close()
             raise
-        give_back = Connection.close if terms.is_last else self.pool.put
-        answer = Answer(connection, watch, terms.times, give_back, is_sent_whole=is_sent_whole)
-        answer.on_unsolicited = partial(self.pool.distrust.note, endpoint)
+        give_back = UpstreamConnection.close if options.close else self.pool.put
+        response = UpstreamResponse(connection, poller, options.timeouts, give_back, is_request_sent=is_sent_whole)
+        response.on_unsolicited = partial(self.pool.quarantine.add, endpoint)
         try:
-            answer.read_head()
+            response.read_headers()
         except BaseException:
-            answer.close()
+            response.close()
             raise
-        return answer
+        return response
 
     def forget(self, url: str) -> None:
         """Keep no connection to the engine of a base URL."""
-        for known in [known for known in self._located if known.startswith(url)]:
-            self._located.pop(known, None)
+        for known in [known for known in self._targets if known.startswith(url)]:
+            self._targets.pop(known, None)
         self.pool.forget(Endpoint.of(url))
 
     def close(self) -> None:
         """Close all idle connections."""
         self.pool.close()
 
-    def _locate(self, url: str) -> "_Located":
+    def _add_target(self, url: str) -> "_Target":
         endpoint = Endpoint.of(url)
-        located = _Located(endpoint, f" {urlsplit(url).path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n")
-        if len(self._located) >= _MOST_LOCATED:
-            self._located.clear()
-        self._located[url] = located
+        located = _Target(endpoint, f" {urlsplit(url).path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n")
+        if len(self._targets) >= _MAX_TARGETS:
+            self._targets.clear()
+        self._targets[url] = located
         return located
 
-    def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
+    def _connect(self, endpoint: Endpoint, seconds: float) -> UpstreamConnection:
         try:
             return self._open(endpoint, seconds)
         except ApiError as error:
@@ -124,34 +126,36 @@ class EngineAdapter(BaseAdapter):
                 raise
         return self._open(endpoint, seconds)
 
-    def _open(self, endpoint: Endpoint, seconds: float) -> Connection:
+    def _open(self, endpoint: Endpoint, seconds: float) -> UpstreamConnection:
         context = None if endpoint.scheme == _PLAIN else self._tls()
-        family = endpoint.family() if context is None and event_loop.in_task() else None
+        family = endpoint.address_family() if context is None and event_loop.in_task() else None
         if family is not None:
-            return Connection.open_at(endpoint, family, seconds)
-        return event_loop.run_in_executor(Connection.open, endpoint, seconds, context)
+            return UpstreamConnection.open_nonblocking(endpoint, family, seconds)
+        return event_loop.run_in_executor(UpstreamConnection.open, endpoint, seconds, context)
 
     def _tls(self) -> ssl.SSLContext:
         with self._lock:
             if self._context is None:
-                self._context = ssl.create_default_context(cafile=self._authorities)
+                self._context = ssl.create_default_context(cafile=self._ca_file)
                 self._context.set_alpn_protocols(["http/1.1"])
             return self._context
 
 
-def _send(connection: Connection, head: bytes, body: bytes, watch: Watch, times: Times) -> bool:
+def _send(connection: UpstreamConnection, head: bytes, body: bytes, poller: Poller, times: Timeouts) -> bool:
     """Send a request; False when it was not sent whole: the engine answers already, or may have before it closed."""
     try:
-        return connection.send(head, body, watch, times.idle)
+        return connection.send(head, body, poller, times.idle)
     except TimeoutError as error:
         raise EngineError(Outcome.TIMED_OUT) from error
     except OSError:
         return False
 
 
-def _head(method: str, located: _Located, headers: Mapping[str, str], body: bytes | None, *, is_last: bool) -> bytes:
+def _encode_headers(
+    method: str, located: _Target, headers: Mapping[str, str], body: bytes | None, *, is_last: bool
+) -> bytes:
     fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     coding = "" if "Accept-Encoding" in headers else "Accept-Encoding: identity\r\n"
     length = "" if body is None else f"Content-Length: {len(body)}\r\n"
     ending = "Connection: close\r\n" if is_last else ""
-    return f"{method}{located.line_and_host}{coding}{fields}{length}{ending}\r\n".encode("latin-1")
+    return f"{method}{located.request_line_rest}{coding}{fields}{length}{ending}\r\n".encode("latin-1")

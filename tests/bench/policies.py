@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from router.balancing.affinity_key import key_of
-from router.balancing.in_flight import CELL_BYTES, COLUMNS, ROWS, Loads
-from router.balancing.policies import LeastInflight, Policy, PrefixAffinity, RoundRobin, Situation, hash_of
-from router.upstream.balancer import Chooser
-from router.upstream.circuit_breaker import Breaker, State
-from router.upstream.registry import Fleet, Report
+from router.balancing.affinity_key import compute_key
+from router.balancing.in_flight import CELL_BYTES, COLUMNS, SLOTS, InFlightTable
+from router.balancing.policies import BalancingContext, LeastInflight, Policy, PrefixAffinity, RoundRobin, hash_of
+from router.upstream.balancer import LoadBalancer
+from router.upstream.circuit_breaker import BreakerConfig, HealthState
+from router.upstream.engine_state import HealthCheckResult
+from router.upstream.registry import EngineRegistry
 from tests.bench.cost import body_of
 
 BLOCK = 64
@@ -125,7 +126,7 @@ def by_policy(policy: Policy, workload: Workload) -> Choice:
         load = engines.seen[replica].__getitem__
         key = hash_of(b"%d" % conversation.number)
         turns[replica] += 1
-        return policy.choose(Situation(engines.urls, turns[replica], (chance(), chance()), load, key))
+        return policy.choose(BalancingContext(engines.urls, turns[replica], (chance(), chance()), load, key))
 
     return choose
 
@@ -222,10 +223,10 @@ def print_policies(workload: Workload, *, with_best: bool = True) -> None:
     rows: list[tuple[str, Choice]] = [
         ("`round_robin`", by_policy(RoundRobin(), workload)),
         ("`least_inflight`", by_policy(LeastInflight(), workload)),
-        (f"`prefix_affinity` (spare {affinity.spare})", by_policy(affinity, workload)),
+        (f"`prefix_affinity` (spare {affinity.min_bound})", by_policy(affinity, workload)),
     ]
     for name, spare in (("spare 1", 1), ("spare 8", 8), ("no bound", 1 << 30)):
-        rows.append((f"`prefix_affinity`, {name}", by_policy(replace(affinity, spare=spare), workload)))
+        rows.append((f"`prefix_affinity`, {name}", by_policy(replace(affinity, min_bound=spare), workload)))
     if with_best:
         rows.append(("best below the bound, all caches known", by_all_knowledge))
     print(
@@ -234,14 +235,14 @@ def print_policies(workload: Workload, *, with_best: bool = True) -> None:
     )
     print("| policy | hit rate | requests, max/mean | in flight, max/mean | turns that change engine |")
     print("|---|---|---|---|---|")
-    loads = []
+    in_flight_table = []
     for name, choice in rows:
         found = simulate(workload, choice)
-        loads.append(found.in_flight)
+        in_flight_table.append(found.in_flight)
         spreads = f"{found.requests_spread:.2f} | {found.load_spread:.2f}"
         print(f"| {name} | {found.hit_rate:.1%} | {spreads} | {found.changes:.1%} |", flush=True)
     print(f"| one cache for all that forgets nothing | {ceiling(workload):.1%} | | | |")
-    print(f"\n{statistics.mean(loads):.1f} requests in flight per engine on average.", flush=True)
+    print(f"\n{statistics.mean(in_flight_table):.1f} requests in flight per engine on average.", flush=True)
 
 
 def homes(engines: Sequence[str], keys: int) -> list[str]:
@@ -249,7 +250,8 @@ def homes(engines: Sequence[str], keys: int) -> list[str]:
     policy = PrefixAffinity()
     urls = tuple(engines)
     return [
-        policy.choose(Situation(urls, 0, (0.0, 0.0), lambda _: 0, hash_of(b"%d" % number))) for number in range(keys)
+        policy.choose(BalancingContext(urls, 0, (0.0, 0.0), lambda _: 0, hash_of(b"%d" % number)))
+        for number in range(keys)
     ]
 
 
@@ -267,13 +269,13 @@ def print_moves(keys: int = 20_000) -> None:
         print(f"| {count:,} | {fullest:.2f} | {left:.2%} | {joined:.2%} | {modulo:.1%} |", flush=True)
 
 
-def fleet_of(count: int) -> Fleet:
+def fleet_of(count: int) -> EngineRegistry:
     """Return a fleet of so many healthy engines that list one model."""
     urls = tuple(f"http://10.2.{number // 256}.{number % 256}:30000" for number in range(count))
-    fleet = Fleet(urls, (), has_aliases=False, breaker=Breaker(5, 2.0))
+    registry = EngineRegistry(urls, (), has_aliases=False, breaker=BreakerConfig(5, 2.0))
     for url in urls:
-        fleet.learn(url, Report(State.HEALTHY, ({"id": "served"},)))
-    return fleet
+        registry.record_health_check(url, HealthCheckResult(HealthState.HEALTHY, ({"id": "served"},)))
+    return registry
 
 
 def microseconds(work: Callable[[], object]) -> float:
@@ -285,29 +287,29 @@ def microseconds(work: Callable[[], object]) -> float:
     return min(timer.repeat(5, count)) / count * 1e6
 
 
-def choices(fleet: Fleet, count: int) -> Iterator[tuple[str, Callable[[], object]]]:
+def choices(registry: EngineRegistry, count: int) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what a choice consists of, in front of so many engines, 3 requests in flight at each from 8 workers."""
-    loads = Loads(ROWS, is_shared=True)
+    in_flight_table = InFlightTable(SLOTS, is_shared=True)
     for worker in range(8):
-        loads.give_row(worker, range(8))
-        for engine in fleet.candidates(None):
+        in_flight_table.allocate_slot(worker, range(8))
+        for engine in registry.candidates(None):
             if worker < 3:
-                loads.begin(engine)
-    candidates = fleet.candidates(None)
-    yield "the fleet's candidates", lambda: fleet.candidates("served")
+                in_flight_table.begin(engine)
+    candidates = registry.candidates(None)
+    yield "the fleet's candidates", lambda: registry.candidates("served")
     policies: dict[str, Policy] = {
         "`round_robin`": RoundRobin(),
         "`least_inflight`": LeastInflight(),
         "`prefix_affinity`": PrefixAffinity(),
     }
-    situation = Situation(candidates, 7, (0.3, 0.7), loads.load, hash_of(b"a"))
+    situation = BalancingContext(candidates, 7, (0.3, 0.7), in_flight_table.load, hash_of(b"a"))
     for name, policy in policies.items():
         yield f"{name} alone", lambda policy=policy: policy.choose(situation)  # type: ignore[misc]
     for name, policy in policies.items():
-        chooser = Chooser(fleet, policy, loads)
-        yield f"{name} with the candidates", lambda chooser=chooser: chooser.choose("served", 7)  # type: ignore[misc]
-    yield "a load", lambda: loads.load(candidates[count // 2])
-    yield "one more in flight, and its end", lambda: loads.begin(candidates[0]).end()
+        load_balancer = LoadBalancer(registry, policy, in_flight_table)
+        yield f"{name} with the candidates", lambda load_balancer=load_balancer: load_balancer.choose("served", 7)  # type: ignore[misc]
+    yield "a load", lambda: in_flight_table.load(candidates[count // 2])
+    yield "one more in flight, and its end", lambda: in_flight_table.begin(candidates[0]).end()
 
 
 def print_costs() -> None:
@@ -324,9 +326,9 @@ def print_costs() -> None:
         (f"{size // 1024} KiB", None, body_of(size)) for size in (1024, 32768, 2**20)
     ]
     for name, session, body in [*bodies, ("with a session header", "a-session", body_of(1024))]:
-        print(f"| {name} | {microseconds(lambda session=session, body=body: key_of(session, body)):.1f} |")  # type: ignore[misc]
-    mapped = 8 * (COLUMNS + 1) + CELL_BYTES * ROWS * COLUMNS
-    column = CELL_BYTES * ROWS / 1024
+        print(f"| {name} | {microseconds(lambda session=session, body=body: compute_key(session, body)):.1f} |")  # type: ignore[misc]
+    mapped = 8 * (COLUMNS + 1) + CELL_BYTES * SLOTS * COLUMNS
+    column = CELL_BYTES * SLOTS / 1024
     print(
         f"\nThe table maps {mapped / 2**20:.1f} MiB a machine, of which an engine that is known takes {column:.0f} KiB."
     )

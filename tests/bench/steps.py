@@ -23,7 +23,7 @@ from werkzeug.test import create_environ
 
 from router.app import create_app, open_services
 from router.artifact import format as artifact_format
-from router.balancing.in_flight import Loads
+from router.balancing.in_flight import InFlightTable
 from router.balancing.policies import POLICIES
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.jsonbytes.parsing import parse
@@ -37,11 +37,12 @@ from router.server.disconnect import Client
 from router.settings import Settings
 from router.telemetry.access_log import as_json, fields_of
 from router.telemetry.meter import Meter, View
-from router.upstream.balancer import Chooser
-from router.upstream.circuit_breaker import Breaker, State
-from router.upstream.context_length import Contexts
-from router.upstream.forward import Dispatcher, Request
-from router.upstream.registry import Fleet, Report
+from router.upstream.balancer import LoadBalancer
+from router.upstream.circuit_breaker import BreakerConfig, HealthState
+from router.upstream.context_length import ContextLimits
+from router.upstream.engine_state import HealthCheckResult
+from router.upstream.forward import Forwarder, UpstreamRequest
+from router.upstream.registry import EngineRegistry
 from tests.bench.peers.bodies import MODEL, ROUTE, SIZES, chat_body
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
 from tests.checkout import CHECKOUT
@@ -89,18 +90,18 @@ class Cost(NamedTuple):
     microseconds: float
 
 
-class _Answer:
-    """An engine's answer of which nothing is read."""
+class _Response:
+    """A response of an engine of which nothing is read."""
 
     status = 200
-    on_close = on_end = None
+    on_close = on_outcome = None
 
 
-class _Connections:
-    """Stands for the connections to engines: nothing is sent."""
+class _HttpClient:
+    """Takes the place of the HTTP client: nothing is sent."""
 
-    def post(self, *_: object, **__: object) -> _Answer:
-        return _Answer()
+    def post(self, *_: object, **__: object) -> _Response:
+        return _Response()
 
 
 def artifacts() -> dict[str, artifact_format.Artifact]:
@@ -175,23 +176,23 @@ def _exchange() -> RequestContext:
 
 def _dispatch(yardstick: bytes) -> Step:
     settings = Settings(engines=(ENGINE,))
-    fleet = Fleet(settings.engines, (), has_aliases=False, breaker=Breaker(5, 2.0))
-    fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": MODEL},)))
-    loads = Loads()
-    connections: Any = _Connections()
-    dispatcher = Dispatcher(
+    registry = EngineRegistry(settings.engines, (), has_aliases=False, breaker=BreakerConfig(5, 2.0))
+    registry.record_health_check(ENGINE, HealthCheckResult(HealthState.HEALTHY, ({"id": MODEL},)))
+    in_flight_table = InFlightTable()
+    http_client: Any = _HttpClient()
+    forwarder = Forwarder(
         settings,
-        fleet,
-        connections,
-        Chooser(fleet, POLICIES["round_robin"], loads),
-        loads,
-        contexts=Contexts(fleet, ""),
+        registry,
+        http_client,
+        LoadBalancer(registry, POLICIES["round_robin"], in_flight_table),
+        in_flight_table,
+        context_limits=ContextLimits(registry, ""),
     )
-    request, client = Request(ROUTE, {}, yardstick, MODEL), Client({})
+    request, client = UpstreamRequest(ROUTE, {}, yardstick, MODEL), Client({})
 
     def run() -> None:
-        answer: Any = dispatcher.send(request, client, RequestContext(request_id="1"))
-        answer.on_end(Outcome.SUCCEEDED)
+        answer: Any = forwarder.send(request, client, RequestContext(request_id="1"))
+        answer.on_outcome(Outcome.SUCCEEDED)
         answer.on_close()
 
     return Step(run, yardstick)
@@ -214,7 +215,7 @@ def whole_requests(artifact_of: artifact_format.Artifact) -> Iterator[tuple[str,
             assert engine.stdout is not None
             settings = Settings(engines=(engine.stdout.readline().strip(),), access_log="off", metrics=True)
             services = open_services(settings, artifact_of)
-            services.discovery.start_and_look()
+            services.discovery.start_and_wait()
             app: Any = Middleware(create_app(services), services)
             body = chat_body(SMALL)
             environ = create_environ(ROUTE, method="POST", data=body, content_type="application/json")

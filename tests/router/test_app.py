@@ -14,8 +14,8 @@ from router.contract.schema.sections import Errors
 from router.middleware import Middleware
 from router.runtime.semaphore import Semaphore
 from router.settings import Settings
-from router.upstream.circuit_breaker import State
-from router.upstream.registry import Report
+from router.upstream.circuit_breaker import HealthState
+from router.upstream.engine_state import HealthCheckResult
 
 ENGINE = "http://127.0.0.1:1"
 
@@ -32,9 +32,9 @@ def client() -> Client:
     services: Any = open_services(
         Settings(engines=(ENGINE,), model_id=("served",), max_in_flight=2, access_log="off"), artifact
     )
-    services.fleet.learn(ENGINE, Report(State.HEALTHY, ({"id": "served"},)))
+    services.registry.record_health_check(ENGINE, HealthCheckResult(HealthState.HEALTHY, ({"id": "served"},)))
     services.discovery.start = lambda: None
-    broken = services._replace(connections=_Broken(), dispatcher=_Broken(), in_flight=Semaphore(2))
+    broken = services._replace(http_client=_Broken(), forwarder=_Broken(), in_flight=Semaphore(2))
     return Client(Middleware(create_app(broken), broken))
 
 

@@ -16,7 +16,7 @@ from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.response import ResponseAbortedError, ResponseForwarding, forward_response
 from router.server.disconnect import Client
-from tests.router.upstream.fakes import answer_of
+from tests.router.upstream.fakes import make_response
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -40,8 +40,8 @@ DONE = b"data: [DONE]\n\n"
 def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcome: Outcome, alias: str | None) -> None:
     """A 200 may tell that its engine died, as of vLLM: the client gets every byte, and the engine counts as failed."""
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
-    answer, told, _ = answer_of(HEAD, *chunks, b"0\r\n\r\n")
-    answer.read_head()
+    answer, told, _ = make_response(HEAD, *chunks, b"0\r\n\r\n")
+    answer.read_headers()
     body: Any = forward_response(
         ResponseForwarding(answer, AnswerEdits(alias), Client({}), RequestContext(request_id="1"))
     ).body
@@ -62,8 +62,8 @@ def _streamed(
 ) -> tuple[list[bytes], RequestContext, list[Outcome]]:
     """Return what leaves of a stream whose pieces are chunks, what is noted of it, and what is told of the engine."""
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
-    answer, told, _ = answer_of(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
-    answer.read_head()
+    answer, told, _ = make_response(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
+    answer.read_headers()
     context = RequestContext(request_id="1")
     body: Any = forward_response(ResponseForwarding(answer, edits, Client({}), context, 0.01)).body
     return list(body), context, told
@@ -128,8 +128,8 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     """Of JSON that ends with its connection, too long to be held, only what can be all of it is presented as whole."""
     monkeypatch.setattr(router.response, "MAX_BUFFERED_BYTES", 100)
     pieces = [LONG[start : min(length, start + 37)] for start in range(0, length, 37)]
-    answer, told, _ = answer_of(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
-    answer.read_head()
+    answer, told, _ = make_response(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
+    answer.read_headers()
     context = RequestContext(request_id="1")
     body: Any = iter(forward_response(ResponseForwarding(answer, AnswerEdits(), Client({}), context)).body)
     left: list[bytes] = []
@@ -183,8 +183,8 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
     if body == LONG:
         read = router.contract.responses.rewrite.json
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
-    answer, _, _ = answer_of(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
-    answer.read_head()
+    answer, _, _ = make_response(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
+    answer.read_headers()
     going = ResponseForwarding(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))
     if is_whole:
         assert forward_response(going).body == body
@@ -204,8 +204,8 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
 )
 def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, pieces: list[bytes]) -> None:
     """However properly its connection ended: an engine that says nothing does not work."""
-    answer, told, _ = answer_of(head, *pieces)
-    answer.read_head()
+    answer, told, _ = make_response(head, *pieces)
+    answer.read_headers()
     with suppress(ApiError):
         list(
             forward_response(ResponseForwarding(answer, AnswerEdits(), Client({}), RequestContext(request_id="1"))).body

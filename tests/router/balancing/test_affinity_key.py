@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.balancing.affinity_key import MAX_HEAD_BYTES, MAX_HEAD_MESSAGES, PROMPT_BYTES, key_of
+from router.balancing.affinity_key import MAX_PREFIX_BYTES, MAX_PREFIX_MESSAGES, PROMPT_BYTES, compute_key
 
 SYSTEM = {"role": "system", "content": 'be "kind" ]}'}
 USER = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
@@ -21,7 +21,7 @@ REPLIES = st.lists(st.fixed_dictionaries({"role": st.just("assistant"), "content
 
 
 def _key(*messages: Any, session: str | None = None, **fields: Any) -> int | None:
-    return key_of(session, json.dumps({"model": "m", "messages": messages, **fields}).encode())
+    return compute_key(session, json.dumps({"model": "m", "messages": messages, **fields}).encode())
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,7 +32,8 @@ def test_all_turns_of_a_conversation_share_a_key(system, text, replies, spaced) 
     first, later = ({"messages": head, "model": "m"}, {"messages": [*head, *replies], "model": "m"})
     separators = (" , ", " : ") if spaced else (",", ":")
     keys = [
-        key_of(None, json.dumps(body, separators=separators).encode()) for body in (first, {**later, "temperature": 1})
+        compute_key(None, json.dumps(body, separators=separators).encode())
+        for body in (first, {**later, "temperature": 1})
     ]
     assert keys[0] == keys[1] is not None
 
@@ -49,7 +50,7 @@ def test_all_turns_of_a_conversation_share_a_key(system, text, replies, spaced) 
 )
 def test_different_conversations_have_different_keys(other: dict[str, Any]) -> None:
     """The model, everything before the first message of a user and that message itself tell conversations apart."""
-    assert key_of(None, json.dumps({"model": "m", **other}).encode()) != _key(SYSTEM, USER)
+    assert compute_key(None, json.dumps({"model": "m", **other}).encode()) != _key(SYSTEM, USER)
 
 
 def test_what_the_client_says_comes_first() -> None:
@@ -71,12 +72,12 @@ def test_without_a_user_the_first_message_tells() -> None:
     """A conversation that no user began is known by its first message, however many follow."""
     assert _key(SYSTEM) == _key(SYSTEM, REPLY) == _key(SYSTEM, *[REPLY] * 1000, USER)
     assert _key(SYSTEM) != _key(REPLY)
-    assert _key(*[REPLY] * (MAX_HEAD_MESSAGES - 1), USER) != _key(REPLY)
+    assert _key(*[REPLY] * (MAX_PREFIX_MESSAGES - 1), USER) != _key(REPLY)
 
 
 def test_a_long_head_is_known_by_its_beginning() -> None:
     """Of a head that is very long the first part tells, whatever follows."""
-    long = "x" * MAX_HEAD_BYTES
+    long = "x" * MAX_PREFIX_BYTES
     assert _key({"role": "user", "content": long + "a"}) == _key({"role": "user", "content": long + "b"}, REPLY)
     assert _key({"role": "user", "content": "a" + long}) != _key({"role": "user", "content": "b" + long})
 
@@ -85,7 +86,7 @@ def test_a_prompt_is_known_by_its_beginning() -> None:
     """Completions whose prompts begin alike share a key; a prompt that is no string has none."""
 
     def key(prompt: Any) -> int | None:
-        return key_of(None, json.dumps({"model": "m", "prompt": prompt}).encode())
+        return compute_key(None, json.dumps({"model": "m", "prompt": prompt}).encode())
 
     assert key("x" * PROMPT_BYTES + "a") == key("x" * PROMPT_BYTES + "b")
     assert key("a") != key("b")
@@ -109,8 +110,8 @@ def test_a_prompt_is_known_by_its_beginning() -> None:
 )
 def test_a_body_that_tells_nothing_has_no_key(body: bytes) -> None:
     """What cannot be read, or holds neither messages nor a prompt, has no key and raises nothing."""
-    assert key_of(None, body) is None
-    assert key_of("s", body) is not None
+    assert compute_key(None, body) is None
+    assert compute_key("s", body) is not None
 
 
 @pytest.mark.parametrize(
@@ -125,18 +126,18 @@ def test_a_body_that_tells_nothing_has_no_key(body: bytes) -> None:
         b'[{"role": "user", "role": "user"}]',
         b"[" + b"{}," * 100_000 + b"{}]",
         b'[{"content": ' + b"[" * 500 + b"]" * 500 + b"}]",
-        b'["' + b"\\\\" * MAX_HEAD_BYTES + b'"]',
+        b'["' + b"\\\\" * MAX_PREFIX_BYTES + b'"]',
     ],
 )
 def test_odd_messages_raise_nothing(messages: bytes) -> None:
     """Messages that no engine would take still have a key, the same each time."""
     body = b'{"messages": ' + messages + b"}"
-    assert key_of(None, body) == key_of(None, body)
+    assert compute_key(None, body) == compute_key(None, body)
 
 
 @settings(deadline=None)
 @given(st.binary())
 def test_no_bytes_raise(body: bytes) -> None:
     """Whatever the bytes are, there is a key or none."""
-    key_of(None, body)
-    key_of(None, b'{"messages": [' + body + b"]}")
+    compute_key(None, body)
+    compute_key(None, b'{"messages": [' + body + b"]}")

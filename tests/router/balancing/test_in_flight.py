@@ -8,46 +8,46 @@ from contextlib import suppress
 
 import pytest
 
-from router.balancing.in_flight import Loads
+from router.balancing.in_flight import InFlightTable
 
 A, B, C = "http://a", "http://b", "http://c"
 
 
 @pytest.fixture(params=[False, True], ids=["private", "shared"])
-def loads(request: pytest.FixtureRequest) -> Loads:
+def in_flight_table(request: pytest.FixtureRequest) -> InFlightTable:
     """A table for a process of its own."""
-    table = Loads(4, 8, is_shared=request.param)
+    table = InFlightTable(4, 8, is_shared=request.param)
     if request.param:
-        table.give_row(1)
+        table.allocate_slot(1)
     return table
 
 
-def test_a_request_counts_until_its_end(loads: Loads) -> None:
+def test_a_request_counts_until_its_end(in_flight_table: InFlightTable) -> None:
     """A load is the number of requests that began and did not end; an end that is told twice counts once."""
-    first, second = loads.begin(A), loads.begin(A)
-    other = loads.begin(B)
-    assert [loads.load(each) for each in (A, B, C)] == [2, 1, 0]
+    first, second = in_flight_table.begin(A), in_flight_table.begin(A)
+    other = in_flight_table.begin(B)
+    assert [in_flight_table.load(each) for each in (A, B, C)] == [2, 1, 0]
     first.end()
     first.end()
-    assert loads.load(A) == 1
+    assert in_flight_table.load(A) == 1
     second.end()
     other.end()
-    assert [loads.load(each) for each in (A, B, C)] == [0, 0, 0]
+    assert [in_flight_table.load(each) for each in (A, B, C)] == [0, 0, 0]
 
 
-def test_threads_lose_no_count(loads: Loads) -> None:
+def test_threads_lose_no_count(in_flight_table: InFlightTable) -> None:
     """Whatever many threads begin and end is counted, to the last."""
-    kept = [loads.begin(A)]
+    kept = [in_flight_table.begin(A)]
 
     def work(_: int) -> None:
         for _ in range(200):
-            loads.begin(A).end()
+            in_flight_table.begin(A).end()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    assert loads.load(A) == 1
+    assert in_flight_table.load(A) == 1
     kept[0].end()
-    assert loads.load(A) == 0
+    assert in_flight_table.load(A) == 0
 
 
 def _in_child(work: Callable[[], object]) -> int:
@@ -74,34 +74,34 @@ def _kill(process: int) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_workers_see_each_others_requests_until_they_die() -> None:
     """Counts of forked workers add up, in whatever order each met the engines; a killed one's are cleared alone."""
-    table = Loads(4, 8, is_shared=True)
-    table.give_row(1)
+    table = InFlightTable(4, 8, is_shared=True)
+    table.allocate_slot(1)
     first = _in_child(lambda: [table.begin(engine) for engine in (A, B, B)])
-    table.give_row(2, [1])
+    table.allocate_slot(2, [1])
     second = _in_child(lambda: [table.begin(engine) for engine in (C, B, A)])
     try:
         assert [table.load(each) for each in (A, B, C)] == [2, 3, 1]
     finally:
         _kill(first)
-    table.clear_row(1)
+    table.free_slot(1)
     assert [table.load(each) for each in (A, B, C)] == [1, 1, 1]
-    table.give_row(3, [2])
+    table.allocate_slot(3, [2])
     third = _in_child(lambda: table.begin(A))
     assert table.load(A) == 2
     _kill(second)
     _kill(third)
-    table.give_row(4)
+    table.allocate_slot(4)
     assert [table.load(each) for each in (A, B, C)] == [0, 0, 0]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_worker_that_is_killed_leaves_no_lock_behind() -> None:
     """Engines can be met after a worker died in the middle of meeting one."""
-    table = Loads(4, 8, is_shared=True)
-    table.give_row(1)
+    table = InFlightTable(4, 8, is_shared=True)
+    table.allocate_slot(1)
 
     def die_within() -> None:
-        table._claiming().__enter__()
+        table._locked().__enter__()
 
     _kill(_in_child(die_within))
     assert table.load(A) == 0
@@ -109,26 +109,26 @@ def test_a_worker_that_is_killed_leaves_no_lock_behind() -> None:
 
 def test_rows_are_used_again() -> None:
     """A row that its worker left is the next worker's; where all are taken, one more is not counted and still sees."""
-    table = Loads(2, 8, is_shared=True)
+    table = InFlightTable(2, 8, is_shared=True)
     for worker in (1, 2):
-        table.give_row(worker, [1])
+        table.allocate_slot(worker, [1])
         table.begin(A)
-    table.give_row(3, [1, 2])
+    table.allocate_slot(3, [1, 2])
     uncounted = table.begin(A)
     assert table.load(A) == 2
     uncounted.end()
-    table.clear_row(1)
+    table.free_slot(1)
     assert table.load(A) == 1
-    table.give_row(4, [2])
+    table.allocate_slot(4, [2])
     table.begin(A)
     assert table.load(A) == 2
-    table.clear_row(7)  # nobody's
+    table.free_slot(7)  # nobody's
     assert table.load(A) == 2
 
 
 def test_columns_are_used_again() -> None:
     """When all columns are taken, an engine that has nothing in flight gives its own up, and gets another later."""
-    table = Loads(1, 2)
+    table = InFlightTable(1, 2)
     at_a = table.begin(A)
     table.begin(B).end()
     at_c = table.begin(C)
@@ -145,7 +145,7 @@ def test_columns_are_used_again() -> None:
 
 def test_engines_may_come_and_go_for_ever() -> None:
     """However many engines were met in the course of time, the table holds those that have something in flight."""
-    table = Loads(1, 4)
+    table = InFlightTable(1, 4)
     stays = table.begin(A)
     for number in range(100):
         table.begin(f"http://{number}").end()

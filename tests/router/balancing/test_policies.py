@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.balancing.policies import POLICIES, LeastInflight, PrefixAffinity, RoundRobin, Situation, hash_of
+from router.balancing.policies import POLICIES, BalancingContext, LeastInflight, PrefixAffinity, RoundRobin, hash_of
 
 A, B, C = "http://a", "http://b", "http://c"
 ENGINES = tuple(f"http://10.0.0.{number}:30000" for number in range(1, 17))
@@ -18,13 +18,13 @@ WORDS = st.integers(0, 2**64 - 1)
 
 def _situation(
     candidates: tuple[str, ...] = ENGINES,
-    loads: Mapping[str, int] | None = None,
+    in_flight_table: Mapping[str, int] | None = None,
     key: int | None = None,
     turn: int = 0,
     chances: tuple[float, float] = (0.0, 0.0),
-) -> Situation:
-    loads = loads or {}
-    return Situation(candidates, turn, chances, lambda engine: loads.get(engine, 0), key)
+) -> BalancingContext:
+    in_flight_table = in_flight_table or {}
+    return BalancingContext(candidates, turn, chances, lambda engine: in_flight_table.get(engine, 0), key)
 
 
 def _homes(engines: tuple[str, ...]) -> list[str]:
@@ -32,14 +32,14 @@ def _homes(engines: tuple[str, ...]) -> list[str]:
 
 
 @settings(deadline=None)
-@given(candidates=SEVERAL, loads=st.lists(st.integers(0, 9), min_size=16, max_size=16), data=st.data())
+@given(candidates=SEVERAL, in_flight_table=st.lists(st.integers(0, 9), min_size=16, max_size=16), data=st.data())
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_a_choice_is_one_of_the_candidates(policy, data: st.DataObject, candidates, loads) -> None:
+def test_a_choice_is_one_of_the_candidates(policy, data: st.DataObject, candidates, in_flight_table) -> None:
     """Whatever the situation, a policy chooses a candidate, and the same one again."""
     chance = st.floats(0, 1, exclude_max=True)
     situation = _situation(
         candidates,
-        dict(zip(ENGINES, loads, strict=True)),
+        dict(zip(ENGINES, in_flight_table, strict=True)),
         data.draw(st.none() | WORDS),
         data.draw(st.integers(0)),
         data.draw(st.tuples(chance, chance)),
@@ -71,7 +71,7 @@ def test_every_pair_is_equally_likely() -> None:
             asked: list[str] = []
             chances = ((first + 0.5) * step, (second + 0.5) * step)
             LeastInflight().choose(
-                Situation((A, B, C), 0, chances, lambda it, asked=asked: asked.append(it) or 0, None)
+                BalancingContext((A, B, C), 0, chances, lambda it, asked=asked: asked.append(it) or 0, None)
             )
             pairs[tuple(asked)] += 1
     assert len(pairs) == 6
@@ -118,7 +118,7 @@ def test_an_engine_that_was_tried_hands_on_to_the_next_in_rank() -> None:
             ranks.append(PrefixAffinity().choose(_situation(left, key=key)))
             left = tuple(engine for engine in left if engine != ranks[-1])
         full = dict.fromkeys(ranks[:4], 100)
-        assert PrefixAffinity().choose(_situation(loads=full, key=key)) == ranks[4]
+        assert PrefixAffinity().choose(_situation(in_flight_table=full, key=key)) == ranks[4]
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_an_engine_that_was_tried_hands_on_to_the_next_in_rank() -> None:
 def test_an_engine_takes_so_much_more_than_its_share(load: int, others: int, *, stays: bool) -> None:
     """A key leaves its engine only while that has 1.25 times its even share in flight, this request counted."""
     key = KEYS[0]
-    home = PrefixAffinity(spare=1).choose(_situation(key=key))
-    loads = dict.fromkeys(ENGINES, others) | {home: load}
-    assert (PrefixAffinity(spare=1).choose(_situation(loads=loads, key=key)) == home) is stays
+    home = PrefixAffinity(min_bound=1).choose(_situation(key=key))
+    in_flight_table = dict.fromkeys(ENGINES, others) | {home: load}
+    assert (PrefixAffinity(min_bound=1).choose(_situation(in_flight_table=in_flight_table, key=key)) == home) is stays
 
 
 def test_few_requests_never_leave_their_engine() -> None:
     """Up to `spare` requests an engine takes, however little the others have."""
     key = KEYS[0]
     home = PrefixAffinity().choose(_situation(key=key))
-    assert PrefixAffinity(spare=4).choose(_situation(loads={home: 3}, key=key)) == home
-    assert PrefixAffinity(spare=4).choose(_situation(loads={home: 4}, key=key)) != home
+    assert PrefixAffinity(min_bound=4).choose(_situation(in_flight_table={home: 3}, key=key)) == home
+    assert PrefixAffinity(min_bound=4).choose(_situation(in_flight_table={home: 4}, key=key)) != home
 
 
 def test_without_a_key_the_emptier_of_two_is_chosen() -> None:
@@ -164,6 +164,6 @@ def test_of_many_engines_a_sample_tells_the_mean() -> None:
         asked.append(engine)
         return 30 if engine == home else 8
 
-    chosen = PrefixAffinity().choose(Situation(engines, 0, (0.0, 0.0), load, KEYS[0]))
+    chosen = PrefixAffinity().choose(BalancingContext(engines, 0, (0.0, 0.0), load, KEYS[0]))
     assert chosen != home
     assert len(asked) < 100

@@ -10,7 +10,7 @@ A, B = "http://a", "http://b"
 
 @pytest.fixture(autouse=True)
 def _own_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_LISTS", SharedRecord(2 * cache.MOST_LIST_BYTES))
+    monkeypatch.setattr(cache, "_LISTS", SharedRecord(2 * cache.MAX_LIST_BYTES))
 
 
 def _card(number: int, **members: object) -> dict[str, object]:
@@ -19,24 +19,24 @@ def _card(number: int, **members: object) -> dict[str, object]:
 
 def test_lists_are_kept_by_engine_until_they_are_forgotten() -> None:
     """The last list of each engine is found again, an empty one too, with the members that are shown of a model."""
-    assert cache.lists() == {}
-    cache.remember_list(A, [_card(1)])
-    cache.remember_list(A, [_card(2, created=3, max_model_len=4, root="/weights", created_by=[7])])
-    cache.remember_list(B, [])
-    assert cache.lists() == {A: (_card(2, created=3, max_model_len=4),), B: ()}
+    assert cache.load_model_lists() == {}
+    cache.store_model_list(A, [_card(1)])
+    cache.store_model_list(A, [_card(2, created=3, max_model_len=4, root="/weights", created_by=[7])])
+    cache.store_model_list(B, [])
+    assert cache.load_model_lists() == {A: (_card(2, created=3, max_model_len=4),), B: ()}
     for _ in range(2):
-        cache.forget_list(A)
-        assert cache.lists() == {B: ()}
+        cache.delete_model_list(A)
+        assert cache.load_model_lists() == {B: ()}
 
 
 def test_a_list_without_room_leaves_no_older_one() -> None:
     """A list that is too long, or for which no room is left, is not remembered, and an older one would be wrong."""
-    long = [_card(number) for number in range(cache.MOST_LIST_BYTES // 16)]
+    long = [_card(number) for number in range(cache.MAX_LIST_BYTES // 16)]
     for engine in (A, B):
-        cache.remember_list(engine, long)
+        cache.store_model_list(engine, long)
     full = {A: tuple(long), B: tuple(long)}
-    assert cache.lists() == full
-    cache.remember_list("http://c", long)
-    assert cache.lists() == full
-    cache.remember_list(A, [*long, *long])
-    assert cache.lists() == {B: tuple(long)}
+    assert cache.load_model_lists() == full
+    cache.store_model_list("http://c", long)
+    assert cache.load_model_lists() == full
+    cache.store_model_list(A, [*long, *long])
+    assert cache.load_model_lists() == {B: tuple(long)}

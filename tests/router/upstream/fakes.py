@@ -5,45 +5,49 @@ from collections.abc import Iterable
 from typing import Any
 
 from router.request.outcome import Outcome
-from router.upstream.poller import Watch
-from router.upstream.response import Answer, Times
+from router.upstream.poller import Poller
+from router.upstream.response import Timeouts, UpstreamResponse
 
-TIMES = Times(connect=5, first_byte=5, idle=5, total=5)
+TIMES = Timeouts(connect=5, first_byte=5, idle=5, total=5)
 
 
 class FakeConnection:
     """A connection that brings the given pieces, then its end; an exception among them is raised."""
 
-    def __init__(self, pieces: Iterable[bytes | Exception]) -> None:
-        self.pieces = iter(pieces)
+    def __init__(self, chunks: Iterable[bytes | Exception]) -> None:
+        self.chunks = iter(chunks)
         self.is_closed = False
-        self.is_unread = False
+        self.is_stale = False
         self.is_reused = False
 
-    def receive(self, watch: Watch, seconds: float) -> bytes:
-        piece = next(self.pieces, b"")
-        if isinstance(piece, Exception):
-            raise piece
-        return piece
+    def receive(self, poller: Poller, seconds: float) -> bytes:
+        chunk = next(self.chunks, b"")
+        if isinstance(chunk, Exception):
+            raise chunk
+        return chunk
 
-    def was_unread(self) -> bool:
-        return self.is_unread
+    def was_stale(self) -> bool:
+        return self.is_stale
 
     def close(self) -> None:
         self.is_closed = True
 
 
-def answer_of(*pieces: bytes | Exception, **options: Any) -> tuple[Answer, list[Outcome], list[FakeConnection]]:
+def make_response(
+    *chunks: bytes | Exception, **options: Any
+) -> tuple[UpstreamResponse, list[Outcome], list[FakeConnection]]:
     """Return an answer that comes in pieces, what it tells of its engine, and the connections it gives back.
 
     `on_close` is what it calls when it is done.
     """
-    connection: Any = FakeConnection(pieces)
-    connection.is_unread = options.get("is_unread", False)
+    connection: Any = FakeConnection(chunks)
+    connection.is_stale = options.get("is_stale", False)
     told: list[Outcome] = []
     kept: list[Any] = []
-    watch = Watch(None, options.get("deadline", time.monotonic() + 60))
-    answer = Answer(connection, watch, TIMES, kept.append, is_sent_whole=options.get("is_sent_whole", True))
-    answer.on_end = told.append
-    answer.on_close = options.get("on_close")
-    return answer, told, kept
+    poller = Poller(None, options.get("deadline", time.monotonic() + 60))
+    response = UpstreamResponse(
+        connection, poller, TIMES, kept.append, is_request_sent=options.get("is_sent_whole", True)
+    )
+    response.on_outcome = told.append
+    response.on_close = options.get("on_close")
+    return response, told, kept

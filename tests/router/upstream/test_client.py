@@ -15,28 +15,28 @@ from router.contract.errors import ApiError
 from router.mock_engine import MockEngine, MockResponse, RawResponse
 from router.mock_engine.response import ScriptedResponse
 from router.settings import Settings
-from router.upstream.client import Connections
-from router.upstream.connection import Connection
-from router.upstream.errors import not_connected
+from router.upstream.client import HttpClient
+from router.upstream.connection import UpstreamConnection
+from router.upstream.errors import connect_error
 from tests.router.serving import free_port
 
 MOST = 1_000_000
 PATH = "/v1/chat/completions"
 
 
-def _connections(url: str, **settings: float) -> Connections:
-    return Connections(replace(Settings(engines=(url,)), **settings))
+def _http_client(url: str, **settings: float) -> HttpClient:
+    return HttpClient(replace(Settings(engines=(url,)), **settings))
 
 
-def _failure(connections: Connections, url: str, body: bytes = b"{}") -> ApiError:
+def _failure(http_client: HttpClient, url: str, body: bytes = b"{}") -> ApiError:
     with pytest.raises(ApiError) as raised:
-        connections.post(url + PATH, {}, body).read(MOST)
+        http_client.post(url + PATH, {}, body).read(MOST)
     return raised.value
 
 
 def test_what_is_sent_is_what_was_given(engine: MockEngine) -> None:
     """Headers and body go out as they are, with a length, and nothing that would ask for compression."""
-    answer = _connections(engine.url).post(engine.url + PATH, {"X-One": "1", "User-Agent": "u"}, b"\x00{}")
+    answer = _http_client(engine.url).post(engine.url + PATH, {"X-One": "1", "User-Agent": "u"}, b"\x00{}")
     assert answer.status == 400
     answer.close()
     (received,) = engine.received
@@ -63,21 +63,21 @@ def test_what_is_sent_is_what_was_given(engine: MockEngine) -> None:
 def test_a_failure_behind_the_connection_may_have_run(engine: MockEngine, reply: ScriptedResponse, code: str) -> None:
     """Whatever fails once a connection stands may have set the engine to work."""
     engine.answer_next(reply)
-    error = _failure(_connections(engine.url), engine.url)
+    error = _failure(_http_client(engine.url), engine.url)
     assert (error.code, error.may_have_run) == (code, True)
 
 
 def test_a_refused_connection_cannot_have_run() -> None:
     """Where nothing listens nothing can have run."""
     url = f"http://127.0.0.1:{free_port()}"
-    error = _failure(_connections(url), url)
+    error = _failure(_http_client(url), url)
     assert (error.code, error.may_have_run) == ("upstream_unreachable", False)
 
 
 def test_a_name_that_does_not_resolve_cannot_have_run() -> None:
     """A host that does not exist is as unreachable as one that refuses."""
     url = "http://engine.invalid:1"
-    error = _failure(_connections(url), url)
+    error = _failure(_http_client(url), url)
     assert (error.code, error.may_have_run) == ("upstream_unreachable", False)
 
 
@@ -91,14 +91,14 @@ def deaf() -> Iterator[str]:
 @pytest.mark.parametrize("length", [2, 50_000_000], ids=["before its answer", "while it should read"])
 def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: int) -> None:
     """An engine has the time to read to take a body and to answer it, not just the time to connect."""
-    connections = _connections(
+    http_client = _http_client(
         deaf,
         upstream_connect_timeout_seconds=0.05,
         upstream_response_timeout_seconds=0.4,
         upstream_idle_timeout_seconds=0.4,
     )
     begun = time.monotonic()
-    error = _failure(connections, deaf, bytes(length))
+    error = _failure(http_client, deaf, bytes(length))
     assert (error.code, error.may_have_run) == ("upstream_timeout", True)
     assert time.monotonic() - begun >= 0.4
 
@@ -106,17 +106,17 @@ def test_a_silent_engine_is_given_up_after_the_time_to_read(deaf: str, length: i
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: the mock engine has threads
 def test_connections_are_not_shared_over_a_fork(engine: MockEngine) -> None:
     """A child process that inherits connections opens its own."""
-    connections = _connections(engine.url)
-    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    http_client = _http_client(engine.url)
+    http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child
         try:
-            connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+            http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
-    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
-    connections.close()
+    http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
+    http_client.close()
     first, second, third = (received.connection for received in engine.received)
     assert first == third != second
 
@@ -124,13 +124,13 @@ def test_connections_are_not_shared_over_a_fork(engine: MockEngine) -> None:
 def test_many_threads_get_their_own_answers(engine: MockEngine) -> None:
     """Threads that share connections each read the answer to their own request."""
     engine.script(lambda received: MockResponse(body=received.body))
-    connections = _connections(engine.url)
+    http_client = _http_client(engine.url)
     mixed_up = []
 
     def ask(number: int) -> None:
         for turn in range(20):
             body = f"{number}.{turn}".encode()
-            if connections.post(engine.url + PATH, {}, body).read(MOST) != body:
+            if http_client.post(engine.url + PATH, {}, body).read(MOST) != body:
                 mixed_up.append(body)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
@@ -143,12 +143,12 @@ def test_many_threads_get_their_own_answers(engine: MockEngine) -> None:
 
 def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: MockEngine) -> None:
     """What a probe asks takes no kept connection, asks for its end, and leaves none to be kept."""
-    connections = _connections(engine.url)
+    http_client = _http_client(engine.url)
     for _ in range(2):
-        connections.post(engine.url + PATH, {}, b"{}").read(MOST)
-        connections.get(engine.url + "/health", {}, 5.0).read(MOST)
-        connections.post_within(engine.url + PATH, {}, b"{}", 5.0).read(MOST)
-    connections.close()
+        http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
+        http_client.get_once(engine.url + "/health", {}, 5.0).read(MOST)
+        http_client.post_once(engine.url + PATH, {}, b"{}", 5.0).read(MOST)
+    http_client.close()
     kept, alone, kept_again, alone_again = (received.connection for received in engine.received)
     assert kept == kept_again
     assert len({kept, alone, alone_again, *(probe.connection for probe in engine.health_checks)}) == 5
@@ -157,38 +157,38 @@ def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: MockEngine) ->
 
 def test_an_engine_that_left_keeps_no_connection(engine: MockEngine) -> None:
     """Idle connections to a forgotten engine are closed, and one in use is as soon as its answer ends."""
-    connections = _connections(engine.url)
+    http_client = _http_client(engine.url)
     goes_on = threading.Event()
     engine.answer_next(MockResponse.sse(b"data: 1\n\n", goes_on, b"data: 2\n\n"))
-    running = connections.post(engine.url + PATH, {}, b"{}")
-    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    running = http_client.post(engine.url + PATH, {}, b"{}")
+    http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
     assert engine.open_connections == 2
-    connections.forget(engine.url)
+    http_client.forget(engine.url)
     engine.wait_until(lambda: engine.open_connections == 1)
     goes_on.set()
     assert running.read(MOST).endswith(b"data: 2\n\n")
     engine.wait_until(lambda: engine.open_connections == 0)
-    assert connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    assert http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
 
 
 def test_without_descriptors_idle_connections_go_first(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that finds no descriptor takes those of idle connections; where there are none, nothing was sent."""
-    connections = _connections(engine.url)
-    opened = Connection.open
-    idle = connections._own_adapter().pool._idle
+    http_client = _http_client(engine.url)
+    opened = UpstreamConnection.open
+    idle = http_client._own_adapter().pool._idle
 
-    def open_if_there_is_room(*arguments: Any) -> Connection:
+    def open_if_there_is_room(*arguments: Any) -> UpstreamConnection:
         return _find_no_room() if any(idle.values()) else opened(*arguments)
 
-    connections.post(engine.url + PATH, {}, b"{}").read(MOST)
+    http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
     assert any(idle.values())
     with MockEngine() as other, monkeypatch.context() as patch:
-        patch.setattr(Connection, "open", open_if_there_is_room)
-        connections.post(other.url + PATH, {}, b"{}").close()
+        patch.setattr(UpstreamConnection, "open", open_if_there_is_room)
+        http_client.post(other.url + PATH, {}, b"{}").close()
         assert not any(idle.values())
-        patch.setattr(Connection, "open", _find_no_room)
-        assert _failure(connections, other.url).code == "overloaded"
+        patch.setattr(UpstreamConnection, "open", _find_no_room)
+        assert _failure(http_client, other.url).code == "overloaded"
 
 
-def _find_no_room(*_: Any) -> Connection:
-    raise not_connected(OSError(errno.EMFILE, "Too many open files"))
+def _find_no_room(*_: Any) -> UpstreamConnection:
+    raise connect_error(OSError(errno.EMFILE, "Too many open files"))

@@ -13,9 +13,9 @@ import pytest
 
 from router.request.outcome import Outcome
 from router.runtime.event_loop import EventLoop, poll_fds
-from router.upstream.connection import Connection, Endpoint
+from router.upstream.connection import Endpoint, UpstreamConnection
 from router.upstream.errors import EngineError
-from router.upstream.poller import Watch
+from router.upstream.poller import Poller
 from tests.router.rawengine import reset
 from tests.router.wire.tls import make_certificate
 
@@ -27,55 +27,57 @@ HEAD = b"POST / HTTP/1.1\r\n\r\n"
 
 
 @pytest.fixture
-def kept() -> Iterator[tuple[Connection, socket.socket]]:
+def kept() -> Iterator[tuple[UpstreamConnection, socket.socket]]:
     """A connection over which requests went already, and the engine's end of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = Endpoint.of(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        connection = Connection.open(endpoint, LONG, None)
+        connection = UpstreamConnection.open(endpoint, LONG, None)
         engine = listener.accept()[0]
         with engine:
             for _ in range(20):  # until acknowledgements wait for answers
-                connection.send(HEAD, b"", Watch(), LONG)
+                connection.send(HEAD, b"", Poller(), LONG)
                 engine.sendall(engine.recv(1000))
-                connection.receive(Watch(), LONG)
+                connection.receive(Poller(), LONG)
             connection.is_reused = True
             yield connection, engine
         connection.close()
 
 
-def _receive(connection: Connection) -> bytes | None:
-    return connection.receive(Watch(), LONG)
+def _receive(connection: UpstreamConnection) -> bytes | None:
+    return connection.receive(Poller(), LONG)
 
 
 @pytest.mark.parametrize("body", [b"", bytes(1 << 20)], ids=["short", "long"])
-def test_an_end_before_the_request_shows_that_it_is_unread(kept: tuple[Connection, socket.socket], body: bytes) -> None:
+def test_an_end_before_the_request_shows_that_it_is_unread(
+    kept: tuple[UpstreamConnection, socket.socket], body: bytes
+) -> None:
     """The engine closed, then the request came: it can be sent once more."""
     connection, engine = kept
     engine.close()
     with suppress(OSError):  # a long one meets the reset while it is sent
-        connection.send(HEAD, body, Watch(), LONG)
+        connection.send(HEAD, body, Poller(), LONG)
     assert _receive(connection) == b""
-    assert connection.was_unread()
+    assert connection.was_stale()
 
 
-def test_an_end_behind_the_request_shows_nothing(kept: tuple[Connection, socket.socket]) -> None:
+def test_an_end_behind_the_request_shows_nothing(kept: tuple[UpstreamConnection, socket.socket]) -> None:
     """The engine read the request and closed: it may have run."""
     connection, engine = kept
-    connection.send(HEAD, b"", Watch(), LONG)
+    connection.send(HEAD, b"", Poller(), LONG)
     engine.recv(1000)
     engine.close()
     assert _receive(connection) == b""
-    assert not connection.was_unread()
+    assert not connection.was_stale()
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read"])
 @pytest.mark.parametrize("end", [socket.socket.close, reset], ids=["closed", "reset"])
 def test_a_reset_is_no_end(
-    kept: tuple[Connection, socket.socket], end: Callable[[socket.socket], None], *, is_read: bool
+    kept: tuple[UpstreamConnection, socket.socket], end: Callable[[socket.socket], None], *, is_read: bool
 ) -> None:
     """Where the request had come, an engine that closes over it or resets is met as an error, not as an end."""
     connection, engine = kept
-    connection.send(HEAD, b"", Watch(), LONG)
+    connection.send(HEAD, b"", Poller(), LONG)
     if is_read:
         engine.recv(1000)
     end(engine)
@@ -84,17 +86,17 @@ def test_a_reset_is_no_end(
     else:
         with pytest.raises(ConnectionResetError):
             _receive(connection)
-    assert not connection.was_unread()
+    assert not connection.was_stale()
 
 
-def test_a_new_connection_is_never_unread(kept: tuple[Connection, socket.socket]) -> None:
+def test_a_new_connection_is_never_unread(kept: tuple[UpstreamConnection, socket.socket]) -> None:
     """What failed on a new connection would fail on the next one too."""
     connection, engine = kept
     connection.is_reused = False
     engine.close()
-    connection.send(HEAD, b"", Watch(), LONG)
+    connection.send(HEAD, b"", Poller(), LONG)
     assert _receive(connection) == b""
-    assert not connection.was_unread()
+    assert not connection.was_stale()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -104,16 +106,16 @@ def test_an_address_is_connected_to_without_blocking(address: str) -> None:
     with socket.create_server((address, 0), family=family) as server:
         port = server.getsockname()[1]
         endpoint = Endpoint("http", address, port, "engine")
-        assert endpoint.family() == family
-        Connection.open_at(endpoint, family, 5).close()
+        assert endpoint.address_family() == family
+        UpstreamConnection.open_nonblocking(endpoint, family, 5).close()
     with pytest.raises(EngineError) as raised:
-        Connection.open_at(endpoint, family, 5)
+        UpstreamConnection.open_nonblocking(endpoint, family, 5)
     assert (raised.value.outcome, raised.value.may_have_run) == (Outcome.UNREACHABLE, False)
 
 
 def _open_many(endpoint: Endpoint, opened: ExitStack) -> None:
     for _ in range(10):
-        opened.callback(Connection.open_at(endpoint, socket.AF_INET, 0.05).close)
+        opened.callback(UpstreamConnection.open_nonblocking(endpoint, socket.AF_INET, 0.05).close)
 
 
 def test_an_engine_that_does_not_take_a_connection_is_not_waited_for_long() -> None:
@@ -127,7 +129,7 @@ def test_an_engine_that_does_not_take_a_connection_is_not_waited_for_long() -> N
 
 def test_a_name_is_no_address() -> None:
     """What has to be looked up has no family."""
-    assert Endpoint.of("http://localhost:1").family() is None
+    assert Endpoint.of("http://localhost:1").address_family() is None
 
 
 def test_an_engine_that_is_fast_gives_way_under_tls_too(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_an_engine_that_is_fast_gives_way_under_tls_too(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
         endpoint = Endpoint.of(f"https://127.0.0.1:{listener.getsockname()[1]}")
         accepted = threads.submit(lambda: context.wrap_socket(listener.accept()[0], server_side=True))
-        connection = Connection.open(endpoint, LONG, trusting)
+        connection = UpstreamConnection.open(endpoint, LONG, trusting)
         ours, theirs = socket.socketpair()
         with accepted.result(LONG) as engine, ours, theirs:
             sent = threads.submit(engine.sendall, bytes(MUCH))

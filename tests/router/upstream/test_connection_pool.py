@@ -8,18 +8,18 @@ from contextlib import ExitStack
 
 import pytest
 
-from router.upstream.connection import Connection, Endpoint
-from router.upstream.connection_pool import Pool
+from router.upstream.connection import Endpoint, UpstreamConnection
+from router.upstream.connection_pool import ConnectionPool
 
 HERE = Endpoint.of("http://engine.example:1")
 THERE = Endpoint.of("http://engine.example:2")
 
-Opener = Callable[..., tuple[Connection, socket.socket]]
+Opener = Callable[..., tuple[UpstreamConnection, socket.socket]]
 
 
-def _pool(idle_seconds: float) -> Pool:
+def _pool(idle_seconds: float) -> ConnectionPool:
     """Return a pool whose endpoints were asked for once."""
-    pool = Pool(idle_seconds)
+    pool = ConnectionPool(idle_seconds)
     assert (pool.take(HERE), pool.take(THERE)) == (None, None)
     return pool
 
@@ -29,9 +29,9 @@ def opened() -> Iterator[Opener]:
     """Return what opens connections; each comes with the engine's end of it."""
     with ExitStack() as stack:
 
-        def open_one(endpoint: Endpoint = HERE) -> tuple[Connection, socket.socket]:
+        def open_one(endpoint: Endpoint = HERE) -> tuple[UpstreamConnection, socket.socket]:
             ours, theirs = socket.socketpair()
-            connection = Connection(endpoint, ours)
+            connection = UpstreamConnection(endpoint, ours)
             stack.callback(connection.close)
             return connection, stack.enter_context(theirs)
 
@@ -81,7 +81,7 @@ def test_a_connection_over_which_more_came_ends_the_reuse_of_all(opened: Opener)
     assert pool.take(HERE) is None
     assert all(map(_is_closed, (idle, spoilt, late)))
     assert pool.take(THERE) is other
-    assert pool.distrust.total == 1
+    assert pool.quarantine.total == 1
 
 
 def test_what_came_over_a_connection_shows_when_it_has_been_idle_for_too_long(opened: Opener) -> None:
@@ -93,7 +93,7 @@ def test_what_came_over_a_connection_shows_when_it_has_been_idle_for_too_long(op
     spoilt.idle_since = -math.inf
     pool.close_idle()
     assert _is_closed(spoilt)
-    assert pool.distrust.holds(HERE)
+    assert pool.quarantine.is_quarantined(HERE)
 
 
 def test_a_connection_that_was_idle_for_too_long_is_closed(opened: Opener) -> None:
@@ -169,7 +169,7 @@ def test_threads_share_a_pool(opened: Opener) -> None:
     assert faults == []
 
 
-def _is_closed(connection: Connection) -> bool:
+def _is_closed(connection: UpstreamConnection) -> bool:
     return connection._socket.fileno() == -1
 
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from router.upstream.foreign_responses import BEGINNING_BYTES, MOST_ENGINES, MOST_IDS, SentIds
+from router.upstream.foreign_responses import MAX_ENGINES, MAX_IDS, PREFIX_BYTES, SentRequestIds
 
 OWN = "0123456789abcdef01234567"
 OTHER = "client-chosen/id"
 
 
-def _sent(*, derives: bool = True) -> SentIds:
+def _sent(*, derives: bool = True) -> SentRequestIds:
     """Return what is known of an engine that was sent two requests, and derives ids from theirs."""
-    sent = SentIds()
-    sent.note("engine", OTHER)
-    sent.note("engine", OWN)
+    sent = SentRequestIds()
+    sent.add("engine", OTHER)
+    sent.add("engine", OWN)
     if derives:
         assert not sent.is_foreign("engine", OWN, b'{"id":"chatcmpl-%s","object":"x"' % OWN.encode())
     return sent
@@ -36,7 +36,7 @@ def _begins(answer_id: str) -> bytes:
         (b'{"object":"x","id":"chatcmpl-%s"' % OTHER.encode(), False),
         (b'{"choices":[{"text":"{\\"id\\":\\"chatcmpl-%s\\"' % OTHER.encode(), False),
         (b'{"id":"chatcmpl-%s' % OTHER.encode(), False),
-        (b" " * BEGINNING_BYTES + _begins(f"chatcmpl-{OTHER}"), False),
+        (b" " * PREFIX_BYTES + _begins(f"chatcmpl-{OTHER}"), False),
         (b"", False),
     ],
 )
@@ -57,10 +57,10 @@ def test_an_engine_has_to_show_first_that_it_derives_ids() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     """Of an engine the latest ids are known, and of very many engines those since there were too many."""
     sent = _sent()
-    for number in range(MOST_IDS - 1):
-        sent.note("engine", str(number))
+    for number in range(MAX_IDS - 1):
+        sent.add("engine", str(number))
     assert not sent.is_foreign("engine", "x", _begins(f"chatcmpl-{OTHER}"))
     assert sent.is_foreign("engine", "x", _begins(f"chatcmpl-{OWN}"))
-    for number in range(MOST_ENGINES):
-        sent.note(f"engine {number}", OWN)
+    for number in range(MAX_ENGINES):
+        sent.add(f"engine {number}", OWN)
     assert not sent.is_foreign("engine", "x", _begins(f"chatcmpl-{OWN}"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.balancing.in_flight import Loads
+from router.balancing.in_flight import InFlightTable
 from router.balancing.policies import RoundRobin
 from router.contract.errors import ApiError
 from router.request.context import RequestContext
@@ -15,12 +15,12 @@ from router.request.outcome import Outcome
 from router.server.disconnect import Client, ClientGoneError
 from router.settings import Settings
 from router.upstream import forward
-from router.upstream.balancer import Chooser
-from router.upstream.context_length import Contexts
-from router.upstream.errors import EngineError, not_connected
-from router.upstream.forward import Dispatcher, Request
+from router.upstream.balancer import LoadBalancer
+from router.upstream.context_length import ContextLimits
+from router.upstream.errors import EngineError, connect_error
+from router.upstream.forward import Forwarder, UpstreamRequest
 
-REQUEST = Request("/v1/chat/completions", {}, b"{}", None)
+REQUEST = UpstreamRequest("/v1/chat/completions", {}, b"{}", None)
 LONG = 20.0
 
 
@@ -30,7 +30,7 @@ class _Answer:
     def __init__(self, status: int) -> None:
         self.status = status
         self.is_closed = False
-        self.on_end: Any = None
+        self.on_outcome: Any = None
         self.on_close: Any = None
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class _Answer:
             on_close()
 
 
-class _Fleet:
+class _Registry:
     """Engines that are asked in their order."""
 
     def __init__(self, engines: Collection[str]) -> None:
@@ -50,10 +50,10 @@ class _Fleet:
     def candidates(self, model: str, excluding: Collection[str] = ()) -> tuple[str, ...]:
         return tuple(engine for engine in self.engines if engine not in excluding)[:1]
 
-    def has_other(self, model: str, excluding: Collection[str]) -> bool:
+    def has_candidates(self, model: str, excluding: Collection[str]) -> bool:
         return bool(self.candidates(model, excluding))
 
-    def note(self, engine: str, outcome: Outcome) -> None:
+    def record_outcome(self, engine: str, outcome: Outcome) -> None:
         self.noted.append((engine, outcome))
 
 
@@ -73,7 +73,7 @@ class _Connections:
 
 
 def _refused() -> EngineError:
-    return not_connected(ConnectionRefusedError())
+    return connect_error(ConnectionRefusedError())
 
 
 def _lost() -> EngineError:
@@ -81,7 +81,7 @@ def _lost() -> EngineError:
 
 
 def _unread() -> EngineError:
-    return EngineError(Outcome.BROKEN, "upstream_unreachable", may_have_run=False, is_unread=True)
+    return EngineError(Outcome.BROKEN, "upstream_unreachable", may_have_run=False, is_stale_connection=True)
 
 
 REPLIES = {"refused": _refused, "lost": _lost, "unread": _unread, "late": lambda: EngineError(Outcome.TIMED_OUT)}
@@ -93,18 +93,23 @@ class _Sent:
     def __init__(self, script: str, engines: int = 3, **settings: Any) -> None:
         words = script.split()
         self.replies = [REPLIES[word]() if word in REPLIES else _Answer(int(word)) for word in words]
-        self.fleet: Any = _Fleet("abcdefgh"[:engines])
-        self.connections: Any = _Connections(self.replies)
+        self.registry: Any = _Registry("abcdefgh"[:engines])
+        self.http_client: Any = _Connections(self.replies)
         self.context = RequestContext(request_id="1")
         own = Settings(engines=("http://unused",), **settings)
-        self.loads = Loads()
-        chooser = Chooser(self.fleet, RoundRobin(), self.loads)
-        self.dispatcher = Dispatcher(
-            own, self.fleet, self.connections, chooser, self.loads, contexts=Contexts(self.fleet, "")
+        self.in_flight_table = InFlightTable()
+        load_balancer = LoadBalancer(self.registry, RoundRobin(), self.in_flight_table)
+        self.forwarder = Forwarder(
+            own,
+            self.registry,
+            self.http_client,
+            load_balancer,
+            self.in_flight_table,
+            context_limits=ContextLimits(self.registry, ""),
         )
 
     def send(self, client: Client | None = None) -> Any:
-        return self.dispatcher.send(REQUEST, client or Client({}), self.context)
+        return self.forwarder.send(REQUEST, client or Client({}), self.context)
 
     def result(self) -> object:
         """Return the status of the answer, or the code of the error and whether the request may have run."""
@@ -115,7 +120,7 @@ class _Sent:
 
     def in_flight(self) -> list[str]:
         """Return the engines that requests are in flight at, once for each."""
-        return [engine for engine in self.fleet.engines for _ in range(self.loads.load(engine))]
+        return [engine for engine in self.registry.engines for _ in range(self.in_flight_table.load(engine))]
 
     def open_answers(self) -> list[int]:
         """Return the statuses of the answers whose connections are not closed."""
@@ -165,7 +170,7 @@ def test_a_request_goes_on_only_where_nothing_can_have_run(
     """Each row: what comes of the attempts, which engines they went to, and what the client gets."""
     request = _Sent(script, engines)
     assert request.result() == result
-    assert "".join(engine for engine, _ in request.connections.sent) == sent
+    assert "".join(engine for engine, _ in request.http_client.sent) == sent
     assert request.context.attempts == len(sent)
     assert request.open_answers() == ([result] if isinstance(result, int) else [])
     assert request.in_flight() == [
@@ -183,9 +188,9 @@ def test_a_request_goes_on_only_where_nothing_can_have_run(
 def test_an_unread_request_goes_out_on_a_new_connection_and_blames_nobody() -> None:
     """The engine closed an idle connection, which is its right: the second attempt takes no kept one."""
     request = _Sent("unread 200")
-    request.send().on_end(Outcome.SUCCEEDED)
-    assert request.connections.sent == [("a", False), ("a", True)]
-    assert request.fleet.noted == [("a", Outcome.SUCCEEDED)]
+    request.send().on_outcome(Outcome.SUCCEEDED)
+    assert request.http_client.sent == [("a", False), ("a", True)]
+    assert request.registry.noted == [("a", Outcome.SUCCEEDED)]
 
 
 @pytest.mark.usefixtures("_no_pauses")
@@ -202,7 +207,7 @@ def test_failures_are_noted_of_the_engines_that_failed(script: str, noted: list[
     """What each attempt shows is noted at once; of an answer that may still break, its end tells."""
     request = _Sent(script)
     request.result()
-    assert request.fleet.noted == noted
+    assert request.registry.noted == noted
 
 
 @pytest.mark.usefixtures("_no_pauses")
@@ -211,7 +216,7 @@ def test_retries_are_bounded_by_their_setting(retries: int, sent: int) -> None:
     """ROUTER_RETRIES says how many engines are asked besides the first."""
     request = _Sent("503 " * 8, 8, retries=retries)
     assert request.result() == 503
-    assert len(request.connections.sent) == sent
+    assert len(request.http_client.sent) == sent
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -250,7 +255,7 @@ def test_a_client_that_leaves_before_another_try_ends_it(
     with pytest.raises(ClientGoneError):
         request.send(client[0])
     leaving.join()
-    assert len(request.connections.sent) == 1
+    assert len(request.http_client.sent) == 1
     assert 429 not in request.open_answers()
     assert request.in_flight() == []
 
@@ -265,7 +270,7 @@ def test_whatever_ends_an_attempt_ends_its_count(error: Exception) -> None:
         seen.append(request.in_flight())
         raise error
 
-    request.connections.post = post
+    request.http_client.post = post
     with pytest.raises(type(error)):
         request.send()
     assert seen == [["a"]]

@@ -19,29 +19,30 @@ from router.request.outcome import Outcome, TrialResult
 from router.request.routes import CHAT, EMBEDDINGS
 from router.settings import Settings
 from router.upstream import circuit_breaker, health_checks
-from router.upstream.circuit_breaker import Breaker, State
-from router.upstream.client import Connections
-from router.upstream.health_checks import Prober
-from router.upstream.registry import Fleet, Report
-from router.upstream.scheduler import MOST_DOUBTFUL_LOOKS, MOST_LOOKS
+from router.upstream.circuit_breaker import BreakerConfig, HealthState
+from router.upstream.client import HttpClient
+from router.upstream.engine_state import HealthCheckResult
+from router.upstream.health_checks import HealthChecker
+from router.upstream.registry import EngineRegistry
+from router.upstream.scheduler import MAX_CHECKS, MAX_SUSPECT_CHECKS
 from tests.router.serving import free_port, wait_until
 
 
-def _prober(
+def _health_checker(
     *engines: str, key: str | None = None, health_check_interval_seconds: float = 600.0, ids: tuple[str, ...] = ()
-) -> tuple[Prober, Fleet]:
+) -> tuple[HealthChecker, EngineRegistry]:
     settings = Settings(
         engines=engines, engine_api_key=key, health_check_interval_seconds=health_check_interval_seconds
     )
-    fleet = Fleet(settings.engines, ids, has_aliases=False, breaker=Breaker(failures=2, seconds=0.01))
-    return Prober(settings, fleet, Connections(settings)), fleet
+    registry = EngineRegistry(settings.engines, ids, has_aliases=False, breaker=BreakerConfig(failures=2, seconds=0.01))
+    return HealthChecker(settings, registry, HttpClient(settings)), registry
 
 
 def test_a_probe_asks_for_health_and_models(engine: MockEngine) -> None:
     """A healthy engine is asked for its health, then for its cards, with the engines' own key."""
-    prober, _ = _prober(engine.url, key="k")
-    report = prober.probe(engine.url)
-    assert (report.state, [card["id"] for card in report.cards or ()]) == (State.HEALTHY, ["served"])
+    health_checker, _ = _health_checker(engine.url, key="k")
+    report = health_checker.check(engine.url)
+    assert (report.state, [card["id"] for card in report.model_cards or ()]) == (HealthState.HEALTHY, ["served"])
     probes = engine.wait_for_health_checks(2)
     assert [probe.target for probe in probes] == ["/health", "/v1/models"]
     assert [probe.values("Authorization") for probe in probes] == [["Bearer k"]] * 2
@@ -50,8 +51,8 @@ def test_a_probe_asks_for_health_and_models(engine: MockEngine) -> None:
 def test_a_sick_engine_is_not_asked_further(engine: MockEngine) -> None:
     """An engine whose health is no 2xx is not healthy, and its models do not matter; 503 means that it drains."""
     engine.healthy = False
-    prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).state is State.DRAINING
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.check(engine.url).state is HealthState.DRAINING
     assert [probe.target for probe in engine.wait_for_health_checks(1)] == ["/health"]
 
 
@@ -60,24 +61,29 @@ def test_any_other_answer_is_not_health(engine: MockEngine, status: int) -> None
     """A redirect is not followed, and no error but 503 says that an engine only drains."""
     location = [("Location", f"{engine.url}/v1/models")]
     engine.script(lambda received: MockResponse(status, location) if received.path == "/health" else None)
-    prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).state is State.UNHEALTHY
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.check(engine.url).state is HealthState.UNHEALTHY
     assert [probe.target for probe in engine.health_checks] == ["/health"]
 
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [(200, State.HEALTHY), (401, State.UNHEALTHY), (500, State.UNHEALTHY), (503, State.DRAINING)],
+    [
+        (200, HealthState.HEALTHY),
+        (401, HealthState.UNHEALTHY),
+        (500, HealthState.UNHEALTHY),
+        (503, HealthState.DRAINING),
+    ],
 )
-def test_without_a_health_route_the_models_decide(engine: MockEngine, status: int, state: State) -> None:
+def test_without_a_health_route_the_models_decide(engine: MockEngine, status: int, state: HealthState) -> None:
     """Where GET /health is a 404, a 2xx to GET /v1/models is health."""
 
     def script(received: ReceivedRequest) -> ScriptedResponse:
         return MockResponse(404) if received.path == "/health" else MockResponse.json({"data": []}, status)
 
     engine.script(script)
-    prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).state is state
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.check(engine.url).state is state
 
 
 def test_a_healthy_engine_may_keep_its_models_to_itself(engine: MockEngine) -> None:
@@ -87,43 +93,43 @@ def test_a_healthy_engine_may_keep_its_models_to_itself(engine: MockEngine) -> N
         return MockResponse(200) if received.path == "/health" else MockResponse(401)
 
     engine.script(script)
-    prober, _ = _prober(engine.url)
-    report = prober.probe(engine.url)
-    assert (report.state, report.cards) == (State.HEALTHY, None)
+    health_checker, _ = _health_checker(engine.url)
+    report = health_checker.check(engine.url)
+    assert (report.state, report.model_cards) == (HealthState.HEALTHY, None)
 
 
 def test_an_absent_engine_raises() -> None:
     """A probe of an engine that is not there raises what a request would."""
     url = f"http://127.0.0.1:{free_port()}"
-    prober, _ = _prober(url)
+    health_checker, _ = _health_checker(url)
     with pytest.raises(ApiError) as raised:
-        prober.probe(url)
+        health_checker.check(url)
     assert raised.value.code == "upstream_unreachable"
 
 
 def test_the_first_look_is_waited_for(engine: MockEngine) -> None:
     """Once the start is over every engine was looked at, those that are not there included."""
     absent = "http://127.0.0.1:1"  # will be probed until the tests end: no port that another test might get
-    prober, fleet = _prober(absent, engine.url)
-    prober.start_and_look()
-    assert fleet.healthy() == (engine.url,)
-    assert fleet.served_ids().ids == ("served",)
+    health_checker, registry = _health_checker(absent, engine.url)
+    health_checker.start_and_wait()
+    assert registry.healthy_engines() == (engine.url,)
+    assert registry.served_ids().ids == ("served",)
 
 
 def test_a_look_can_be_asked_for(engine: MockEngine) -> None:
     """An engine that is to be looked at now is, long before its next turn."""
-    prober, _ = _prober(engine.url)
-    prober.start_and_look()
+    health_checker, _ = _health_checker(engine.url)
+    health_checker.start_and_wait()
     seen = len(engine.health_checks)
-    prober.look_now(engine.url)
+    health_checker.check_now(engine.url)
     engine.wait_for_health_checks(seen + 2)
 
 
 def test_starting_twice_probes_once(engine: MockEngine) -> None:
     """A second start in the same process changes nothing."""
-    prober, _ = _prober(engine.url)
-    prober.start_and_look()
-    prober.start_and_look()
+    health_checker, _ = _health_checker(engine.url)
+    health_checker.start_and_wait()
+    health_checker.start_and_wait()
     assert [probe.target for probe in engine.health_checks] == ["/health", "/v1/models"]
 
 
@@ -138,24 +144,24 @@ def test_starting_twice_probes_once(engine: MockEngine) -> None:
 def test_a_report_says_what_is_wrong(engine: MockEngine, script: dict[str, int], said: str) -> None:
     """What keeps an engine from being healthy, or its models from being known, stands in its report."""
     engine.script(lambda received: MockResponse(status=script[received.path]) if received.path in script else None)
-    prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).problem == said
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.check(engine.url).problem == said
 
 
-def _note(fleet: Fleet, engine: MockEngine, outcome: Outcome) -> None:
+def _note(registry: EngineRegistry, engine: MockEngine, outcome: Outcome) -> None:
     for _ in range(2):
-        fleet.note(engine.url, outcome)
+        registry.record_outcome(engine.url, outcome)
 
 
-def _is_taken(fleet: Fleet, engine: MockEngine) -> bool:
-    return not fleet.has_other("served", ()) and fleet.healthy() == (engine.url,)
+def _is_taken(registry: EngineRegistry, engine: MockEngine) -> bool:
+    return not registry.has_candidates("served", ()) and registry.healthy_engines() == (engine.url,)
 
 
 def test_a_trial_is_the_smallest_chat(engine: MockEngine) -> None:
     """A trial asks the first model that the engine lists for one token, with the engines' own key."""
-    prober, fleet = _prober(engine.url, key="k", ids=("configured",))
-    fleet.learn(engine.url, prober.probe(engine.url))
-    assert prober.try_out(engine.url) == (TrialResult.WORKS, "a trial request got 200")
+    health_checker, registry = _health_checker(engine.url, key="k", ids=("configured",))
+    registry.record_health_check(engine.url, health_checker.check(engine.url))
+    assert health_checker.run_trial(engine.url) == (TrialResult.WORKS, "a trial request got 200")
     [trial] = engine.received
     assert (trial.method, trial.target) == ("POST", "/v1/chat/completions")
     assert trial.json() == {
@@ -170,15 +176,15 @@ def test_a_trial_is_the_smallest_chat(engine: MockEngine) -> None:
 
 def test_a_trial_needs_a_model(engine: MockEngine) -> None:
     """Without any known model nothing is asked: the engine is taken at the word of its probe."""
-    prober, _ = _prober(engine.url)
-    assert prober.try_out(engine.url)[0] is TrialResult.WORKS
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.run_trial(engine.url)[0] is TrialResult.WORKS
     assert engine.received == []
 
 
 def test_a_configured_model_is_asked_for_where_none_is_listed(engine: MockEngine) -> None:
     """An engine that keeps its models to itself is tried with the first configured id."""
-    prober, _ = _prober(engine.url, ids=("configured", "other"))
-    assert prober.try_out(engine.url)[0] is TrialResult.WORKS
+    health_checker, _ = _health_checker(engine.url, ids=("configured", "other"))
+    assert health_checker.run_trial(engine.url)[0] is TrialResult.WORKS
     assert engine.received[0].json()["model"] == "configured"
 
 
@@ -201,8 +207,8 @@ def test_a_trial_shows_whether_an_engine_works(
 ) -> None:
     """Any whole answer below 500 shows an engine at work, but for 429; no redirect is followed."""
     engine.answer_next(reply)
-    prober, _ = _prober(engine.url, ids=("served",))
-    assert prober.try_out(engine.url)[0] is verdict
+    health_checker, _ = _health_checker(engine.url, ids=("served",))
+    assert health_checker.run_trial(engine.url)[0] is verdict
     assert len(engine.received) == 1
     assert engine.health_checks == []
 
@@ -214,8 +220,8 @@ def test_a_trial_shows_whether_an_engine_works(
 def test_an_engine_that_embeds_need_not_chat(engine: MockEngine, embeds: int, verdict: TrialResult) -> None:
     """A 500 to a trial's chat shows a broken engine, unless it embeds."""
     engine.script(lambda received: MockResponse(embeds if received.path == EMBEDDINGS else 500))
-    prober, _ = _prober(engine.url, ids=("served",))
-    assert prober.try_out(engine.url)[0] is verdict
+    health_checker, _ = _health_checker(engine.url, ids=("served",))
+    assert health_checker.run_trial(engine.url)[0] is verdict
     assert [received.path for received in engine.received] == [CHAT, EMBEDDINGS]
 
 
@@ -224,23 +230,23 @@ def test_one_odd_card_costs_the_others_nothing(engine: MockEngine, odd: Any) -> 
     """What describes no model, or is nested too deep to be passed on, is left out of the list."""
     listing = orjson.dumps({"data": [odd, {"id": "served"}]}).replace(b"[[]]", b"[" * 600 + b"]" * 600)
     engine.script(lambda received: MockResponse(body=listing) if received.path == "/v1/models" else None)
-    prober, _ = _prober(engine.url)
-    assert prober.probe(engine.url).cards == ({"id": "served"},)
+    health_checker, _ = _health_checker(engine.url)
+    assert health_checker.check(engine.url).model_cards == ({"id": "served"},)
 
 
 def test_a_machine_without_room_blames_no_engine(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no connection can be opened for want of descriptors, nothing is learnt of an engine."""
-    prober, fleet = _prober(engine.url)
-    prober.start_and_look()
-    assert fleet.healthy() == (engine.url,)
+    health_checker, registry = _health_checker(engine.url)
+    health_checker.start_and_wait()
+    assert registry.healthy_engines() == (engine.url,)
 
     def fail(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    prober._look(engine.url)
-    assert fleet.healthy() == (engine.url,)
-    assert prober.try_out(engine.url)[0] is TrialResult.UNCLEAR
+    health_checker._check_and_record(engine.url)
+    assert registry.healthy_engines() == (engine.url,)
+    assert health_checker.run_trial(engine.url)[0] is TrialResult.UNCLEAR
 
 
 def test_a_trial_that_is_not_answered_shows_a_broken_engine(
@@ -250,19 +256,19 @@ def test_a_trial_that_is_not_answered_shows_a_broken_engine(
     monkeypatch.setattr(health_checks, "TRIAL_TIMEOUT_SECONDS", 0.05)
     silence = Event()
     engine.answer_next(MockResponse(hold=silence))
-    prober, _ = _prober(engine.url, ids=("served",))
-    assert prober.try_out(engine.url)[0] is TrialResult.BROKEN
+    health_checker, _ = _health_checker(engine.url, ids=("served",))
+    assert health_checker.run_trial(engine.url)[0] is TrialResult.BROKEN
     silence.set()
 
 
 def test_a_silent_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that accepts a probe and says nothing is not waited for."""
-    monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(health_checks, "CHECK_TIMEOUT_SECONDS", 0.05)
     silence = Event()
     engine.script(lambda _: MockResponse(hold=silence))
-    prober, _ = _prober(engine.url)
+    health_checker, _ = _health_checker(engine.url)
     with pytest.raises(ApiError) as raised:
-        prober.probe(engine.url)
+        health_checker.check(engine.url)
     assert raised.value.code == "upstream_timeout"
     silence.set()
 
@@ -270,7 +276,7 @@ def test_a_silent_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "head"])
 def test_a_dripping_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
     """An answer that never ends, however lively, is given up when its time is over."""
-    monkeypatch.setattr(health_checks, "PROBE_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(health_checks, "CHECK_TIMEOUT_SECONDS", 0.3)
     pause = Event()
 
     def drip() -> Iterator[bytes]:
@@ -279,9 +285,9 @@ def test_a_dripping_probe_is_given_up(engine: MockEngine, monkeypatch: pytest.Mo
             yield b"x"
 
     engine.script(lambda _: RawResponse(drip()))
-    prober, _ = _prober(engine.url)
+    health_checker, _ = _health_checker(engine.url)
     with pytest.raises(ApiError) as raised:
-        prober.probe(engine.url)
+        health_checker.check(engine.url)
     assert raised.value.code == "upstream_timeout"
     pause.set()
 
@@ -296,53 +302,53 @@ def test_a_flooding_probe_is_cut(engine: MockEngine) -> None:
     engine.script(
         lambda received: MockResponse(body=flood(), framing="close") if received.path == "/v1/models" else None
     )
-    prober, _ = _prober(engine.url)
-    report = prober.probe(engine.url)
-    assert (report.state, report.cards) == (State.HEALTHY, None)
+    health_checker, _ = _health_checker(engine.url)
+    report = health_checker.check(engine.url)
+    assert (report.state, report.model_cards) == (HealthState.HEALTHY, None)
 
 
 def test_an_open_circuit_closes_after_its_trial(engine: MockEngine) -> None:
     """An engine that failed too often is tried without any request of a client, and gets requests again."""
-    prober, fleet = _prober(engine.url)
-    prober.start_and_look()
-    _note(fleet, engine, Outcome.BROKEN)
-    wait_until(lambda: fleet.has_other("served", ()))
+    health_checker, registry = _health_checker(engine.url)
+    health_checker.start_and_wait()
+    _note(registry, engine, Outcome.BROKEN)
+    wait_until(lambda: registry.has_candidates("served", ()))
     assert len(engine.received) == 1
 
 
 def test_an_engine_that_only_looks_healthy_stays_out(engine: MockEngine) -> None:
     """500s make for one trial; an engine that fails it too is taken out, and tried again until it works."""
     engine.script(lambda received: MockResponse(500) if received.method == "POST" else None)
-    prober, fleet = _prober(engine.url)
-    prober.start_and_look()
-    _note(fleet, engine, Outcome.FAILED)
-    wait_until(lambda: _is_taken(fleet, engine))
+    health_checker, registry = _health_checker(engine.url)
+    health_checker.start_and_wait()
+    _note(registry, engine, Outcome.FAILED)
+    wait_until(lambda: _is_taken(registry, engine))
     engine.wait_for(3)
-    assert _is_taken(fleet, engine)
+    assert _is_taken(registry, engine)
     engine.script(None)
-    wait_until(lambda: fleet.has_other("served", ()))
+    wait_until(lambda: registry.has_candidates("served", ()))
 
 
 def test_500s_that_are_the_clients_cost_one_trial(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many 500s requests got, an engine that passes its trial stays in, and is not tried again at once."""
-    monkeypatch.setattr(circuit_breaker, "CALM_SECONDS", 600.0)
-    prober, fleet = _prober(engine.url)
-    prober.start_and_look()
+    monkeypatch.setattr(circuit_breaker, "TRIAL_COOLDOWN_SECONDS", 600.0)
+    health_checker, registry = _health_checker(engine.url)
+    health_checker.start_and_wait()
     for _ in range(500):
-        fleet.note(engine.url, Outcome.FAILED)
-        assert fleet.candidates("served") == (engine.url,)
+        registry.record_outcome(engine.url, Outcome.FAILED)
+        assert registry.candidates("served") == (engine.url,)
     engine.wait_for(1)
     seen = len(engine.health_checks)
-    prober.look_now(engine.url)
+    health_checker.check_now(engine.url)
     engine.wait_for_health_checks(seen + 2)
     assert len(engine.received) == 1
 
 
 def test_a_trial_that_fails_in_an_unknown_way_ends(engine: MockEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody foresaw ends neither the probing nor the trials."""
-    prober, fleet = _prober(engine.url)
+    health_checker, registry = _health_checker(engine.url)
     failed = Event()
-    try_out = prober.try_out
+    try_out = health_checker.run_trial
 
     def fail_once(url: str) -> tuple[TrialResult, str]:
         if failed.is_set():
@@ -350,27 +356,27 @@ def test_a_trial_that_fails_in_an_unknown_way_ends(engine: MockEngine, monkeypat
         failed.set()
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(prober, "try_out", fail_once)
-    prober.start_and_look()
-    _note(fleet, engine, Outcome.BROKEN)
-    wait_until(lambda: failed.is_set() and fleet.has_other("served", ()))
+    monkeypatch.setattr(health_checker, "run_trial", fail_once)
+    health_checker.start_and_wait()
+    _note(registry, engine, Outcome.BROKEN)
+    wait_until(lambda: failed.is_set() and registry.has_candidates("served", ()))
 
 
 def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: MockEngine) -> None:
     """A probe follows the joining at once; after the leaving there is none, and no thread that would make one."""
     with MockEngine() as staying:
-        prober, fleet = _prober(staying.url, health_check_interval_seconds=0.01)
-        prober.start_and_look()
-        prober.follow(*fleet.set_engines((staying.url, engine.url)))
-        wait_until(lambda: engine.url in fleet.healthy())
-        prober.follow(*fleet.set_engines((staying.url,)))
-        prober.look_now(engine.url)
+        health_checker, registry = _health_checker(staying.url, health_check_interval_seconds=0.01)
+        health_checker.start_and_wait()
+        health_checker.update_engines(*registry.set_engines((staying.url, engine.url)))
+        wait_until(lambda: engine.url in registry.healthy_engines())
+        health_checker.update_engines(*registry.set_engines((staying.url,)))
+        health_checker.check_now(engine.url)
         seen = len(staying.health_checks)
         staying.wait_for_health_checks(seen + 20)
         last = len(engine.health_checks)
         staying.wait_for_health_checks(seen + 60)
         assert len(engine.health_checks) == last
-        prober.follow(*fleet.set_engines(()))
+        health_checker.update_engines(*registry.set_engines(()))
 
 
 def _looks() -> list[threading.Thread]:
@@ -383,28 +389,28 @@ def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     speak = Event()
     healthy = [f"http://10.0.{number // 250}.{number % 250}:1" for number in range(500)]
     silent = [engine.replace("10.0", "10.1") for engine in healthy]
-    prober, fleet = _prober(*healthy)
-    looked_at: Counter[str] = Counter()
+    health_checker, registry = _health_checker(*healthy)
+    checked: Counter[str] = Counter()
     most = 0
 
-    def probe(engine: str) -> Report:
+    def probe(engine: str) -> HealthCheckResult:
         nonlocal most
         most = max(most, len(_looks()) - before)
-        looked_at[engine] += 1
+        checked[engine] += 1
         if engine in silent:
             assert speak.wait(60)
-        return Report(State.HEALTHY)
+        return HealthCheckResult(HealthState.HEALTHY)
 
-    monkeypatch.setattr(prober, "probe", probe)
-    prober.start_and_look()
-    wait_until(lambda: len(fleet.healthy()) == 500)
-    prober.follow(*fleet.set_engines((*silent, *healthy)))
-    wait_until(lambda: len(_looks()) - before == MOST_DOUBTFUL_LOOKS)
+    monkeypatch.setattr(health_checker, "check", probe)
+    health_checker.start_and_wait()
+    wait_until(lambda: len(registry.healthy_engines()) == 500)
+    health_checker.update_engines(*registry.set_engines((*silent, *healthy)))
+    wait_until(lambda: len(_looks()) - before == MAX_SUSPECT_CHECKS)
     for engine in healthy:
-        prober.look_now(engine)
-    wait_until(lambda: sum(looked_at[engine] for engine in healthy) == 1000)
+        health_checker.check_now(engine)
+    wait_until(lambda: sum(checked[engine] for engine in healthy) == 1000)
     speak.set()
-    wait_until(lambda: len(fleet.healthy()) == 1000)
-    assert most <= MOST_LOOKS
-    prober.follow(*fleet.set_engines(()))
+    wait_until(lambda: len(registry.healthy_engines()) == 1000)
+    assert most <= MAX_CHECKS
+    health_checker.update_engines(*registry.set_engines(()))
     wait_until(lambda: len(_looks()) <= before)

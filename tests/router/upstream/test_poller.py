@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from router.server.disconnect import Client, ClientGoneError
-from router.upstream.poller import Watch
+from router.upstream.poller import Poller
 
 LONG = 20.0
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -44,34 +44,34 @@ def _client(pair: Pair, protocol: str = "HTTP/1.1") -> Client:
 def test_what_comes_from_the_engine_is_told(ends: Pair, client: Pair, *, with_client: bool) -> None:
     """A readable engine ends the wait."""
     ends[1].send(b"x")
-    watch = Watch(_client(client) if with_client else None)
-    assert watch.wait(ends[0].fileno(), select.POLLIN, LONG) == select.POLLIN
+    poller = Poller(_client(client) if with_client else None)
+    assert poller.wait(ends[0].fileno(), select.POLLIN, LONG) == select.POLLIN
 
 
 @pytest.mark.parametrize(("seconds", "deadline"), [(0.01, LONG), (LONG, 0.01), (-1, LONG), (LONG, -1)])
 def test_silence_ends_with_the_time_or_at_the_deadline(ends: Pair, seconds: float, deadline: float) -> None:
     """Whichever of the two comes first ends the wait for a silent engine."""
     with pytest.raises(TimeoutError):
-        Watch(None, time.monotonic() + deadline).wait(ends[0].fileno(), select.POLLIN, seconds)
+        Poller(None, time.monotonic() + deadline).wait(ends[0].fileno(), select.POLLIN, seconds)
 
 
 def test_a_client_that_left_ends_the_wait(ends: Pair, client: Pair) -> None:
     """The engine is silent, the client is gone: nobody waits any longer."""
     client[1].close()
     with pytest.raises(ClientGoneError):
-        Watch(_client(client)).wait(ends[0].fileno(), select.POLLIN, LONG)
+        Poller(_client(client)).wait(ends[0].fileno(), select.POLLIN, LONG)
 
 
 def test_a_client_that_left_ends_a_pause(client: Pair) -> None:
     """The pause before another try is watched as well."""
     client[1].close()
     with pytest.raises(ClientGoneError):
-        Watch(_client(client)).sleep(LONG)
+        Poller(_client(client)).sleep(LONG)
 
 
 def test_a_pause_ends_by_itself(client: Pair) -> None:
     """A client that stays lets a pause take its time."""
-    Watch(_client(client)).sleep(0.001)
+    Poller(_client(client)).sleep(0.001)
 
 
 @linux
@@ -81,10 +81,10 @@ def test_a_half_closed_client_is_asked_once_before_its_answer(
 ) -> None:
     """A client that finished sending gets one interim answer, if it knows them, and is waited for."""
     client[1].shutdown(socket.SHUT_WR)
-    watch = Watch(_client(client, protocol))
+    poller = Poller(_client(client, protocol))
     for _ in range(2):
         with pytest.raises(TimeoutError):
-            watch.wait(ends[0].fileno(), select.POLLIN, 0.01)
+            poller.wait(ends[0].fileno(), select.POLLIN, 0.01)
     client[0].close()
     assert client[1].recv(1000) == asked
 
@@ -95,13 +95,13 @@ def test_a_half_closed_client_is_written_to_within_its_answer(ends: Pair, client
     half = _client(client)
     half.is_answered = True
     client[1].shutdown(socket.SHUT_WR)
-    watch = Watch(half)
-    assert watch.wait(ends[0].fileno(), select.POLLIN, LONG) == 0
+    poller = Poller(half)
+    assert poller.wait(ends[0].fileno(), select.POLLIN, LONG) == 0
     with pytest.raises(TimeoutError):
-        watch.wait(ends[0].fileno(), select.POLLIN, 0.01)
+        poller.wait(ends[0].fileno(), select.POLLIN, 0.01)
     client[1].close()
     with pytest.raises(ClientGoneError):
-        watch.wait(ends[0].fileno(), select.POLLIN, LONG)
+        poller.wait(ends[0].fileno(), select.POLLIN, LONG)
 
 
 def test_a_question_never_waits_for_a_client_that_reads_nothing(ends: Pair, client: Pair) -> None:
@@ -113,4 +113,4 @@ def test_a_question_never_waits_for_a_client_that_reads_nothing(ends: Pair, clie
     client[0].setblocking(True)
     client[1].shutdown(socket.SHUT_WR)
     with pytest.raises(TimeoutError):
-        Watch(_client(client)).wait(ends[0].fileno(), select.POLLIN, 0.01)
+        Poller(_client(client)).wait(ends[0].fileno(), select.POLLIN, 0.01)

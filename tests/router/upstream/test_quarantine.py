@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from router.upstream.connection import Endpoint
-from router.upstream.quarantine import IDLE, SECONDS, Distrust
+from router.upstream.quarantine import QUARANTINE_SECONDS, WHILE_IDLE, Quarantine
 
 HERE = Endpoint.of("http://engine.example:1")
 THERE = Endpoint.of("http://engine.example:2")
@@ -14,16 +14,16 @@ THERE = Endpoint.of("http://engine.example:2")
 def test_distrust_lasts_for_a_minute_from_the_last_time(caplog: pytest.LogCaptureFixture) -> None:
     """It is for one engine, begins anew each time, and each time is logged with its number."""
     now = [0.0]
-    distrust = Distrust(lambda: now[0])
+    distrust = Quarantine(lambda: now[0])
     with caplog.at_level(logging.ERROR, "router"):
-        distrust.note(HERE, IDLE)
-        now[0] = SECONDS - 1
-        assert (distrust.holds(HERE), distrust.holds(THERE)) == (True, False)
-        distrust.note(HERE, IDLE)
-    now[0] = SECONDS + 1
-    assert distrust.holds(HERE)
-    now[0] = 2 * SECONDS
-    assert not distrust.holds(HERE)
+        distrust.add(HERE, WHILE_IDLE)
+        now[0] = QUARANTINE_SECONDS - 1
+        assert (distrust.is_quarantined(HERE), distrust.is_quarantined(THERE)) == (True, False)
+        distrust.add(HERE, WHILE_IDLE)
+    now[0] = QUARANTINE_SECONDS + 1
+    assert distrust.is_quarantined(HERE)
+    now[0] = 2 * QUARANTINE_SECONDS
+    assert not distrust.is_quarantined(HERE)
     assert distrust.total == 2
     assert "http://engine.example:1" in caplog.messages[1]
     assert caplog.messages[1].endswith("(seen 2 times)")
@@ -31,7 +31,7 @@ def test_distrust_lasts_for_a_minute_from_the_last_time(caplog: pytest.LogCaptur
 
 def test_an_engine_that_left_is_forgotten() -> None:
     """Another one may come to its address."""
-    distrust = Distrust(lambda: 0.0)
-    distrust.note(HERE, IDLE)
+    distrust = Quarantine(lambda: 0.0)
+    distrust.add(HERE, WHILE_IDLE)
     distrust.forget(HERE)
-    assert not distrust.holds(HERE)
+    assert not distrust.is_quarantined(HERE)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from router.request.outcome import Outcome
 from router.server.disconnect import ClientGoneError
 from router.upstream.errors import EngineError
-from router.upstream.response import MAX_BODILESS_BYTES, MAX_HEADERS
-from tests.router.upstream.fakes import answer_of
+from router.upstream.response import MAX_HEADERS, MAX_NON_BODY_BYTES
+from tests.router.upstream.fakes import make_response
 
 MOST = 1_000_000
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -44,110 +44,110 @@ def test_an_answer_is_the_same_however_it_is_cut(
 ) -> None:
     """Any split of an answer's bytes gives the same status, body and verdict on the connection, also after a peek."""
     cuts = sorted(data.draw(st.sets(st.integers(1, len(wire) - 1), max_size=12)))
-    pieces = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
-    answer, told, kept = answer_of(*pieces)
-    answer.read_head()
-    assert answer.status == status
-    assert "B" not in dict(answer.headers)
-    seen = answer.peek(data.draw(st.integers(0, 2 * len(body))))
+    chunks = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+    response, told, kept = make_response(*chunks)
+    response.read_headers()
+    assert response.status == status
+    assert "B" not in dict(response.headers)
+    seen = response.peek(data.draw(st.integers(0, 2 * len(body))))
     assert body.startswith(seen)
-    assert answer.read(MOST) == body
+    assert response.read(MOST) == body
     assert (told, bool(kept)) == ([], is_kept)
-    assert answer.read_piece() == b""
+    assert response.read_chunk() == b""
 
 
 @pytest.mark.parametrize("wire", [COUNTED, CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"], ids=["counted", "chunked"])
 @given(data=st.data())
 def test_a_framed_answer_that_ends_early_is_broken_wherever_that_is(data: st.DataObject, wire: bytes) -> None:
     """A beginning of a framed answer is never taken for a whole one."""
-    answer, told, kept = answer_of(wire[: data.draw(st.integers(0, len(wire) - 1))])
+    response, told, kept = make_response(wire[: data.draw(st.integers(0, len(wire) - 1))])
     with pytest.raises(EngineError) as raised:
-        _read(answer)
+        _read(response)
     assert raised.value.may_have_run
     assert (told, kept) == ([Outcome.BROKEN], [])
 
 
-def _read(answer) -> bytes:
-    answer.read_head()
-    return answer.read(MOST)
+def _read(response) -> bytes:
+    response.read_headers()
+    return response.read(MOST)
 
 
 @given(more=st.binary(min_size=1).filter(lambda more: more.strip(b"\r\n")))
 def test_a_connection_that_carries_more_is_not_kept(more: bytes) -> None:
     """Whatever comes behind an answer, the answer is whole, and its connection is closed."""
-    answer, told, kept = answer_of(COUNTED + more)
-    assert _read(answer) == b"hello"
+    response, told, kept = make_response(COUNTED + more)
+    assert _read(response) == b"hello"
     assert (told, kept) == ([], [])
 
 
 def test_an_answer_before_its_request_was_read_does_not_keep_the_connection() -> None:
     """The rest of a request that was not sent would be taken for the next one."""
-    answer, _, kept = answer_of(COUNTED, is_sent_whole=False)
-    assert _read(answer) == b"hello"
+    response, _, kept = make_response(COUNTED, is_sent_whole=False)
+    assert _read(response) == b"hello"
     assert kept == []
 
 
-@pytest.mark.parametrize("is_unread", [False, True])
+@pytest.mark.parametrize("is_stale", [False, True])
 @pytest.mark.parametrize("end", [b"", ConnectionResetError()], ids=["ended", "reset"])
-def test_the_connection_tells_whether_a_request_was_read(end: bytes | Exception, *, is_unread: bool) -> None:
+def test_the_connection_tells_whether_a_request_was_read(end: bytes | Exception, *, is_stale: bool) -> None:
     """Where nothing of an answer came, it is for the connection to say whether the request may have run."""
-    answer, _, _ = answer_of(end, is_unread=is_unread)
+    response, _, _ = make_response(end, is_stale=is_stale)
     with pytest.raises(EngineError) as raised:
-        answer.read_head()
-    assert (raised.value.is_unread, raised.value.may_have_run) == (is_unread, not is_unread)
+        response.read_headers()
+    assert (raised.value.is_stale_connection, raised.value.may_have_run) == (is_stale, not is_stale)
     assert raised.value.code == "upstream_unreachable"
 
 
 def test_an_answer_that_began_is_never_unread() -> None:
     """One byte of an answer shows that the engine had the request."""
-    answer, _, _ = answer_of(b"H", is_unread=True)
+    response, _, _ = make_response(b"H", is_stale=True)
     with pytest.raises(EngineError) as raised:
-        answer.read_head()
-    assert (raised.value.is_unread, raised.value.code) == (False, "upstream_incomplete")
+        response.read_headers()
+    assert (raised.value.is_stale_connection, raised.value.code) == (False, "upstream_incomplete")
 
 
 def test_the_deadline_holds_while_bytes_come() -> None:
     """An answer of which more is always there ends with its time."""
-    answer, told, _ = answer_of(COUNTED, deadline=0)
+    response, told, _ = make_response(COUNTED, deadline=0)
     with pytest.raises(EngineError) as raised:
-        answer.read_head()
+        response.read_headers()
     assert raised.value.code == "upstream_timeout"
     assert told == [Outcome.TIMED_OUT]
 
 
 @pytest.mark.parametrize(
-    "pieces",
+    "chunks",
     [
         pytest.param([OK + b"X: 1\r\n" * (MAX_HEADERS + 2)], id="headers"),
-        pytest.param([OK, b"X: ", *[b"x" * 1000] * (MAX_BODILESS_BYTES // 1000 + 2)], id="a header"),
+        pytest.param([OK, b"X: ", *[b"x" * 1000] * (MAX_NON_BODY_BYTES // 1000 + 2)], id="a header"),
         pytest.param(
-            [CHUNKED + b"1\r\nx\r\n0\r\nX: ", *[b"x" * 1000] * (MAX_BODILESS_BYTES // 1000 + 2)], id="a trailer"
+            [CHUNKED + b"1\r\nx\r\n0\r\nX: ", *[b"x" * 1000] * (MAX_NON_BODY_BYTES // 1000 + 2)], id="a trailer"
         ),
-        pytest.param([CHUNKED + b"1;", *[b"x" * 1000] * (MAX_BODILESS_BYTES // 1000 + 2)], id="an extension"),
+        pytest.param([CHUNKED + b"1;", *[b"x" * 1000] * (MAX_NON_BODY_BYTES // 1000 + 2)], id="an extension"),
     ],
 )
-def test_what_is_not_the_body_is_bounded(pieces: list[bytes]) -> None:
+def test_what_is_not_the_body_is_bounded(chunks: list[bytes]) -> None:
     """Heads, trailers and chunk extensions without end are given up, not collected."""
-    answer, told, _ = answer_of(*pieces, AssertionError("read on"))
+    response, told, _ = make_response(*chunks, AssertionError("read on"))
     with pytest.raises(EngineError):
-        _read(answer)
+        _read(response)
     assert told == [Outcome.BROKEN]
 
 
 def test_a_closed_answer_tells_nothing_of_its_engine() -> None:
     """A client that leaves says nothing about the engine, and the connection is closed."""
-    answer, told, kept = answer_of(CHUNKED, b"1\r\nx\r\n")
-    answer.read_head()
-    assert answer.read_piece() == b"x"
-    answer.close()
-    answer.close()
+    response, told, kept = make_response(CHUNKED, b"1\r\nx\r\n")
+    response.read_headers()
+    assert response.read_chunk() == b"x"
+    response.close()
+    response.close()
     assert (told, kept) == ([], [])
     with pytest.raises(EngineError):
-        answer.read_piece()
+        response.read_chunk()
 
 
 @pytest.mark.parametrize(
-    ("pieces", "reads"),
+    ("chunks", "reads"),
     [
         pytest.param([COUNTED], True, id="whole"),
         pytest.param([CHUNKED + b"2\r\nhe\r\n"], True, id="cut off"),
@@ -160,13 +160,13 @@ def test_a_closed_answer_tells_nothing_of_its_engine() -> None:
         pytest.param([COUNTED], False, id="never read"),
     ],
 )
-def test_an_answer_says_once_that_it_is_over(pieces: list[bytes | Exception], *, reads: bool) -> None:
+def test_an_answer_says_once_that_it_is_over(chunks: list[bytes | Exception], *, reads: bool) -> None:
     """However an answer ends, and however often it is closed after that, `on_close` is called exactly once."""
     closed: list[bool] = []
-    answer, _, _ = answer_of(*pieces, on_close=lambda: closed.append(True))
+    response, _, _ = make_response(*chunks, on_close=lambda: closed.append(True))
     if reads:
         with suppress(EngineError, ClientGoneError):
-            _read(answer)
-    answer.close()
-    answer.close()
+            _read(response)
+    response.close()
+    response.close()
     assert closed == [True]

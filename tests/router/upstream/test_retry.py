@@ -4,12 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from router.upstream.retry import LONGEST_BACKOFF_SECONDS, RATIO, RESERVE, RetryBudget, backoff_seconds
+from router.upstream.retry import MAX_BACKOFF_SECONDS, RATIO, RESERVE, RetryBudget, backoff_seconds
 
 
 def _spend_all(budget: RetryBudget) -> int:
     count = 0
-    while budget.spend():
+    while budget.withdraw():
         count += 1
     return count
 
@@ -24,7 +24,7 @@ def test_requests_earn_retries() -> None:
     budget = RetryBudget()
     _spend_all(budget)
     for _ in range(round(5 / RATIO) + 1):  # one more for what decimals lose
-        budget.earn()
+        budget.deposit()
     assert _spend_all(budget) == 5
 
 
@@ -32,7 +32,7 @@ def test_quiet_times_save_up_no_more_than_the_reserve() -> None:
     """A million good requests do not allow a storm."""
     budget = RetryBudget()
     for _ in range(1000):
-        budget.earn()
+        budget.deposit()
     assert _spend_all(budget) == RESERVE
 
 
@@ -40,7 +40,7 @@ def test_threads_do_not_overdraw() -> None:
     """Many threads together spend the budget once."""
     budget = RetryBudget()
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(lambda _: budget.spend(), range(1000))) == RESERVE
+        assert sum(pool.map(lambda _: budget.withdraw(), range(1000))) == RESERVE
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 5, 10_000])
@@ -49,4 +49,4 @@ def test_a_pause_is_random_and_bounded(retries: int) -> None:
     pauses = [backoff_seconds(retries) for _ in range(100)]
     assert len(set(pauses)) > 90
     assert min(pauses) >= 0
-    assert max(pauses) <= LONGEST_BACKOFF_SECONDS
+    assert max(pauses) <= MAX_BACKOFF_SECONDS

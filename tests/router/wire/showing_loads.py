@@ -16,8 +16,8 @@ class _Showing:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/loads":
-            engines = router.extensions["router"].fleet.engines
-            body = json.dumps({engine: lifecycle.loads().load(engine) for engine in engines}).encode()
+            engines = router.extensions["router"].registry.engines
+            body = json.dumps({engine: lifecycle.in_flight_table().load(engine) for engine in engines}).encode()
             start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
             return [body]
 
