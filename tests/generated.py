@@ -32,11 +32,13 @@ def generated() -> dict[str, bytes]:
                 "checks": reference.checks(),
                 "words": reference.words(),
                 "presets": reference.presets(),
-                "matrix": reference.kinds(),
                 "beyond": reference.beyond(),
             },
         ),
-        "README.md": _filled("README.md", {"settings": settings_reference.reference(), "metrics": metrics.reference()}),
+        "router/README.md": _filled(
+            "router/README.md", {"settings": settings_reference.reference(), "metrics": metrics.reference()}
+        ),
+        "README.md": _filled("README.md", {"vendors": reference.vendors()}),
     }
 
 

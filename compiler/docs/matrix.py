@@ -1,33 +1,75 @@
-"""The table of what each preset enforces, one column for each kind of rule, and of what its vendor leaves unknown."""
+"""What the presets of each vendor enforce, by kind of rule: one short table a vendor."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from compiler.pipeline import compile_profile
-from compiler.resolve.presets import not_known, preset_names
+from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import PART_LIMITS
 from router.contract.schema.sections import Field, Interval
 
-MAX_NAMED: Final = 4
-"""Fields or checks that a cell names; more are counted."""
+VENDORS: Final = {
+    "Alibaba": "qwen",
+    "ByteDance": "bytedance-doubao",
+    "DeepSeek": "deepseek",
+    "MiniMax": "minimax",
+    "Mistral": "mistral",
+    "Moonshot": "moonshot",
+    "OpenAI": "openai",
+    "StepFun": "stepfun",
+    "Tencent": "tencent",
+    "Xiaomi": "xiaomi",
+    "Z.ai": "zai",
+}
+"""Vendors, by name, each with the prefix of its presets."""
 
-NOTHING: Final = "-"
+NO_VENDOR: Final = "openai-compatible"
+"""The preset that enforces nothing. It stands for no vendor."""
+
+MAX_NAMED: Final = 6
+"""Fields or checks that a cell names; further ones are counted."""
 
 _IMAGE_CHECKS: Final = ("images",)
 
 
-def matrix() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the head and the rows of the table, one row for each preset."""
-    header = ("preset", *COLUMNS, "not known")
-    return header, [_row(name) for name in preset_names()]
+def presets_of(vendor: str) -> list[str]:
+    """Return the names of a vendor's presets, sorted."""
+    return [name for name in preset_names() if name.startswith(VENDORS[vendor]) and name != NO_VENDOR]
 
 
-def _row(preset: str) -> tuple[str, ...]:
-    contract = compile_profile(Selection("preset", preset, "the reference")).artifact.contract
-    cells = (told(contract) or NOTHING for told in COLUMNS.values())
-    return (f"`{preset}`", *cells, not_known(preset) or NOTHING)
+def enforced_by(vendor: str) -> list[tuple[str, str]]:
+    """Return the kinds of rules that a vendor's presets enforce, each with its fields, values or limits."""
+    contracts = {name: _contract(name) for name in presets_of(vendor)}
+    rows = (
+        (kind, {name: words_of(contract) for name, contract in contracts.items()}) for kind, words_of in KINDS.items()
+    )
+    return [(kind, _merged(words)) for kind, words in rows if any(words.values())]
+
+
+def _contract(preset: str) -> Contract:
+    return compile_profile(Selection("preset", preset, "the reference")).artifact.contract
+
+
+def _merged(words: dict[str, str]) -> str:
+    """Return the cell of several presets: each text once, with the presets it holds for unless it holds for all."""
+    texts = dict.fromkeys(text for text in words.values() if text)
+    return "<br>".join(_with_presets(text, words) for text in texts)
+
+
+def _with_presets(text: str, words: dict[str, str]) -> str:
+    holders = [name for name, other in words.items() if other == text]
+    others = [name for name in words if name not in holders]
+    if not others:
+        return text
+    if len(others) < len(holders):
+        return f"{text} (all but {_codes(others)})"
+    return f"{text} ({_codes(holders)})"
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _everywhere(contract: Contract) -> tuple[Sections, ...]:
@@ -87,12 +129,12 @@ def _changes(field: Field) -> bool:
 
 
 def _budget(contract: Contract) -> str:
-    told = []
+    words = []
     for sections in _everywhere(contract):
         budget = sections.output.max_tokens
         if budget is not None:
-            told.append(f"{budget.cap} ({'refused' if budget.on_exceed == 'reject' else 'lowered'} above)")
-    return "; ".join(dict.fromkeys(told))
+            words.append(f"{budget.cap} ({'rejected' if budget.on_exceed == 'reject' else 'lowered'} above)")
+    return "; ".join(dict.fromkeys(words))
 
 
 def _checks(contract: Contract) -> str:
@@ -101,18 +143,18 @@ def _checks(contract: Contract) -> str:
 
 
 def _media(contract: Contract) -> str:
-    told = []
+    words = []
     for sections in _everywhere(contract):
         limits = {name: getattr(sections.limits, limit) for name, limit in PART_LIMITS.items()}
-        told += [f"at most {most} {name}s" for name, most in limits.items() if most is not None]
-        told += ["sources and sizes of images" for name in _IMAGE_CHECKS if name in sections.checks]
-    return "; ".join(dict.fromkeys(told))
+        words += [f"at most {most} {name}s" for name, most in limits.items() if most is not None]
+        words += ["sources and sizes of images" for name in _IMAGE_CHECKS if name in sections.checks]
+    return "; ".join(dict.fromkeys(words))
 
 
 def _unknown(contract: Contract) -> str:
-    told = {"reject": "refused", "drop": "dropped"}
+    words = {"reject": "rejected", "drop": "dropped"}
     policies = (sections.unknown_fields.policy for sections in _everywhere(contract))
-    return "; ".join(dict.fromkeys(told[policy] for policy in policies if policy in told))
+    return "; ".join(dict.fromkeys(words[policy] for policy in policies if policy in words))
 
 
 def _names(contract: Contract) -> str:
@@ -129,27 +171,27 @@ def _cases(contract: Contract) -> str:
 
 
 def _errors(contract: Contract) -> str:
-    told = []
-    for sections in _everywhere(contract):
-        errors = sections.errors
-        told += ["envelope"] if errors.body is not None else []
-        told += [f"words of {len(errors.codes)} codes"] if errors.codes else []
-        told += ["the engine's 400s too"] if errors.engine_400 is not None else []
-        told += [f"type `{errors.bad_request_type}`"] if errors.bad_request_type is not None else []
-    return "; ".join(dict.fromkeys(told))
+    every = [sections.errors for sections in _everywhere(contract)]
+    codes = {code for errors in every for code in errors.codes}
+    words = ["envelope"] if any(errors.body is not None for errors in every) else []
+    words += [f"own texts for {len(codes)} error code{'' if len(codes) == 1 else 's'}"] if codes else []
+    words += ["engines' 400s rewritten"] if any(errors.engine_400 is not None for errors in every) else []
+    types = dict.fromkeys(errors.bad_request_type for errors in every)
+    words += [f"type `{name}`" for name in types if name is not None]
+    return "; ".join(words)
 
 
 def _stream(contract: Contract) -> str:
-    told = {"end_frame": "in the end frame", "tail_frame": "in a frame of its own"}
+    words = {"end_frame": "in the last frame of the response", "tail_frame": "in a frame of its own"}
     usages = (sections.response.stream.usage for sections in _everywhere(contract))
-    return "; ".join(dict.fromkeys(told[usage] for usage in usages if usage in told))
+    return "; ".join(dict.fromkeys(words[usage] for usage in usages if usage in words))
 
 
-COLUMNS: Final[dict[str, Callable[[Contract], str]]] = {
+KINDS: Final[dict[str, Callable[[Contract], str]]] = {
     "fixed values": _fixed,
     "ranges": _ranges,
     "sets": _of_fields(lambda field: field.allowed is not None and not _is_fixed(field)),
-    "required, refused, types": _of_fields(lambda field: field.required or field.reject or bool(field.type)),
+    "required, rejected, types": _of_fields(lambda field: field.required or field.reject or bool(field.type)),
     "defaults": _of_fields(lambda field: field.default is not None and not _is_fixed(field)),
     "lengths": _of_fields(_has_length),
     "cross-field": _of_fields(lambda field: bool(field.requires or field.excludes)),
@@ -158,9 +200,9 @@ COLUMNS: Final[dict[str, Callable[[Contract], str]]] = {
     "messages and tools": _checks,
     "images, videos, audios, files": _media,
     "unknown fields": _unknown,
-    "names": _names,
+    "aliases": _names,
     "modes and cases": _cases,
     "errors": _errors,
     "usage in streams": _stream,
 }
-"""The kinds of rules, and what a contract says of each in a few words; an empty text where it says nothing."""
+"""The kinds of rules, and what a contract enforces of each, in a few words; an empty text for nothing."""

@@ -1,17 +1,19 @@
-"""The tables of the reference page in `profiles/README.md`, from the schema and the presets themselves."""
+"""The generated tables of `profiles/README.md` and of the presets in `README.md`, from the schema and the presets."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from compiler.docs.confidence import levels_of, summary
 from compiler.docs.enforced import rows_of
 from compiler.docs.json_schema import BEYOND, default_of
-from compiler.docs.matrix import matrix
+from compiler.docs.matrix import VENDORS, enforced_by, presets_of
 from compiler.language.checks import CHECKS
 from compiler.language.fields import FIELD, PARTS
 from compiler.language.schema import SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.language.values import members_of_words
 from compiler.pipeline import compile_profile
-from compiler.resolve.presets import describe, preset_names
+from compiler.resolve.presets import describe, not_known
 from compiler.resolve.selection import Selection
 
 _NAME: Final = "<name>"
@@ -57,13 +59,18 @@ def words() -> str:
 
 
 def presets() -> str:
-    """Return what each preset is and what it enforces."""
-    return "\n".join(f"### {name}\n\n{describe(name)}\n\n{_enforced(name)}" for name in preset_names())
+    """Return the presets by vendor: what each is, what the vendor's presets enforce, and every rule of each."""
+    return "\n".join(_vendor(name) for name in VENDORS)
 
 
-def kinds() -> str:
-    """Return the table of what each preset enforces by kind of rule, and what is not known of its vendor."""
-    return _table(*matrix())
+def vendors() -> str:
+    """Return the table of vendors with their presets, and how sure the values are."""
+    rows = []
+    for vendor in VENDORS:
+        names = presets_of(vendor)
+        counts = sum((levels_of(name) for name in names), Counter())
+        rows.append((vendor, ", ".join(f"`{name}`" for name in names), summary(counts)))
+    return _table(("vendor", "presets", "how sure their values are"), rows)
 
 
 def beyond() -> str:
@@ -111,9 +118,23 @@ def _parts(check: Rules) -> str:
     return ", ".join(f"`{part}`" for part in told if part not in members_of_words())
 
 
+def _vendor(vendor: str) -> str:
+    names = presets_of(vendor)
+    listed = [(f"`{name}`", describe(name), summary(levels_of(name))) for name in names]
+    parts = [f"### {vendor}\n", _table(("preset", "what it is", "how sure"), listed)]
+    parts.append(_table(("kind of rule", "what is enforced"), enforced_by(vendor)))
+    open_questions = [f"- `{name}`: {text}\n" for name in names if (text := not_known(name))]
+    parts += [f"Not known:\n\n{''.join(open_questions)}"] if open_questions else []
+    parts += [
+        f"<details><summary>Every rule of <code>{name}</code></summary>\n\n{_enforced(name)}\n</details>\n"
+        for name in names
+    ]
+    return "\n".join(parts)
+
+
 def _enforced(preset: str) -> str:
     contract = compile_profile(Selection("preset", preset, "the reference")).artifact.contract
-    return _table(("key", "in force"), [*rows_of(contract)])
+    return _table(("key", "what it does"), [*rows_of(contract)])
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

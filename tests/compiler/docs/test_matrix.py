@@ -1,6 +1,6 @@
 import pytest
 
-from compiler.docs.matrix import COLUMNS, NOTHING, matrix
+from compiler.docs.matrix import KINDS, NO_VENDOR, VENDORS, enforced_by, presets_of
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
@@ -12,12 +12,12 @@ def contract_of(text, folder):
 
 
 @pytest.mark.parametrize(
-    ("column", "profile", "told"),
+    ("kind", "profile", "words"),
     [
         ("fixed values", "sampling: {params: {n: 1}}\nfields: {a: {fixed: 1}, b: {max: 1}}", "`n`, `a`"),
         ("ranges", "sampling: {params: {top_p: {min: 0.1, max: 1}}}\nfields: {a: {above: 1}}", "`top_p`, `a`"),
         ("sets", "fields: {a: {allowed: [1, 2]}, b: {allowed: [1]}}", "`a`"),
-        ("required, refused, types", "fields: {a: {required: true}, b: {type: string}, c: {max: 1}}", "`a`, `b`"),
+        ("required, rejected, types", "fields: {a: {required: true}, b: {type: string}, c: {max: 1}}", "`a`, `b`"),
         ("defaults", "fields: {a: {default: 1}, b: {fixed: 1}}", "`a`"),
         ("lengths", "fields: {a: {max_items: 1}, b: {pattern: x}, c: {}}", "`a`, `b`"),
         ("cross-field", "fields: {a: {requires: [b]}, c: {excludes: [d]}}", "`a`, `c`"),
@@ -29,28 +29,50 @@ def contract_of(text, folder):
             "limits: {max_images: 3, max_files: 0}\nchecks: {images: {max_bytes: 1}}",
             "at most 3 images; at most 0 files; sources and sizes of images",
         ),
-        ("unknown fields", "unknown_fields: {policy: reject}", "refused"),
-        ("names", "models: {aliases: [a, b, c, d, e]}", "`a`, `b`, `c`, 2 more"),
+        ("unknown fields", "unknown_fields: {policy: reject}", "rejected"),
+        ("aliases", "models: {aliases: [a, b, c, d, e, f, g]}", "`a`, `b`, `c`, `d`, `e`, 2 more"),
         ("modes and cases", "mode: {default: a}\ncases: {x: {when: {fields: {y: 1}}}}", "modes `a`; 1 case"),
-        ("errors", "errors: {body: {e: '{message}'}, codes: {bad_request: no}}", "envelope; words of 1 codes"),
+        (
+            "errors",
+            "errors: {body: {e: '{message}'}, codes: {bad_request: no}}",
+            "envelope; own texts for 1 error code",
+        ),
         ("usage in streams", "response: {stream: {usage: tail_frame}}", "in a frame of its own"),
     ],
 )
-def test_each_kind_of_rule_has_a_column(column, profile, told, tmp_path):
-    """A column tells what a contract says of its kind of rule, and nothing of a contract of defaults."""
-    assert COLUMNS[column](contract_of(profile, tmp_path)) == told
-    assert COLUMNS[column](contract_of("", tmp_path)) == ""
+def test_each_kind_of_rule_has_its_words(kind, profile, words, tmp_path):
+    """A row says what a contract enforces of its kind of rule, and nothing of a contract of defaults."""
+    assert KINDS[kind](contract_of(profile, tmp_path)) == words
+    assert KINDS[kind](contract_of("", tmp_path)) == ""
 
 
 def test_cases_count_too(tmp_path):
     """What holds in one case alone stands in the table."""
     profile = "cases: {x: {when: {fields: {y: 1}}, fields: {a: {fixed: 1}}}}"
-    assert COLUMNS["fixed values"](contract_of(profile, tmp_path)) == "`a`"
+    assert KINDS["fixed values"](contract_of(profile, tmp_path)) == "`a`"
 
 
-def test_every_preset_has_a_row():
-    """The table has a row for each preset and a cell for each column; the plain preset has nothing in any."""
-    head, rows = matrix()
-    assert [row[0] for row in rows] == [f"`{name}`" for name in preset_names()]
-    assert {len(row) for row in rows} == {len(head)}
-    assert set(next(row for row in rows if row[0] == "`openai-compatible`")[1:]) == {NOTHING}
+def test_every_preset_belongs_to_one_vendor():
+    """Each preset is listed under exactly one vendor; the preset that enforces nothing is listed under none."""
+    listed = [name for vendor in VENDORS for name in presets_of(vendor)]
+    assert sorted([*listed, NO_VENDOR]) == list(preset_names())
+    assert not any(
+        words_of(compile_profile(Selection("preset", NO_VENDOR, "SOURCE")).artifact.contract)
+        for words_of in KINDS.values()
+    )
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_vendor_has_a_table(vendor):
+    """A vendor's table has a row for each kind of rule that one of its presets enforces, and no empty cell."""
+    rows = enforced_by(vendor)
+    assert {kind for kind, _ in rows} <= set(KINDS)
+    assert rows
+    assert all(words for _, words in rows)
+
+
+def test_presets_that_differ_are_named():
+    """Where presets of a vendor differ, each text names the presets it holds for, or those it does not hold for."""
+    rows = dict(enforced_by("OpenAI"))
+    assert rows["output cap"] == "16384 (rejected above) (`openai-gpt-4o`)"
+    assert "(all but `" in "".join(dict(enforced_by("Moonshot")).values())

@@ -29,7 +29,7 @@ def test_every_check_stands_in_the_table():
     assert "tools.unique" in told
 
 
-@pytest.mark.parametrize("table", ["keys", "sampling", "fields", "checks", "presets", "kinds"], ids=str)
+@pytest.mark.parametrize("table", ["keys", "sampling", "fields", "checks", "presets", "vendors"], ids=str)
 def test_no_cell_breaks_its_table(table):
     """Every line of a table has as many cells as its head, whatever a pattern or a text holds."""
     for part in getattr(reference, table)().split("\n\n"):
