@@ -20,15 +20,15 @@ class Admission:
         self._metrics_port = settings.metrics_port
         self._api_keys = api_keys
 
-    def enter(self, environ: dict[str, Any]) -> None:
+    def check(self, environ: dict[str, Any]) -> None:
         """Let a request in. Raises ApiError."""
-        on_own_port = self._metrics_port is not None and self._refuse_other_port(environ)
-        if not on_own_port and self._api_keys.are_asked_for():
-            self._admit(environ)
-        _refuse_bad_host(environ)
-        _refuse_other_spelling_of_route(environ)
+        on_own_port = self._metrics_port is not None and self._check_port(environ)
+        if not on_own_port and self._api_keys.are_required():
+            self._authenticate(environ)
+        _check_host(environ)
+        _check_exact_route(environ)
 
-    def _refuse_other_port(self, environ: dict[str, Any]) -> bool:
+    def _check_port(self, environ: dict[str, Any]) -> bool:
         """Tell whether a request came to the metrics' own port, where there are only they and the probes.
 
         Raises ApiError `not_found` for what belongs to the other port.
@@ -36,16 +36,16 @@ class Admission:
         on_own_port = _port_of(environ) == self._metrics_port
         path = routes.raw_path(environ)
         is_out_of_place = path == routes.METRICS and not on_own_port
-        if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.PROBES)):
+        if is_out_of_place or (on_own_port and path not in (routes.METRICS, *routes.HEALTH_ROUTES)):
             raise ApiError("not_found", "There is no such route here")
         return on_own_port
 
-    def _admit(self, environ: dict[str, Any]) -> None:
+    def _authenticate(self, environ: dict[str, Any]) -> None:
         """Let a request in that shows an API key; behind this door nobody sees the key again."""
-        if routes.raw_path(environ) in routes.PROBES:
+        if routes.raw_path(environ) in routes.HEALTH_ROUTES:
             return
-        context_of(environ).key_name = self._api_keys.name_of(environ)
-        headers.forget_credentials(environ)
+        context_of(environ).key_name = self._api_keys.authenticate(environ)
+        headers.remove_credentials(environ)
 
 
 def _port_of(environ: dict[str, Any]) -> int | None:
@@ -55,7 +55,7 @@ def _port_of(environ: dict[str, Any]) -> int | None:
     return address[1] if isinstance(address, tuple) else None
 
 
-def _refuse_other_spelling_of_route(environ: dict[str, Any]) -> None:
+def _check_exact_route(environ: dict[str, Any]) -> None:
     # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
     raw = routes.raw_path(environ)
     as_sent = raw == environ["PATH_INFO"] and not raw.startswith("//")
@@ -63,7 +63,7 @@ def _refuse_other_spelling_of_route(environ: dict[str, Any]) -> None:
         raise ApiError("not_found", "There is no such route here")
 
 
-def _refuse_bad_host(environ: dict[str, Any]) -> None:
+def _check_host(environ: dict[str, Any]) -> None:
     host = environ.get("HTTP_HOST")
     missing = host is None and environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
     if missing or (host and not _HOST.fullmatch(host)):

@@ -15,8 +15,8 @@ from router.auth import ApiKeys
 from router.balancing.policies import POLICIES
 from router.contract.errors import ApiError, without_frames
 from router.discovery.discovery import Discovery, engines_of
-from router.endpoints import InferenceEndpoint, failure, refusal, unanswered
-from router.model_cards import cards_of
+from router.endpoints import InferenceEndpoint, client_closed_response, error_response, internal_error_response
+from router.model_cards import model_cards
 from router.pipeline import Services
 from router.request import routes
 from router.request.context import context_of
@@ -24,7 +24,7 @@ from router.response import ProxyResponse
 from router.runtime.semaphore import Semaphore
 from router.server.disconnect import ClientGoneError
 from router.settings import Settings
-from router.telemetry.meter import CONTENT_TYPE, Meter, Troubles, View
+from router.telemetry.meter import CONTENT_TYPE, ErrorCounts, GaugeSource, MetricsRegistry
 from router.telemetry.spans import Tracer
 from router.upstream.balancer import LoadBalancer
 from router.upstream.circuit_breaker import BreakerConfig
@@ -45,7 +45,7 @@ class _AnyPath(BaseConverter):
     part_isolating = False
 
 
-class _MembersInOrder(DefaultJSONProvider):
+class _OrderedJSONProvider(DefaultJSONProvider):
     """JSON with its members in the order in which they are written here."""
 
     sort_keys = False
@@ -65,11 +65,11 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
     in_flight = Semaphore(settings.max_in_flight)
     discovery = Discovery(settings, registry, HealthChecker(settings, registry, http_client), http_client)
     api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
-    view = View(
+    gauges = GaugeSource(
         in_flight.in_use,
         lambda: {**registry.state_counts(), "available": registry.available_count()},
         (artifact.name, artifact.digest),
-        lambda: Troubles(
+        lambda: ErrorCounts(
             discovery.failures,
             discovery.failing_count(),
             int(api_keys.problem() is not None),
@@ -93,7 +93,7 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
         in_flight=in_flight,
         context_limits=context_limits,
         api_keys=api_keys,
-        meter=Meter(view) if settings.metrics else None,
+        meter=MetricsRegistry(gauges) if settings.metrics else None,
         tracer=Tracer() if settings.traces else None,
     )
 
@@ -106,7 +106,7 @@ def create_app(services: Services) -> flask.Flask:
     app.extensions |= {"router": services, "router.endpoints": inference_endpoint}
     app.url_map.merge_slashes = False
     app.url_map.converters["any_path"] = _AnyPath
-    app.json = _MembersInOrder(app)
+    app.json = _OrderedJSONProvider(app)
     open_routes = services.settings.routes
     _add_inference(app, inference_endpoint, open_routes)
     if routes.MODELS in open_routes:
@@ -114,7 +114,7 @@ def create_app(services: Services) -> flask.Flask:
     _add_probes(app, services)
     if services.meter is not None:
         _add_metrics(app, services.meter)
-    _add_refusals(app, services, admission)
+    _add_error_handlers(app, services, admission)
     return app
 
 
@@ -150,9 +150,13 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
         return _json({"status": "ok"})
 
     def readyz() -> flask.Response:
+<<<<<<< HEAD
         obstacle = "draining" if lifecycle.is_draining() else services.registry.not_ready_reason()
+=======
+        reason = "draining" if lifecycle.is_draining() else services.fleet.obstacle()
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
         state: dict[str, Any] = {
-            "status": "ready" if obstacle is None else "not ready",
+            "status": "ready" if reason is None else "not ready",
             "profile": services.artifact.name,
             "digest": services.artifact.digest,
             "models": list(services.registry.served_ids().present),
@@ -162,60 +166,60 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
         problems = services.context_limits.problems() | services.registry.problems()
         if problems:
             state["engine_problems"] = problems
-        if obstacle is not None:
-            state["reason"] = obstacle
+        if reason is not None:
+            state["reason"] = reason
         if lifecycle.reload_error() is not None:
             state["reload_error"] = "the newest artifact could not be loaded; see the log"
         if services.api_keys.problem() is not None:
             state["api_keys_error"] = "the newest API keys could not be read; see the log"
-        return _json(state, 200 if obstacle is None else 503)
+        return _json(state, 200 if reason is None else 503)
 
     _add(app, routes.HEALTHZ, healthz, "GET")
     _add(app, routes.READYZ, readyz, "GET")
 
 
-def _add_metrics(app: flask.Flask, meter: Meter) -> None:
-    def tell() -> flask.Response:
+def _add_metrics(app: flask.Flask, meter: MetricsRegistry) -> None:
+    def metrics_endpoint() -> flask.Response:
         return flask.Response(meter.exposition(), content_type=CONTENT_TYPE)
 
-    _add(app, routes.METRICS, tell, "GET")
+    _add(app, routes.METRICS, metrics_endpoint, "GET")
 
 
-def _add_refusals(app: flask.Flask, services: Services, admission: Admission) -> None:
+def _add_error_handlers(app: flask.Flask, services: Services, admission: Admission) -> None:
     """Add what is refused before any route is entered, and the one shape of every error."""
     errors = services.artifact.contract.errors
 
     @app.before_request
-    def enter() -> None:
-        _forget_frames_of_routing()
+    def check_admission() -> None:
+        _drop_routing_frames()
         services.discovery.start()
-        admission.enter(flask.request.environ)
+        admission.check(flask.request.environ)
 
     @app.errorhandler(ApiError)
-    def refuse(error: ApiError) -> flask.Response:
-        return _response(refusal(error, errors, context_of(flask.request.environ)))
+    def on_api_error(error: ApiError) -> flask.Response:
+        return _response(error_response(error, errors, context_of(flask.request.environ)))
 
     @app.errorhandler(HTTPException)
-    def refuse_route(error: HTTPException) -> flask.Response:
-        _forget_frames_of_routing()
+    def on_http_exception(error: HTTPException) -> flask.Response:
+        _drop_routing_frames()
         if isinstance(error, MethodNotAllowed):
-            response = refuse(ApiError("method_not_allowed", "This route does not answer that method"))
+            response = on_api_error(ApiError("method_not_allowed", "This route does not answer that method"))
             response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
             return response
         if isinstance(error, NotFound):
-            return refuse(ApiError("not_found", "There is no such route here"))
-        return refuse(ApiError("bad_request", "The request could not be understood"))
+            return on_api_error(ApiError("not_found", "There is no such route here"))
+        return on_api_error(ApiError("bad_request", "The request could not be understood"))
 
     @app.errorhandler(ClientGoneError)
-    def leave_unanswered(_: ClientGoneError) -> flask.Response:
-        return _response(unanswered(context_of(flask.request.environ)))
+    def on_client_gone(_: ClientGoneError) -> flask.Response:
+        return _response(client_closed_response(context_of(flask.request.environ)))
 
     @app.errorhandler(Exception)
-    def fail(error: Exception) -> flask.Response:
-        return _response(failure(error, errors, context_of(flask.request.environ)))
+    def on_exception(error: Exception) -> flask.Response:
+        return _response(internal_error_response(error, errors, context_of(flask.request.environ)))
 
 
-def _forget_frames_of_routing() -> None:
+def _drop_routing_frames() -> None:
     """Let the error of a route that does not exist hold no frames: Flask keeps it in the request, which they hold."""
     if flask.request.routing_exception is not None:
         without_frames(flask.request.routing_exception)
@@ -242,7 +246,13 @@ def _cards(services: Services) -> list[ModelCard]:
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     aliases = services.artifact.contract.models.aliases
+<<<<<<< HEAD
     return cards_of(served, aliases, services.registry.model_cards(), shows_length=services.settings.show_max_model_len)
+=======
+    return model_cards(
+        served, aliases, services.fleet.cards(), include_max_model_len=services.settings.show_max_model_len
+    )
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

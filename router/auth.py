@@ -17,11 +17,11 @@ from router.contract.errors import ApiError
 from router.runtime.files import NotRegularFileError, read_regular_file, stat_regular_file
 from router.runtime.shared_memory import SharedRecord
 
-SHORTEST_KEY: Final = 16
+MIN_KEY_LENGTH: Final = 16
 """Characters of the shortest key: no digest of a shorter one withstands guessing."""
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-SECONDS_BETWEEN_LOOKS: Final = 1.0
+CHECK_INTERVAL_SECONDS: Final = 1.0
 """How often at most the file is looked at; only requests make anybody look."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -66,7 +66,7 @@ class KeysFile:
 def parse_keys(value: str) -> tuple[ApiKey, ...]:
     """Return the keys of a comma-separated list. Raises ValueError: what is expected, and where; never a key."""
     entries = enumerate(map(str.strip, value.split(",")), 1)
-    return _keys((f"entry {number}", entry) for number, entry in entries if entry)
+    return _unique_keys((f"entry {number}", entry) for number, entry in entries if entry)
 
 
 def read_keys(path: Path) -> KeysFile:
@@ -81,7 +81,7 @@ def read_keys(path: Path) -> KeysFile:
     if len(data) > MAX_FILE_BYTES:
         raise ValueError(f"a file of at most {MAX_FILE_BYTES} bytes")
     lines = enumerate(map(str.strip, text.split("\n")), 1)
-    keys = _keys((f"line {number}", line) for number, line in lines if line and not line.startswith("#"))
+    keys = _unique_keys((f"line {number}", line) for number, line in lines if line and not line.startswith("#"))
     return KeysFile(path, keys, Version(state.st_mtime_ns, state.st_ino, state.st_size), time.monotonic_ns())
 
 
@@ -94,25 +94,25 @@ def version_of(path: Path) -> Version:
     return Version(state.st_mtime_ns, state.st_ino, state.st_size)
 
 
-def newest(known: KeysFile) -> KeysFile:
+def reload_if_changed(known: KeysFile) -> KeysFile:
     """Return a file of keys as it is now, for all processes to know. Raises ValueError where it is broken."""
     if version_of(known.path) == known.version:
         return known
     found = read_keys(known.path)
     with _SHARED.locked():
-        if _recalled(found) is found:
+        if _shared_version(found) is found:
             keys = [(key.name, key.digest.hex()) for key in found.keys]
             _SHARED.write(orjson.dumps((str(found.path), tuple(found.version), found.read_at, keys)))
     return found
 
 
-def last_good(known: KeysFile) -> KeysFile:
+def last_valid(known: KeysFile) -> KeysFile:
     """Return the version of a file of keys that any process read last and found good, at least the one known here."""
     with _SHARED.locked():
-        return _recalled(known)
+        return _shared_version(known)
 
 
-def _recalled(known: KeysFile) -> KeysFile:
+def _shared_version(known: KeysFile) -> KeysFile:
     data = _SHARED.read()
     if not data:
         return known
@@ -138,20 +138,20 @@ class ApiKeys:
         self._problem: str | None = None
         self.failures = 0
         """Broken versions of the file that this process has met."""
-        self._looking = threading.Lock()
-        self._next_look = 0.0
+        self._checking = threading.Lock()
+        self._next_check = 0.0
 
-    def are_asked_for(self) -> bool:
+    def are_required(self) -> bool:
         """Tell whether clients have to show a key."""
         return bool(self._keys) or self._file is not None
 
-    def name_of(self, environ: Mapping[str, str]) -> str:
+    def authenticate(self, environ: Mapping[str, str]) -> str:
         """Return the name of the key that a request shows. Raises ApiError `invalid_api_key`."""
-        self._look()
-        shown = _shown(environ)
+        self._check_file()
+        shown = _presented_key(environ)
         digest = hashlib.sha256(shown.encode("latin-1", "replace")).digest()
         name = None
-        for key in self._in_force():
+        for key in self._active():
             # To the last one: how long it takes must not tell which of them is near.
             if hmac.compare_digest(key.digest, digest):
                 name = key.name
@@ -161,28 +161,28 @@ class ApiKeys:
 
     def problem(self) -> str | None:
         """Return what is wrong with the newest version of the file, None when its keys are in force."""
-        self._look()
+        self._check_file()
         return self._problem
 
-    def _in_force(self) -> tuple[ApiKey, ...]:
+    def _active(self) -> tuple[ApiKey, ...]:
         return self._keys + (self._file.keys if self._file is not None else ())
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         """Read the file anew if it has changed; who comes while another one looks goes by the keys in force."""
-        if self._file is None or time.monotonic() < self._next_look or not self._looking.acquire(blocking=False):
+        if self._file is None or time.monotonic() < self._next_check or not self._checking.acquire(blocking=False):
             return
         try:
-            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
-            self._take_newest(self._file)
+            self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
+            self._reload(self._file)
         finally:
-            self._looking.release()
+            self._checking.release()
 
-    def _take_newest(self, known: KeysFile) -> None:
+    def _reload(self, known: KeysFile) -> None:
         try:
-            found = newest(known)
+            found = reload_if_changed(known)
         except ValueError as error:
             # Another process may have read a good version that this one missed.
-            self._file = last_good(known)
+            self._file = last_valid(known)
             if str(error) != self._problem:
                 self.failures += 1
                 _LOG.error("the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected %s", error)
@@ -194,7 +194,7 @@ class ApiKeys:
         _LOG.info("ROUTER_API_KEYS_FILE was read anew: %d API key(s) in force", len(found.keys))
 
 
-def _keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
+def _unique_keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
     found: dict[bytes, tuple[str, ApiKey]] = {}
     for place, entry in entries:
         key = _parsed(entry, place)
@@ -218,14 +218,14 @@ def _parsed(entry: str, place: str) -> ApiKey:
         if not _DIGEST.fullmatch(hexadecimal):
             raise ValueError(f"the 64 hexadecimal digits of a SHA-256 after sha256: in {place}")
         return ApiKey(name, bytes.fromhex(hexadecimal))
-    if len(value) < SHORTEST_KEY or not _KEY.fullmatch(value):
+    if len(value) < MIN_KEY_LENGTH or not _KEY.fullmatch(value):
         raise ValueError(
-            f"a key of at least {SHORTEST_KEY} printable ASCII characters without spaces and commas in {place}"
+            f"a key of at least {MIN_KEY_LENGTH} printable ASCII characters without spaces and commas in {place}"
         )
     return ApiKey(name, hashlib.sha256(value.encode()).digest())
 
 
-def _shown(environ: Mapping[str, str]) -> str:
+def _presented_key(environ: Mapping[str, str]) -> str:
     """Return what a request shows as its key. Raises ApiError when that is nothing, or two that differ."""
     authorization, header = (environ.get(name, "").strip() for name in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"))
     bearer = _BEARER.fullmatch(authorization)

@@ -13,7 +13,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-MAX_PARTS: Final = 1_000
+MAX_MEMBERS: Final = 1_000
 """Most members of a gzip body, or frames of a zstd one: each costs some 10 µs and may be empty."""
 MAX_CODINGS: Final = 5
 _STEP_BYTES: Final = 64 * 1024
@@ -21,91 +21,91 @@ _STEP_BYTES: Final = 64 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-UNENCODED: Final = ("", "identity")
+IDENTITY_CODINGS: Final = ("", "identity")
 """What `Content-Encoding` is of a body without a coding."""
 
 
-class UndecodableError(Exception):
+class DecodingError(Exception):
     """A body is in no coding that is known, is not what its coding says, or unfolds to too much."""
 
 
-class CutError(UndecodableError):
+class TruncatedError(DecodingError):
     """A body ends before its coding does."""
 
 
-def decoded(body: bytes, codings: str, most_bytes: int) -> bytes:
+def decode(body: bytes, codings: str, max_bytes: int) -> bytes:
     """Return a body without its codings, given as in `Content-Encoding`. Raises UndecodableError.
 
     Neither it nor what it is between two codings may be longer than `most_bytes`.
     """
     names = [name.strip().lower() for name in codings.split(",")]
     if len(names) > MAX_CODINGS or not all(name in _DECODERS for name in names):
-        raise UndecodableError
+        raise DecodingError
     for name in reversed(names):
         try:
-            body = _DECODERS[name](body, most_bytes)
+            body = _DECODERS[name](body, max_bytes)
         except (zlib.error, zstd.ZstdError, brotli.error):
-            raise UndecodableError from None
+            raise DecodingError from None
     return body
 
 
-def _in_parts(begin: Callable[[], Any], magic: bytes, body: bytes, most_bytes: int) -> bytes:
+def _decode_members(begin: Callable[[], Any], magic: bytes, body: bytes, max_bytes: int) -> bytes:
     """Decode parts that stand one behind the other, each by a decoder of its own as zlib and zstd have them.
 
     What follows and does not begin as a part does is passed over.
     """
     pieces: list[bytes] = []
-    room, at = most_bytes, 0
-    for _ in range(MAX_PARTS):
+    room, at = max_bytes, 0
+    for _ in range(MAX_MEMBERS):
         decoder = begin()
         while not decoder.eof:
             if at == len(body):
-                raise CutError
+                raise TruncatedError
             step = body[at : at + _STEP_BYTES]
             # One byte more than there is room for, as some decoders take 0 for no bound.
             piece = decoder.decompress(step, room + 1)
             room -= len(piece)
             if room < 0:
-                raise UndecodableError
+                raise DecodingError
             at += len(step) - len(decoder.unused_data)
             pieces.append(piece)
         if at == len(body) or not body.startswith(magic, at):
             return b"".join(pieces)
-    raise UndecodableError
+    raise DecodingError
 
 
-def _deflate(body: bytes, most_bytes: int) -> bytes:
+def _deflate(body: bytes, max_bytes: int) -> bytes:
     # Some send it without the zlib format around it.
     try:
-        return _first_part(zlib.decompressobj(), body, most_bytes)
+        return _decode_one(zlib.decompressobj(), body, max_bytes)
     except zlib.error:
-        return _first_part(zlib.decompressobj(-zlib.MAX_WBITS), body, most_bytes)
+        return _decode_one(zlib.decompressobj(-zlib.MAX_WBITS), body, max_bytes)
 
 
-def _first_part(decoder: Any, body: bytes, most_bytes: int) -> bytes:  # noqa: ANN401 - zlib's has no name
-    plain: bytes = decoder.decompress(body, most_bytes + 1)
-    if len(plain) > most_bytes:
-        raise UndecodableError
+def _decode_one(decoder: Any, body: bytes, max_bytes: int) -> bytes:  # noqa: ANN401 - zlib's has no name
+    plain: bytes = decoder.decompress(body, max_bytes + 1)
+    if len(plain) > max_bytes:
+        raise DecodingError
     if not decoder.eof:
-        raise CutError
+        raise TruncatedError
     return plain
 
 
-def _brotli(body: bytes, most_bytes: int) -> bytes:
+def _brotli(body: bytes, max_bytes: int) -> bytes:
     decoder = brotli.Decompressor()
-    plain: bytes = decoder.process(body, output_buffer_limit=most_bytes + 1)
-    if len(plain) > most_bytes:
-        raise UndecodableError
+    plain: bytes = decoder.process(body, output_buffer_limit=max_bytes + 1)
+    if len(plain) > max_bytes:
+        raise DecodingError
     if not decoder.is_finished():
-        raise CutError
+        raise TruncatedError
     return plain
 
 
-_gzip: Final = partial(_in_parts, partial(zlib.decompressobj, _GZIP), b"\x1f\x8b")
+_gzip: Final = partial(_decode_members, partial(zlib.decompressobj, _GZIP), b"\x1f\x8b")
 _DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,
     "br": _brotli,
-    "zstd": partial(_in_parts, zstd.ZstdDecompressor, b""),
+    "zstd": partial(_decode_members, zstd.ZstdDecompressor, b""),
 }

@@ -37,15 +37,15 @@ class InferenceEndpoint:
         context = context_of(environ)
         try:
             self._services.discovery.start()
-            self._admission.enter(environ)
+            self._admission.check(environ)
             response = self.serve(environ, context)
         except ApiError as error:
-            response = refusal(error, self._errors, context)
+            response = error_response(error, self._errors, context)
         except ClientGoneError:
-            response = unanswered(context)
+            response = client_closed_response(context)
         except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
-            response = failure(error, self._errors, context)
-        return _put_out(response, start_response)
+            response = internal_error_response(error, self._errors, context)
+        return _send(response, start_response)
 
     def serve(self, environ: dict[str, Any], context: RequestContext) -> ProxyResponse:
         """Take a request through the straight line. Raises ApiError, ClientGoneError."""
@@ -54,7 +54,7 @@ class InferenceEndpoint:
         return step(self._services, environ, route, context)
 
 
-def refusal(error: ApiError, errors: Errors, context: RequestContext) -> ProxyResponse:
+def error_response(error: ApiError, errors: Errors, context: RequestContext) -> ProxyResponse:
     """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
     without_frames(error)
     error.details.setdefault("model", context.model_asked)
@@ -64,14 +64,14 @@ def refusal(error: ApiError, errors: Errors, context: RequestContext) -> ProxyRe
     return ProxyResponse(status, own_headers, body)
 
 
-def failure(error: Exception, errors: Errors, context: RequestContext) -> ProxyResponse:
+def internal_error_response(error: Exception, errors: Errors, context: RequestContext) -> ProxyResponse:
     """Return the answer to a request that fails as nobody foresaw, and log it."""
     _LOG.error("request %s failed", context.request_id, exc_info=error)
     without_frames(error)
-    return refusal(ApiError("internal_error", "The router failed to handle this request"), errors, context)
+    return error_response(ApiError("internal_error", "The router failed to handle this request"), errors, context)
 
 
-def unanswered(context: RequestContext) -> ProxyResponse:
+def client_closed_response(context: RequestContext) -> ProxyResponse:
     """Return what stands in logs for the answer to a client that hung up."""
     context.client_gone = True
     return ProxyResponse(CLIENT_CLOSED_REQUEST, [], b"")
@@ -82,7 +82,7 @@ def status_line(status: int) -> str:
     return _STATUS_LINES.get(status) or f"{status} UNKNOWN"
 
 
-class _Pieces:
+class _StreamedBody:
     """A body in pieces, and what ends it."""
 
     __slots__ = ("_pieces", "close")
@@ -95,11 +95,11 @@ class _Pieces:
         return self._pieces
 
 
-def _put_out(response: ProxyResponse, start_response: Callable[..., Any]) -> Iterable[bytes]:
+def _send(response: ProxyResponse, start_response: Callable[..., Any]) -> Iterable[bytes]:
     body = response.body
     if isinstance(body, bytes):
         length = [] if response.status == _BODILESS else [("Content-Length", str(len(body)))]
         start_response(status_line(response.status), [*response.headers, *length])
         return [body]
     start_response(status_line(response.status), response.headers)
-    return _Pieces(body, response.close)
+    return _StreamedBody(body, response.close)

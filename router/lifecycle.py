@@ -61,9 +61,9 @@ def reread_keys_in_master() -> None:
     if own is None or own.api_keys_file is None:
         return
     try:
-        file = auth.newest(own.api_keys_file)
+        file = auth.reload_if_changed(own.api_keys_file)
     except ValueError:
-        file = auth.last_good(own.api_keys_file)
+        file = auth.last_valid(own.api_keys_file)
     if file is not own.api_keys_file:
         _Inherited.settings = replace(own, api_keys_file=file)
 

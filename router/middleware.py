@@ -23,12 +23,12 @@ from router.telemetry import access_log
 
 OVERLOADED_DRAIN_SECONDS: Final = 0.5
 """How long the body of an overloaded worker's client is read: long enough for what is on its way in one data centre."""
-HURRIED_DRAIN_SECONDS: Final = 0.02
+SHORT_DRAIN_SECONDS: Final = 0.02
 """The same where several are being read already: only what has come, which would let closing reset the answer."""
-MOST_PATIENT_DRAINS: Final = 4
+MAX_SLOW_DRAINS: Final = 4
 """How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
 
-_NOT_WAITED_FOR: Final = (OVERLOADED, "invalid_api_key")
+_SHORT_DRAIN_CODES: Final = (OVERLOADED, "invalid_api_key")
 """Refusals whose clients get little time for the rest of their body: who is not served must not hold up who is."""
 _MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")
@@ -44,13 +44,13 @@ class Middleware:
         self._app = app
         self._inference = app.extensions["router.endpoints"]
         own = services.settings
-        self._routes = frozenset((*own.routes, *routes.PROBES, *([routes.METRICS] if own.metrics else ())))
+        self._routes = frozenset((*own.routes, *routes.HEALTH_ROUTES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
         self.async_routes = self._bounded
         self._in_flight = services.in_flight
-        self._patient_drains = Semaphore(MOST_PATIENT_DRAINS)
-        self._access_log = access_log.open_log(own)
+        self._slow_drains = Semaphore(MAX_SLOW_DRAINS)
+        self._access_log = access_log.open_access_log(own)
         self._meter = services.meter
         self._tracer = services.tracer
         self._errors = services.artifact.contract.errors
@@ -66,13 +66,13 @@ class Middleware:
         is_bounded = context.method == "POST" and context.route in self._bounded
         app: WSGIApplication = self._app
         if is_bounded:
-            app = self._refuse if self._in_flight.is_exhausted() else self._inference
+            app = self._reject_overloaded if self._in_flight.is_exhausted() else self._inference
         return LoggedResponse(context, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
-    def _refuse(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _reject_overloaded(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         context = context_of(environ)
         refused = answer(overloaded(), self._errors, context.request_id, context.protocol)
-        return _answer_with(refused, start_response)
+        return _send_error(refused, start_response)
 
     def flush(self) -> None:
         """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
@@ -83,7 +83,7 @@ class Middleware:
         if self._access_log is not None:
             self._access_log.flush()
 
-    def count_refusal(self, error: ApiError) -> None:
+    def count_rejected(self, error: ApiError) -> None:
         """Count a request that the server refused before the app heard of it."""
         if self._meter is not None:
             self._meter.note(RequestContext(request_id="", status=error.status, code=error.code))
@@ -104,19 +104,19 @@ class Middleware:
             self._meter.note(context)
         if self._tracer is not None:
             self._tracer.note(context)
-        if context.code in _NOT_WAITED_FOR:
-            self._drain_in_a_hurry(environ)
+        if context.code in _SHORT_DRAIN_CODES:
+            self._drain_briefly(environ)
         else:
             request_body.drain(environ)
 
-    def _drain_in_a_hurry(self, environ: WSGIEnvironment) -> None:
-        if not self._patient_drains.try_acquire():
-            request_body.drain(environ, HURRIED_DRAIN_SECONDS)
+    def _drain_briefly(self, environ: WSGIEnvironment) -> None:
+        if not self._slow_drains.try_acquire():
+            request_body.drain(environ, SHORT_DRAIN_SECONDS)
             return
         try:
             request_body.drain(environ, OVERLOADED_DRAIN_SECONDS)
         finally:
-            self._patient_drains.release()
+            self._slow_drains.release()
 
 
 class LoggedResponse:
@@ -143,7 +143,7 @@ class LoggedResponse:
     def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
         """Let an app answer and return its answer. What an app itself cannot handle is an `internal_error`."""
         try:
-            pieces = self._answer_of(app, environ)
+            pieces = self._call_app(app, environ)
             self._close = getattr(pieces, "close", None)
             self._next = iter(pieces).__next__
         except BaseException:
@@ -152,7 +152,7 @@ class LoggedResponse:
             raise
         return self
 
-    def _answer_of(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
+    def _call_app(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
         try:
             return app(environ, self.start)
         except Exception as error:
@@ -162,7 +162,7 @@ class LoggedResponse:
             without_frames(error)
             failure = ApiError("internal_error", "The router failed to handle this request")
             context = self._context
-            return _answer_with(answer(failure, self._errors, context.request_id, context.protocol), self.start)
+            return _send_error(answer(failure, self._errors, context.request_id, context.protocol), self.start)
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
@@ -209,7 +209,7 @@ class LoggedResponse:
             self._end(self._context)
 
 
-def _answer_with(
+def _send_error(
     told: ErrorAnswer,
     start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
 ) -> Iterable[bytes]:

@@ -11,9 +11,15 @@ OWNER: Final = "router"
 """What stands for the owner of each model: engines name themselves there."""
 
 
+<<<<<<< HEAD
 def cards_of(
     served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[ModelCard], *, shows_length: bool
 ) -> list[ModelCard]:
+=======
+def model_cards(
+    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[Card], *, include_max_model_len: bool
+) -> list[Card]:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     """Return the cards of the served ids, and of each alias that means one, whose `root` names it.
 
     `listed` are the cards of all engines. `shows_length` lets a card say `max_model_len`, in tokens: of several
@@ -22,7 +28,10 @@ def cards_of(
     by_id: dict[str, list[ModelCard]] = {}
     for card in listed:
         by_id.setdefault(card["id"], []).append(card)
-    cards = {model: _card(model, by_id.get(model, []), shows_length=shows_length) for model in served.present}
+    cards = {
+        model: _card(model, by_id.get(model, []), include_max_model_len=include_max_model_len)
+        for model in served.present
+    }
     first = served.ids[0] if served.routes_aliases else None
     targets = {name: alias.model or first for name, alias in aliases.items()}
     copies = [
@@ -33,11 +42,15 @@ def cards_of(
     return [*cards.values(), *copies]
 
 
+<<<<<<< HEAD
 def _card(model: str, engines: list[ModelCard], *, shows_length: bool) -> ModelCard:
+=======
+def _card(model: str, engines: list[Card], *, include_max_model_len: bool) -> Card:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     created = next((card["created"] for card in engines if _is_whole(card.get("created"))), 0)
     own: ModelCard = {"id": model, "object": "model", "created": created, "owned_by": OWNER}
     lengths = [card["max_model_len"] for card in engines if _is_whole(card.get("max_model_len"))]
-    return {**own, "max_model_len": min(lengths)} if shows_length and lengths else own
+    return {**own, "max_model_len": min(lengths)} if include_max_model_len and lengths else own
 
 
 def _is_whole(value: Any) -> bool:  # noqa: ANN401 - any JSON value

@@ -18,7 +18,7 @@ from router.runtime.semaphore import Semaphore
 from router.server.disconnect import Client
 from router.server.request_body import read_body
 from router.settings import Settings
-from router.telemetry.meter import Meter
+from router.telemetry.meter import MetricsRegistry
 from router.telemetry.spans import Tracer
 from router.upstream.balancer import LoadBalancer
 from router.upstream.client import HttpClient
@@ -40,7 +40,7 @@ class Services(NamedTuple):
     in_flight: Semaphore
     context_limits: ContextLimits
     api_keys: ApiKeys
-    meter: Meter | None = None
+    meter: MetricsRegistry | None = None
     tracer: Tracer | None = None
 
 
@@ -50,8 +50,13 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
     """
     contract = services.artifact.contract
+<<<<<<< HEAD
     body = _read(services, environ, context)
     decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
+=======
+    body = _read_body(services, environ, context)
+    decision = cpu_executor.run(len(body), decide, body, contract, services.fleet.served_ids())
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     context.model_asked = decision.model_asked
     context.violations = decision.violations
     context.case = decision.found.case.name if decision.found.case is not None else None
@@ -67,10 +72,17 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     context.stream = decision.stream
     context.tokens = decision.tokens
     edits = AnswerEdits(decision.respond_as, decision.errors, decision.usage)
+<<<<<<< HEAD
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, decision.body)
     request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
     return _answer(services, environ, context, request, edits)
+=======
+    headers = _upstream_headers(services, environ, context, edits)
+    key = _affinity_key(services, environ, decision.body)
+    request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
+    return _forward(services, environ, context, request, edits)
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
@@ -79,8 +91,13 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
     Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
     """
     contract = services.artifact.contract
+<<<<<<< HEAD
     body = _read(services, environ, context)
     routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
+=======
+    body = _read_body(services, environ, context)
+    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.fleet.served_ids())
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     context.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
         context.rule = routed.rule
@@ -91,13 +108,20 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
             del routed
     context.model_served = routed.model_served
     edits = AnswerEdits(routed.respond_as)
+<<<<<<< HEAD
     headers = _headers(services, environ, context, edits)
     key = _key(services, environ, routed.body)
     request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
     return _answer(services, environ, context, request, edits)
+=======
+    headers = _upstream_headers(services, environ, context, edits)
+    key = _affinity_key(services, environ, routed.body)
+    request = Request(route, headers, routed.body, routed.model_served, key)
+    return _forward(services, environ, context, request, edits)
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
-def _headers(
+def _upstream_headers(
     services: Services, environ: dict[str, Any], context: RequestContext, edits: AnswerEdits
 ) -> dict[str, str]:
     headers = for_engine(environ, context.request_id, services.settings.engine_api_key)
@@ -107,7 +131,7 @@ def _headers(
     return headers
 
 
-def _read(services: Services, environ: dict[str, Any], context: RequestContext) -> bytes:
+def _read_body(services: Services, environ: dict[str, Any], context: RequestContext) -> bytes:
     limit = services.artifact.contract.limits.max_body_bytes
     begun = time.monotonic()
     try:
@@ -125,14 +149,24 @@ def _read(services: Services, environ: dict[str, Any], context: RequestContext) 
     return body
 
 
+<<<<<<< HEAD
 def _key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
     if not services.load_balancer.uses_key:
+=======
+def _affinity_key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
+    if not services.chooser.asks_for_key:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
         return None
     return services.load_balancer.affinity_key(value_of(environ, services.settings.session_header), body)
 
 
+<<<<<<< HEAD
 def _answer(
     services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
+=======
+def _forward(
+    services: Services, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 ) -> ProxyResponse:
     client = Client(environ)
     answer = services.forwarder.send(request, client, context)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from itertools import chain
 from typing import Final, NamedTuple
 
-from router.content_encoding import UNENCODED, CutError, UndecodableError, decoded
+from router.content_encoding import IDENTITY_CODINGS, DecodingError, TruncatedError, decode
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.scanning import Balance
 from router.contract.responses.rewrite import is_json
@@ -17,7 +17,7 @@ from router.contract.responses.rewrite_plan import AnswerEdits
 from router.contract.responses.stream_progress import StreamProgress
 from router.contract.responses.upstream_errors import retold
 from router.request.context import RequestContext
-from router.request.headers import ATTEMPTS, OF_THE_BODY, for_client
+from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
 from router.runtime import cpu_executor
 from router.server.disconnect import Client, ClientGoneError
@@ -30,7 +30,7 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 JSON: Final = "application/json"
 _COMMENT: Final = b":\n"
 """An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
-_LONGEST_EMPTY: Final = 64
+_MAX_EMPTY_BYTES: Final = 64
 """In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
 _LOG = logging.getLogger("router")
 
@@ -66,8 +66,8 @@ class ResponseForwarding(NamedTuple):
     edits: AnswerEdits
     client: Client
     context: RequestContext
-    comment_seconds: float | None = None
-    also_headers: tuple[str, ...] = ()
+    keepalive_interval_seconds: float | None = None
+    extra_headers: tuple[str, ...] = ()
 
 
 def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
@@ -76,8 +76,8 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
     """
     try:
-        _refuse_useless(forwarding.answer)
-        response = _streamed(forwarding) if _is_stream(forwarding.answer) else _buffered(forwarding)
+        _check_status(forwarding.answer)
+        response = _stream(forwarding) if _is_stream(forwarding.answer) else _buffer(forwarding)
     except EngineError as error:
         forwarding.answer.report(error.outcome)
         forwarding.answer.close()
@@ -91,7 +91,11 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     return response
 
 
+<<<<<<< HEAD
 def _refuse_useless(answer: UpstreamResponse) -> None:
+=======
+def _check_status(answer: Answer) -> None:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     if answer.status < HTTPStatus.OK or HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         _LOG.error("an engine answered %d, which is not passed on", answer.status)
         raise ApiError("upstream_incomplete", "The engine's answer cannot be passed on")
@@ -104,12 +108,12 @@ def _is_stream(answer: UpstreamResponse) -> bool:
 def _media_type(answer: UpstreamResponse) -> str:
     """Return the media type of an answer, which it may say more than once; "" where it says several."""
     if "," not in answer.header("Content-Type"):
-        return _bare_type(answer.header("Content-Type"))
-    said = {_bare_type(value) for name, value in answer.headers if name.lower() == "content-type"}
+        return _without_parameters(answer.header("Content-Type"))
+    said = {_without_parameters(value) for name, value in answer.headers if name.lower() == "content-type"}
     return said.pop() if len(said) == 1 else ""
 
 
-def _bare_type(value: str) -> str:
+def _without_parameters(value: str) -> str:
     return value.partition(";")[0].strip().lower()
 
 
@@ -118,38 +122,45 @@ def _is_json_type(media_type: str) -> bool:
     return media_type == JSON or media_type.endswith("+json")
 
 
-def _buffered(forwarding: ResponseForwarding) -> ProxyResponse:
+def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
     answer = forwarding.answer
     pieces = []
     length = 0
-    for piece in _pieces(answer):
+    for piece in _chunks(answer):
         pieces.append(piece)
         length += len(piece)
         if length > MAX_BUFFERED_BYTES:
             forwarding.context.buffered_at = time.monotonic()
-            return _too_long_to_hold(forwarding, pieces)
+            return _stream_oversized(forwarding, pieces)
     forwarding.context.buffered_at = time.monotonic()
+<<<<<<< HEAD
     body = _Body(b"".join(pieces), answer)
     _refuse_cut(body, answer)
     answer.report(Outcome.SUCCEEDED)
     told = _told_anew(body, forwarding)
+=======
+    body = _BufferedBody(b"".join(pieces), answer)
+    _check_complete(body, answer)
+    answer.tell(Outcome.SUCCEEDED)
+    told = _map_error(body, forwarding)
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     if told is not None:
         return told
-    edited = _edited(body, forwarding)
-    headers = for_client(answer.headers, forwarding.also_headers)
+    edited = _rewritten_body(body, forwarding)
+    headers = for_client(answer.headers, forwarding.extra_headers)
     if edited is not body.sent:
-        stale = OF_THE_BODY | ({"content-encoding"} if body.is_coded else set())
+        stale = BODY_HEADERS | ({"content-encoding"} if body.is_coded else set())
         headers = [(name, value) for name, value in headers if name.lower() not in stale]
     return ProxyResponse(answer.status, headers, edited)
 
 
-class _Body:
+class _BufferedBody:
     """The whole body of an answer, as it was sent and, once somebody asks, without its content codings."""
 
     def __init__(self, sent: bytes, answer: UpstreamResponse) -> None:
         self.sent = sent
         self._codings = answer.header("Content-Encoding").strip().lower()
-        self.is_coded = bool(sent) and self._codings not in UNENCODED
+        self.is_coded = bool(sent) and self._codings not in IDENTITY_CODINGS
         self.is_cut = False
         """Does it end before its codings do? Nobody knows until `plain` was asked for."""
 
@@ -159,15 +170,15 @@ class _Body:
         if not self.is_coded:
             return self.sent
         try:
-            return cpu_executor.run(MAX_BUFFERED_BYTES, decoded, self.sent, self._codings, MAX_BUFFERED_BYTES)
-        except CutError:
+            return cpu_executor.run(MAX_BUFFERED_BYTES, decode, self.sent, self._codings, MAX_BUFFERED_BYTES)
+        except TruncatedError:
             self.is_cut = True
-        except UndecodableError:
+        except DecodingError:
             pass
         return None
 
 
-def _told_anew(body: _Body, forwarding: ResponseForwarding) -> ProxyResponse | None:
+def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResponse | None:
     """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
     errors = forwarding.edits.errors
     if forwarding.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
@@ -176,13 +187,17 @@ def _told_anew(body: _Body, forwarding: ResponseForwarding) -> ProxyResponse | N
     told = cpu_executor.run(len(body.plain), retold, *arguments)
     if told is None:
         return None
-    stale = OF_THE_BODY | {"content-encoding", "content-type"}
-    passing = for_client(forwarding.answer.headers, forwarding.also_headers)
+    stale = BODY_HEADERS | {"content-encoding", "content-type"}
+    passing = for_client(forwarding.answer.headers, forwarding.extra_headers)
     headers = [(name, value) for name, value in passing if name.lower() not in stale]
     return ProxyResponse(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
+<<<<<<< HEAD
 def _refuse_cut(body: _Body, answer: UpstreamResponse) -> None:
+=======
+def _check_complete(body: _BufferedBody, answer: Answer) -> None:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     """Raise EngineError when an answer is not whole, as far as its bytes can tell.
 
     A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
@@ -198,12 +213,12 @@ def _refuse_cut(body: _Body, answer: UpstreamResponse) -> None:
         raise EngineError(Outcome.BROKEN)
 
 
-def _is_empty(body: _Body) -> bool:
+def _is_empty(body: _BufferedBody) -> bool:
     """Tell whether there is nothing in a body but white space, encoded or not."""
-    return len(body.sent) <= _LONGEST_EMPTY and body.plain is not None and not body.plain.strip()
+    return len(body.sent) <= _MAX_EMPTY_BYTES and body.plain is not None and not body.plain.strip()
 
 
-def _edited(body: _Body, forwarding: ResponseForwarding) -> bytes:
+def _rewritten_body(body: _BufferedBody, forwarding: ResponseForwarding) -> bytes:
     """Return the body for the client, the same object where nothing is to be edited or nobody can decode it."""
     edit = forwarding.edits.edit_of(forwarding.answer.status)
     plain = body.plain if edit is not None else None
@@ -213,23 +228,28 @@ def _edited(body: _Body, forwarding: ResponseForwarding) -> bytes:
     return body.sent if edited is plain else edited
 
 
-def _too_long_to_hold(forwarding: ResponseForwarding, pieces: list[bytes]) -> ProxyResponse:
+def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> ProxyResponse:
     answer = forwarding.answer
-    balance = Balance() if _must_tell_its_end(answer) else None
+    balance = Balance() if _is_framed_by_json_alone(answer) else None
 
-    def taken() -> Iterator[bytes]:
+    def all_chunks() -> Iterator[bytes]:
         while pieces:
             yield pieces.pop(0)
-        yield from _pieces(answer)
+        yield from _chunks(answer)
 
-    def everything() -> Iterator[bytes]:
+    def stream_body() -> Iterator[bytes]:
         try:
-            for piece in taken():
+            for piece in all_chunks():
                 if balance is not None:
                     balance.feed(piece)
                 yield piece
+<<<<<<< HEAD
             _refuse_unbalanced(balance)
             answer.report(Outcome.SUCCEEDED)
+=======
+            _check_balanced(balance)
+            answer.tell(Outcome.SUCCEEDED)
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
         except EngineError as error:
             answer.report(error.outcome)
             forwarding.context.code = error.code
@@ -239,31 +259,35 @@ def _too_long_to_hold(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
             forwarding.context.client_gone = True
             raise ResponseAbortedError("the client left") from error
 
-    headers = for_client(answer.headers, forwarding.also_headers)
+    headers = for_client(answer.headers, forwarding.extra_headers)
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
-    return ProxyResponse(answer.status, headers, everything(), answer.close)
+    return ProxyResponse(answer.status, headers, stream_body(), answer.close)
 
 
-def _refuse_unbalanced(balance: Balance | None) -> None:
+def _check_balanced(balance: Balance | None) -> None:
     if balance is not None and not balance.is_kept():
         raise EngineError(Outcome.BROKEN)
 
 
+<<<<<<< HEAD
 def _must_tell_its_end(answer: UpstreamResponse) -> bool:
+=======
+def _is_framed_by_json_alone(answer: Answer) -> bool:
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
-    is_plain = answer.header("Content-Encoding").strip().lower() in UNENCODED
+    is_plain = answer.header("Content-Encoding").strip().lower() in IDENTITY_CODINGS
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
 
 
-def _streamed(forwarding: ResponseForwarding) -> ProxyResponse:
+def _stream(forwarding: ResponseForwarding) -> ProxyResponse:
     answer = forwarding.answer
     events = _events(forwarding)
     # What fails before anything has left still gets its own status.
     first = next(events)
     forwarding.context.buffered_at = time.monotonic()
-    headers = for_client(answer.headers, forwarding.also_headers)
+    headers = for_client(answer.headers, forwarding.extra_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
@@ -274,7 +298,11 @@ def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
     """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
     stream = _Stream(forwarding)
     try:
+<<<<<<< HEAD
         while (piece := forwarding.answer.read_chunk(forwarding.comment_seconds)) != b"":
+=======
+        while (piece := forwarding.answer.read_piece(forwarding.keepalive_interval_seconds)) != b"":
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
             if leaving := stream.take(piece):
                 yield leaving
         yield stream.end()
@@ -292,7 +320,7 @@ class _Stream:
 
     def __init__(self, forwarding: ResponseForwarding) -> None:
         self._forwarding = forwarding
-        self._is_encoded = forwarding.answer.header("Content-Encoding").strip().lower() not in UNENCODED
+        self._is_encoded = forwarding.answer.header("Content-Encoding").strip().lower() not in IDENTITY_CODINGS
         self._lines = forwarding.edits.of_stream(forwarding.context.protocol)
         self._progress = StreamProgress(forwarding.context.protocol)
         self._is_at_line_start = True
@@ -360,7 +388,12 @@ class _Stream:
         return self._left
 
 
+<<<<<<< HEAD
 def _pieces(answer: UpstreamResponse) -> Iterator[bytes]:
     while (piece := answer.read_chunk()) != b"":
+=======
+def _chunks(answer: Answer) -> Iterator[bytes]:
+    while (piece := answer.read_piece()) != b"":
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
         if piece:
             yield piece

@@ -14,7 +14,7 @@ from router.discovery.discovery import engines_of, names_in
 from router.exposure import Address, exposure, exposure_warning
 from router.request import routes
 from router.settings import Settings
-from router.telemetry.diagnostics import StderrHandler
+from router.telemetry.diagnostics import NonBlockingStderrHandler
 
 _LOG = logging.getLogger("router")
 _FORMAT: Final = "[%(asctime)s] [%(process)d] [%(levelname)s] router: %(message)s"
@@ -26,7 +26,7 @@ _SAID: Final[set[str]] = set()
 def configure_logging() -> None:
     """Send the router's own log lines to stderr, once."""
     if not _LOG.handlers:
-        handler = StderrHandler()
+        handler = NonBlockingStderrHandler()
         handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S %z"))
         _LOG.addHandler(handler)
         _LOG.setLevel(logging.INFO)
@@ -45,7 +45,7 @@ def warnings(own: Settings, artifact: Artifact) -> list[str]:
         found.append(f"no contract is enforced: {_why_nothing(own)}, so requests pass as they are")
     if os.environ.get(_OF_THE_COMPILER):
         found.append(f"{_OF_THE_COMPILER} is read by profilec alone; a router enforces the artifact in ROUTER_PROFILE")
-    ungoverned = [route for route in own.routes if route in routes.PASSED_THROUGH]
+    ungoverned = [route for route in own.routes if route in routes.PASS_THROUGH]
     if artifact.contract.governs_beyond_body_size() and ungoverned:
         found.append(
             f"the contract {artifact.name} governs {routes.CHAT} alone, and these routes are open beside it: "

@@ -75,7 +75,6 @@ DOUBLE_CLASS_NAMES = {
     "Reply",
     "Request",
     "Run",
-    "Sample",
     "Sections",
     "Side",
     "Stage",
@@ -83,7 +82,6 @@ DOUBLE_CLASS_NAMES = {
     "Verdict",
     "_Asker",
     "_Group",
-    "_Inherited",
     "_Named",
 }
 """Class names that exist twice and are still to be renamed. The set may only shrink."""

@@ -11,7 +11,7 @@ from router.mock_engine.response import MockResponse
 
 TEXT: Final = "The mock engine received this request and responds with these plain words."
 CREATED: Final = 1_700_000_000  # a fixed time, in seconds, so that equal requests get equal answers
-MOST_CHOICES: Final = 128
+MAX_CHOICES: Final = 128
 
 Body = dict[str, Any]
 
@@ -66,7 +66,7 @@ def answer(received: ReceivedRequest, profile: EngineProfile) -> MockResponse:
     """Return the mock engine's own answer to a request."""
     route = INFERENCE_ROUTES.get(received.path)
     if route is None:
-        return _answer_get(received, profile)
+        return _get_response(received, profile)
     if received.method != "POST":
         return _detail(405, "Method Not Allowed")
     body = _read(received.body)
@@ -95,7 +95,7 @@ def _read(data: bytes) -> Body | None:
     return body if isinstance(body, dict) else None
 
 
-def _answer_get(received: ReceivedRequest, profile: EngineProfile) -> MockResponse:
+def _get_response(received: ReceivedRequest, profile: EngineProfile) -> MockResponse:
     if received.method not in {"GET", "HEAD"}:
         return _detail(404, "Not Found")
     cards = {name: _card(name, profile) for name in profile.models}
@@ -127,7 +127,7 @@ def _chat(body: Body, profile: EngineProfile) -> MockResponse:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return error(400, "messages must be a list of at least one message", param="messages")
-    completion = _speak(body, profile, messages)
+    completion = _complete(body, profile, messages)
     frame = _frame("chatcmpl-mock", "chat.completion", profile)
     if _is_true(body.get("stream")):
         return _stream(body, completion, frame | {"object": "chat.completion.chunk"}, list(_chat_choices(completion)))
@@ -145,7 +145,7 @@ def _chat_choices(completion: Completion) -> Iterator[Body]:
 
 
 def _completions(body: Body, profile: EngineProfile) -> MockResponse:
-    completion = _speak(body, profile, body.get("prompt"))
+    completion = _complete(body, profile, body.get("prompt"))
     frame = _frame("cmpl-mock", "text_completion", profile)
     if _is_true(body.get("stream")):
         return _stream(body, completion, frame, list(_text_choices(completion)))
@@ -179,11 +179,11 @@ def _stream(body: Body, completion: Completion, frame: Body, choices: list[Body]
     return MockResponse.sse(*events, b"data: [DONE]\n\n")
 
 
-def _speak(body: Body, profile: EngineProfile, prompt: object) -> Completion:
+def _complete(body: Body, profile: EngineProfile, prompt: object) -> Completion:
     words = profile.text.split()
     budget = _whole(body.get("max_completion_tokens")) or _whole(body.get("max_tokens")) or len(words)
     said = tuple(words[:budget])
-    choices = min(_whole(body.get("n")) or 1, MOST_CHOICES)
+    choices = min(_whole(body.get("n")) or 1, MAX_CHOICES)
     return Completion(said, "stop" if len(said) == len(words) else "length", choices, _count(prompt))
 
 

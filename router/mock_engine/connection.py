@@ -7,7 +7,7 @@ from typing import Final
 
 from router.mock_engine.response import ScriptedResponse
 
-LOOK_EVERY: Final = 0.005
+POLL_SECONDS: Final = 0.005
 """Seconds between looks at the peer while an answer pauses; a leaving client ends the pause."""
 
 RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER, zero seconds: closing sends RST instead of FIN
@@ -45,7 +45,7 @@ class MockConnection:
         return reply.ending == "keep"
 
     def _pause(self, gate: Event) -> None:
-        while not gate.wait(LOOK_EVERY):
+        while not gate.wait(POLL_SECONDS):
             if self._peer_left():
                 raise PeerGoneError("the client left during a pause")
 
@@ -74,7 +74,7 @@ class MockConnection:
         except OSError:  # the peer was faster
             return
 
-    def let_peer_finish(self) -> None:
+    def lingering_close(self) -> None:
         """Say goodbye and read on until the client leaves: closing over unread bytes would reset what was answered."""
         self._socket.shutdown(socket.SHUT_WR)
         while self.reader.read1():

@@ -14,11 +14,11 @@ REQUEST_LINE: Final = re.compile(r"(?P<method>[^ ]+) (?P<target>[^ ]+) (?P<versi
 CHUNK_SIZE: Final = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
-class MalformedError(Exception):
+class MalformedRequestError(Exception):
     """The bytes on the connection are not an HTTP/1 request."""
 
 
-class CutShortError(Exception):
+class IncompleteBodyError(Exception):
     """The connection ended inside a body; `read` is what came of it."""
 
     def __init__(self, read: bytes) -> None:
@@ -44,7 +44,7 @@ class RequestHeaders:
         """Return the values of every field of that name, in any letter case."""
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
-    def says(self, name: str, token: str) -> bool:
+    def has_token(self, name: str, token: str) -> bool:
         """Say whether a comma-separated field holds a token, in any letter case."""
         return any(token == part.strip().lower() for value in self.values(name) for part in value.split(","))
 
@@ -52,8 +52,8 @@ class RequestHeaders:
     def keeps_connection(self) -> bool:
         """Whether the client means to send another request on the same connection."""
         if self.version == "HTTP/1.0":
-            return self.says("Connection", "keep-alive")
-        return not self.says("Connection", "close")
+            return self.has_token("Connection", "keep-alive")
+        return not self.has_token("Connection", "close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,34 +89,34 @@ def read_headers(reader: BufferedReader) -> RequestHeaders | None:
         return None
     match = REQUEST_LINE.fullmatch(line.decode("latin-1"))
     if match is None:
-        raise MalformedError("not a request line")
+        raise MalformedRequestError("not a request line")
     headers: list[tuple[str, str]] = []
     while (line := reader.readline(LINE_LIMIT)) not in (b"\r\n", b"\n"):
         if not line.endswith(b"\n"):
             return None
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon:
-            raise MalformedError("a header line without a colon")
+            raise MalformedRequestError("a header line without a colon")
         headers.append((name, value.strip(" \t\r\n")))
     return RequestHeaders(match["method"], match["target"], match["version"], tuple(headers))
 
 
 def read_body(reader: BufferedReader, request: RequestHeaders) -> bytes:
     """Read a request's body, decoded from chunks if it comes in chunks."""
-    if request.says("Transfer-Encoding", "chunked"):
+    if request.has_token("Transfer-Encoding", "chunked"):
         return _read_chunks(reader)
     lengths = request.values("Content-Length")
     if not lengths:
         return b""
     if not (lengths[0].isascii() and lengths[0].isdigit()):
-        raise MalformedError("not a content length")
+        raise MalformedRequestError("not a content length")
     return _read_exactly(reader, int(lengths[0]))
 
 
 def _read_exactly(reader: BufferedReader, size: int) -> bytes:
     data = reader.read(size)
     if len(data) < size:
-        raise CutShortError(data)
+        raise IncompleteBodyError(data)
     return data
 
 
@@ -126,24 +126,24 @@ def _read_chunks(reader: BufferedReader) -> bytes:
         while size := _chunk_size(reader):
             chunks.append(_read_exactly(reader, size))
             if _read_exactly(reader, 2) != b"\r\n":
-                raise MalformedError("a chunk longer than its size")
+                raise MalformedRequestError("a chunk longer than its size")
         _skip_trailers(reader)
-    except CutShortError as cut:
-        raise CutShortError(b"".join([*chunks, cut.read])) from None
+    except IncompleteBodyError as cut:
+        raise IncompleteBodyError(b"".join([*chunks, cut.read])) from None
     return b"".join(chunks)
 
 
 def _chunk_size(reader: BufferedReader) -> int:
     line = reader.readline(LINE_LIMIT)
     if not line.endswith(b"\n"):
-        raise CutShortError(b"")
+        raise IncompleteBodyError(b"")
     match = CHUNK_SIZE.fullmatch(line)
     if match is None:
-        raise MalformedError("not a chunk size")
+        raise MalformedRequestError("not a chunk size")
     return int(match[1], 16)
 
 
 def _skip_trailers(reader: BufferedReader) -> None:
     while (line := reader.readline(LINE_LIMIT)) not in (b"\r\n", b"\n"):
         if not line.endswith(b"\n"):
-            raise CutShortError(b"")
+            raise IncompleteBodyError(b"")

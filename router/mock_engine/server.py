@@ -10,8 +10,8 @@ from typing import Final, Self
 from router.mock_engine import behaviour
 from router.mock_engine.connection import MockConnection
 from router.mock_engine.request import (
-    CutShortError,
-    MalformedError,
+    IncompleteBodyError,
+    MalformedRequestError,
     ReceivedRequest,
     RequestHeaders,
     read_body,
@@ -22,7 +22,7 @@ from router.mock_engine.response import MockResponse, ScriptedResponse
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 1024
 CONTROL_PATH: Final = "/received"
-PATIENCE: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 """Seconds that the waiting methods wait by default."""
 
 Script = Callable[[ReceivedRequest], ScriptedResponse | None]
@@ -67,7 +67,7 @@ class MockEngine:
         self._queued: deque[ScriptedResponse] = deque()
         self._script: Script | None = None
         self._connections: dict[int, MockConnection] = {}
-        self._connections_seen = 0
+        self._connections_accepted = 0
         self._listener: socket.socket | None = None
         self._acceptor: Thread | None = None
 
@@ -94,7 +94,7 @@ class MockEngine:
         listener.close()
         threads = self._end_connections(reset=False)
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT_SECONDS)
             if thread.is_alive():
                 raise RuntimeError("an answer is still being made; does a script wait for something?")
 
@@ -137,10 +137,10 @@ class MockEngine:
             return len(self._connections)
 
     @property
-    def connections_seen(self) -> int:
+    def connections_accepted(self) -> int:
         """How many connections were ever accepted."""
         with self._changed:
-            return self._connections_seen
+            return self._connections_accepted
 
     def clear(self) -> None:
         """Forget what was received, probes included."""
@@ -148,21 +148,23 @@ class MockEngine:
             self._received.clear()
             self._health_checks.clear()
 
-    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[ReceivedRequest]:
+    def wait_for(self, count: int, timeout: float = TIMEOUT_SECONDS) -> list[ReceivedRequest]:
         """Return the requests once there are at least `count`; TimeoutError after `timeout` seconds."""
         self.wait_until(lambda: len(self._received) >= count, timeout, f"{count} requests")
         return self.received
 
-    def wait_for_health_checks(self, count: int, timeout: float = PATIENCE) -> list[ReceivedRequest]:
+    def wait_for_health_checks(self, count: int, timeout: float = TIMEOUT_SECONDS) -> list[ReceivedRequest]:
         """Return the probes once there are at least `count`; TimeoutError after `timeout` seconds."""
         self.wait_until(lambda: len(self._health_checks) >= count, timeout, f"{count} probes")
         return self.health_checks
 
-    def wait_closed(self, connection: int, timeout: float = PATIENCE) -> None:
+    def wait_closed(self, connection: int, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once that connection is closed, by either end; TimeoutError after `timeout` seconds."""
         self.wait_until(lambda: connection not in self._connections, timeout, f"the end of connection {connection}")
 
-    def wait_until(self, holds: Callable[[], bool], timeout: float = PATIENCE, what: str = "a condition") -> None:
+    def wait_until(
+        self, holds: Callable[[], bool], timeout: float = TIMEOUT_SECONDS, what: str = "a condition"
+    ) -> None:
         """Return once `holds()`, asked at every request and every opened or closed connection."""
         with self._changed:
             if not self._changed.wait_for(holds, timeout):
@@ -189,7 +191,7 @@ class MockEngine:
     def drop_connections(self, *, reset: bool = False) -> None:
         """End every open connection now, as an engine does with idle ones, and wait until they are gone."""
         for thread in self._end_connections(reset=reset):
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT_SECONDS)
 
     # --- serving ---
 
@@ -200,8 +202,8 @@ class MockEngine:
                 sock.close()
                 return
             with self._changed:
-                self._connections_seen += 1
-                connection = MockConnection(sock, self._connections_seen, peer_port)
+                self._connections_accepted += 1
+                connection = MockConnection(sock, self._connections_accepted, peer_port)
                 connection.thread = Thread(target=self._serve, args=(connection,), name="mock-engine", daemon=True)
                 self._connections[connection.number] = connection
                 connection.thread.start()
@@ -217,32 +219,32 @@ class MockEngine:
 
     def _serve(self, connection: MockConnection) -> None:
         try:
-            while self._exchange(connection):
+            while self._handle_request(connection):
                 continue
         except OSError:  # the client left
             pass
         finally:
-            self._forget(connection)
+            self._remove(connection)
 
-    def _forget(self, connection: MockConnection) -> None:
+    def _remove(self, connection: MockConnection) -> None:
         with self._changed:
             del self._connections[connection.number]
             connection.close()
             self._changed.notify_all()
 
-    def _exchange(self, connection: MockConnection) -> bool:
+    def _handle_request(self, connection: MockConnection) -> bool:
         """Read and answer one request; say whether another may follow."""
         try:
             request = read_headers(connection.reader)
             if request is None:
                 return False
-            early = self._early_answer(request)
+            early = self._early_response(request)
             if early is not None:
-                return self._answer_early(connection, request, early)
+                return self._respond_early(connection, request, early)
             received = self._receive(connection, request)
-        except MalformedError as malformed:
+        except MalformedRequestError as malformed:
             connection.send(MockResponse(400, body=str(malformed).encode(), framing="close"))
-            connection.let_peer_finish()
+            connection.lingering_close()
             return False
         if received is None:
             return False
@@ -252,11 +254,11 @@ class MockEngine:
 
     def _receive(self, connection: MockConnection, request: RequestHeaders) -> ReceivedRequest | None:
         """Read the body and record the request; None if its body was cut short."""
-        if request.says("Expect", "100-continue"):
+        if request.has_token("Expect", "100-continue"):
             connection.send_bytes(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             body = read_body(connection.reader, request)
-        except CutShortError as cut:
+        except IncompleteBodyError as cut:
             self._record(connection, request, cut.read, complete=False)
             return None
         return self._record(connection, request, body)
@@ -281,7 +283,7 @@ class MockEngine:
             self._changed.notify_all()
         return received
 
-    def _early_answer(self, request: RequestHeaders) -> MockResponse | None:
+    def _early_response(self, request: RequestHeaders) -> MockResponse | None:
         if request.method != "POST":
             return None
         with self._changed:
@@ -291,16 +293,16 @@ class MockEngine:
             self._queued.popleft()
             return first
 
-    def _answer_early(self, connection: MockConnection, request: RequestHeaders, early: MockResponse) -> bool:
+    def _respond_early(self, connection: MockConnection, request: RequestHeaders, early: MockResponse) -> bool:
         self._record(connection, request, b"", complete=False)
         connection.send(early)
         if early.then != "reset":
-            connection.let_peer_finish()
+            connection.lingering_close()
         return False
 
     def _reply(self, received: ReceivedRequest) -> ScriptedResponse:
         if received.path == CONTROL_PATH:
-            return self._answer_control(received)
+            return self._control_response(received)
         reply = None if behaviour.is_health_check(received) else self._next_queued()
         if reply is None and self._script is not None:
             reply = self._script(received)
@@ -313,7 +315,7 @@ class MockEngine:
         with self._changed:
             return self._queued.popleft() if self._queued else None
 
-    def _answer_control(self, received: ReceivedRequest) -> MockResponse:
+    def _control_response(self, received: ReceivedRequest) -> MockResponse:
         if received.method == "GET":
             return MockResponse.json([each.shown() for each in self.received])
         if received.method == "DELETE":

@@ -54,7 +54,7 @@ TO_CLIENT: Final = frozenset(
 )
 """Response headers of an engine that are passed on: what clients of vendors' APIs read. Others may name machines."""
 
-KINDS_TO_CLIENT: Final = ("anthropic-ratelimit-", "x-ratelimit-")
+PREFIXES_TO_CLIENT: Final = ("anthropic-ratelimit-", "x-ratelimit-")
 """How the names of others begin that are passed on."""
 
 NEVER_TO_CLIENT: Final = HOP_BY_HOP | {
@@ -71,19 +71,19 @@ NEVER_TO_CLIENT: Final = HOP_BY_HOP | {
 }
 """Response headers of an engine that no setting lets pass, nor those that begin as the router's own."""
 
-OWN: Final = "x-router-"
+OWN_PREFIX: Final = "x-router-"
 """How the names of headers begin that only the router writes."""
 
-OF_THE_BODY: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
+BODY_HEADERS: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
 """Response headers that are true of the engine's bytes alone: they go when the body is edited."""
 
 ATTEMPTS: Final = "x-router-attempts"
 """Response header that says how often a request was sent to engines, where it was more than once."""
 
-_NOTHING: Final[frozenset[str]] = frozenset()
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 _CONNECTION_LENGTH: Final = len("connection")
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
-_OF_A_KEY: Final = r"[A-Za-z0-9._~+/=-]"
+_KEY_CHARACTER: Final = r"[A-Za-z0-9._~+/=-]"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _PATTERN = re.compile(r"[a-z0-9-]{1,100}\*?", re.ASCII)
 _FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
@@ -100,7 +100,7 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
     """
     if "," in environ.get("HTTP_AUTHORIZATION", "") and _SECOND_CREDENTIALS.search(environ["HTTP_AUTHORIZATION"]):
         raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
-    named = _named_by_connection(environ["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in environ else _NOTHING
+    named = _named_by_connection(environ["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in environ else _NO_NAMES
     headers = {
         name: environ[variable] for name, variable, lower in _VARIABLES if variable in environ and lower not in named
     }
@@ -119,7 +119,7 @@ def value_of(environ: Mapping[str, str], name: str) -> str | None:
     return environ.get("HTTP_" + name.upper().replace("-", "_"))
 
 
-def forget_credentials(environ: MutableMapping[str, Any]) -> None:
+def remove_credentials(environ: MutableMapping[str, Any]) -> None:
     """Take a client's credentials out of its request: they were the router's, so no engine may get them."""
     for variable in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"):
         environ.pop(variable, None)
@@ -127,7 +127,7 @@ def forget_credentials(environ: MutableMapping[str, Any]) -> None:
 
 def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list[tuple[str, str]]:
     """Return those of an engine's headers that do not hold the engine's key, under whatever name it may echo it."""
-    key = re.compile(f"(?<!{_OF_A_KEY}){re.escape(engine_api_key)}(?!{_OF_A_KEY})")
+    key = re.compile(f"(?<!{_KEY_CHARACTER}){re.escape(engine_api_key)}(?!{_KEY_CHARACTER})")
     return [(name, value) for name, value in headers if not key.search(value)]
 
 
@@ -139,25 +139,25 @@ def for_client(headers: Iterable[tuple[str, str]], also: tuple[str, ...] = ()) -
     """
     headers = list(headers)
     connection = [value for name, value in headers if len(name) == _CONNECTION_LENGTH and name.lower() == "connection"]
-    named = _named_by_connection(",".join(connection)) if connection else _NOTHING
+    named = _named_by_connection(",".join(connection)) if connection else _NO_NAMES
     # Servers refuse to send malformed ones, after which the whole answer would be lost.
     return [
         (name, value)
         for name, value in headers
-        if _travels(name, also)
+        if _is_forwarded(name, also)
         and ((value.isascii() and value.isprintable()) or _FIELD_VALUE.fullmatch(value))
         and not (named and name.lower() in named)
     ]
 
 
 @lru_cache(maxsize=256)
-def _travels(name: str, also: tuple[str, ...]) -> bool:
+def _is_forwarded(name: str, also: tuple[str, ...]) -> bool:
     lower = name.lower()
     if lower in TO_CLIENT:
         return True
-    kinds = KINDS_TO_CLIENT + tuple(each[:-1] for each in also if each.endswith("*"))
+    kinds = PREFIXES_TO_CLIENT + tuple(each[:-1] for each in also if each.endswith("*"))
     is_allowed = lower in also or lower.startswith(kinds)
-    return bool(is_allowed and _is_the_engines(lower) and _TOKEN.fullmatch(name))
+    return bool(is_allowed and _may_come_from_engine(lower) and _TOKEN.fullmatch(name))
 
 
 def parse_response_headers(value: str) -> tuple[str, ...]:
@@ -165,15 +165,15 @@ def parse_response_headers(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(item.strip().lower() for item in value.split(",") if item.strip()))
     if not all(_PATTERN.fullmatch(name) for name in names):
         raise ValueError("names of headers, or beginnings of names as x-name-*")
-    ours = [name for name in names if not _is_the_engines(name)]
+    ours = [name for name in names if not _may_come_from_engine(name)]
     if ours:
         raise ValueError(f"headers that an engine may decide on; {ours[0]} is the router's, or of one connection")
     return names
 
 
-def _is_the_engines(name: str) -> bool:
+def _may_come_from_engine(name: str) -> bool:
     """Tell whether a response header, by its name in lower case, may come from an engine at all."""
-    return name not in NEVER_TO_CLIENT and not name.startswith(OWN)
+    return name not in NEVER_TO_CLIENT and not name.startswith(OWN_PREFIX)
 
 
 def request_id(environ: Mapping[str, str]) -> str:

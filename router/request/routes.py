@@ -13,7 +13,7 @@ COMPLETIONS: Final = "/v1/completions"
 RESPONSES: Final = "/v1/responses"
 MESSAGES: Final = "/v1/messages"
 EMBEDDINGS: Final = "/v1/embeddings"
-PASSED_THROUGH: Final = (
+PASS_THROUGH: Final = (
     COMPLETIONS,
     EMBEDDINGS,
     RESPONSES,
@@ -29,7 +29,7 @@ PASSED_THROUGH: Final = (
 )
 """Inference routes on which only the body limit holds."""
 
-INFERENCE: Final = (CHAT, *PASSED_THROUGH)
+INFERENCE: Final = (CHAT, *PASS_THROUGH)
 MODELS: Final = "/v1/models"
 MODEL_DETAIL: Final = "/v1/models/{model}"
 """Stands in logs for the routes of all models."""
@@ -39,10 +39,10 @@ READYZ: Final = "/readyz"
 METRICS: Final = "/metrics"
 """Exists where ROUTER_METRICS says so."""
 
-PROBES: Final = (HEALTHZ, READYZ)
+HEALTH_ROUTES: Final = (HEALTHZ, READYZ)
 """Routes that need no API key: orchestrators ask them."""
 
-NARROWABLE: Final = (*INFERENCE, MODELS)
+CONFIGURABLE: Final = (*INFERENCE, MODELS)
 """Routes that ROUTER_ROUTES chooses from; the probes always exist."""
 
 

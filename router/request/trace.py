@@ -16,7 +16,7 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 _SAMPLED: Final = 1
 
 
-class Parent(NamedTuple):
+class ParentSpan(NamedTuple):
     """The span of the client that a request belongs to."""
 
     trace_id: int
@@ -30,8 +30,8 @@ class Attempt:
 
     span_id: int
     engine: str
-    begun: float
-    ended: float | None = None
+    started_at: float
+    ended_at: float | None = None
     status: int | None = None
     error: str | None = None
 
@@ -42,7 +42,7 @@ class Trace:
 
     trace_id: int
     span_id: int
-    parent: Parent | None
+    parent: ParentSpan | None
     is_sampled: bool
     attempts: list[Attempt] = field(default_factory=list)
 
@@ -57,18 +57,18 @@ class Trace:
             own.pop("Tracestate", None)
         return own
 
-    def tell(self, outcome: Outcome) -> None:
+    def end_attempt(self, outcome: Outcome) -> None:
         """Note how the attempt ended."""
         if outcome is not Outcome.SUCCEEDED and self.attempts[-1].error is None:
             self.attempts[-1].error = outcome.value.replace(" ", "_")
         self._end(time.monotonic())
 
     def _end(self, now: float) -> None:
-        if self.attempts and self.attempts[-1].ended is None:
-            self.attempts[-1].ended = now
+        if self.attempts and self.attempts[-1].ended_at is None:
+            self.attempts[-1].ended_at = now
 
 
-def parent_of(environ: Mapping[str, Any]) -> Parent | None:
+def parent_of(environ: Mapping[str, Any]) -> ParentSpan | None:
     """Return the span that the client's Traceparent names, None where there is none or it is malformed."""
     found = _TRACEPARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
     if found is None:
@@ -76,7 +76,7 @@ def parent_of(environ: Mapping[str, Any]) -> Parent | None:
     version, trace_id, span_id, flags, more = found.groups()
     if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(span_id, 16):
         return None
-    return Parent(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & _SAMPLED))
+    return ParentSpan(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & _SAMPLED))
 
 
 def traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> str:

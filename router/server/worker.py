@@ -366,7 +366,7 @@ class Worker(Process):
     def _note_refusal(self, address: Any, error: Exception, told: ApiError) -> None:  # noqa: ANN401 - as the system has it
         peer = address[0] if isinstance(address, tuple) else "a local client"
         self.log.info("refused a request of %s: %s", peer, parse_errors.told_of(error))
-        count = getattr(self.wsgi, "count_refusal", None)
+        count = getattr(self.wsgi, "count_rejected", None)
         if count is not None:
             count(told)
 

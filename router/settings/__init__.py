@@ -11,18 +11,18 @@ from typing import Any, Final, NamedTuple
 from router.auth import ApiKey, KeysFile, parse_keys, read_keys
 from router.balancing.policies import POLICIES
 from router.request.headers import parse_response_headers
-from router.request.routes import NARROWABLE
+from router.request.routes import CONFIGURABLE
 from router.settings.engines import is_address, parse_engines
 from router.settings.numbers import count, count_or_zero, is_port, port, seconds, seconds_or_zero
 from router.settings.problems import (
-    hidden,
-    nearest,
+    did_you_mean,
+    gunicorn_problems,
+    invalid_setting,
     one_of,
-    problems_of_gunicorn,
-    shown,
-    shown_path,
-    shown_urls,
-    unusable,
+    quoted,
+    quoted_path,
+    quoted_urls,
+    redacted,
 )
 
 PREFIX: Final = "ROUTER_"
@@ -57,7 +57,7 @@ def _path(value: str) -> Path:
     return Path(value)
 
 
-def _authorities(value: str) -> Path:
+def _ca_file(value: str) -> Path:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
     except OSError:  # also SSLError: there is no certificate in it
@@ -111,10 +111,10 @@ def _routes(value: str) -> tuple[str, ...]:
     chosen = _list(value)
     if not chosen:
         raise ValueError("at least one path")
-    unknown = [route for route in chosen if route not in NARROWABLE]
+    unknown = [route for route in chosen if route not in CONFIGURABLE]
     if unknown:
-        raise ValueError(f"paths out of {', '.join(NARROWABLE)}{nearest(unknown[0], NARROWABLE)}")
-    return tuple(route for route in NARROWABLE if route in chosen)
+        raise ValueError(f"paths out of {', '.join(CONFIGURABLE)}{did_you_mean(unknown[0], CONFIGURABLE)}")
+    return tuple(route for route in CONFIGURABLE if route in chosen)
 
 
 def _dns_server(value: str) -> DnsServer:
@@ -130,9 +130,9 @@ def _dns_server(value: str) -> DnsServer:
     return DnsServer(address, int(port))
 
 
-def _setting(parse: Callable[[str], Any], default: Any, text: str, shown: Callable[[str], str] = shown) -> Any:  # noqa: ANN401 - like dataclasses.field
-    """Declare a setting; `shown` returns its value for a message about it, or what may be shown of it."""
-    return field(default=default, metadata={"parse": parse, "help": text, "shown": shown})
+def _setting(parse: Callable[[str], Any], default: Any, text: str, display: Callable[[str], str] = quoted) -> Any:  # noqa: ANN401 - like dataclasses.field
+    """Declare a setting; `display` returns its value for a message, redacted if it may hold a secret."""
+    return field(default=default, metadata={"parse": parse, "help": text, "display": display})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class Settings:
         MISSING,
         "Base URLs of the engines, comma-separated, with or without `/v1`, or `dns://NAME:PORT` for all addresses of a "
         "name. `models=ID|ID` after a space replaces the engine's own model list.",
-        shown_urls,
+        quoted_urls,
     )
     profile: Path | None = _setting(
         _path,
@@ -161,7 +161,7 @@ class Settings:
         "Served model ids, comma-separated; aliases are routed to the first. Default: the ids that the engines list.",
     )
     routes: tuple[str, ...] = _setting(
-        _routes, NARROWABLE, "Paths to serve, comma-separated, out of the routes listed below."
+        _routes, CONFIGURABLE, "Paths to serve, comma-separated, out of the routes listed below."
     )
     policy: str = _setting(
         _policy, "round_robin", f"Load balancing policy: {', '.join(f'`{name}`' for name in POLICIES)}."
@@ -172,10 +172,10 @@ class Settings:
         "Request header for `prefix_affinity`: requests with the same value go to the same engine.",
     )
     engine_api_key: str | None = _setting(
-        _key, None, "Key sent to the engines instead of the client's `Authorization`.", hidden
+        _key, None, "Key sent to the engines instead of the client's `Authorization`.", redacted
     )
     engine_ca: Path | None = _setting(
-        _authorities, None, "PEM file of the certificate authorities that engines' certificates are verified against."
+        _ca_file, None, "PEM file of the certificate authorities that engines' certificates are verified against."
     )
     response_headers: tuple[str, ...] = _setting(
         parse_response_headers,
@@ -189,10 +189,10 @@ class Settings:
         parse_keys,
         (),
         "API keys of clients, comma-separated: `NAME=KEY` or `NAME=sha256:HEX`. Default: no key is required.",
-        hidden,
+        redacted,
     )
     api_keys_file: KeysFile | None = _setting(
-        _keys_file, None, "File with one such key a line; it is reloaded when it changes.", shown_path
+        _keys_file, None, "File with one such key a line; it is reloaded when it changes.", quoted_path
     )
     upstream_connect_timeout_seconds: float = _setting(seconds, 5.0, "Timeout for connecting to an engine.")
     upstream_response_timeout_seconds: float = _setting(
@@ -280,7 +280,7 @@ def load(environ: Mapping[str, str]) -> Settings:
             continue
         if value is not None:
             values[item.name] = value
-    problems += [*_contradictions(environ), *problems_of_gunicorn(environ)]
+    problems += [*_contradictions(environ), *gunicorn_problems(environ)]
     if problems:
         # A name that is not known is often why another setting is missing.
         raise SettingError("\n".join([*problems, *unknown_names(environ)]))
@@ -303,7 +303,7 @@ def unknown_names(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each `ROUTER_*` name that is no setting, with the nearest that is."""
     known = [name_of(item) for item in fields(Settings)]
     unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-    return [f"{name} is not a setting and has no effect{nearest(name, known)}" for name in unknown]
+    return [f"{name} is not a setting and has no effect{did_you_mean(name, known)}" for name in unknown]
 
 
 def name_of(item: Field[Any]) -> str:
@@ -320,7 +320,7 @@ def _read(item: Field[Any], environ: Mapping[str, str]) -> Any:  # noqa: ANN401 
     try:
         return item.metadata["parse"](text)
     except ValueError as error:
-        raise SettingError(unusable(name_of(item), item.metadata["shown"](text), error)) from None
+        raise SettingError(invalid_setting(name_of(item), item.metadata["display"](text), error)) from None
 
 
 def _text(item: Field[Any], environ: Mapping[str, str]) -> str:

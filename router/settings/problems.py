@@ -9,45 +9,45 @@ from typing import Final
 WORKERS: Final = "WEB_CONCURRENCY"
 """gunicorn's own variable for the number of worker processes."""
 
-_MOST_SHOWN: Final = 200
+_MAX_LENGTH: Final = 200
 _HIDDEN: Final = "a value that may be a secret and is not shown"
 _WHOLE = re.compile(r"\s*[0-9]{1,9}\s*", re.ASCII)
 
 
-def unusable(name: str, found: str, expected: object) -> str:
+def invalid_setting(name: str, found: str, expected: object) -> str:
     """Return what to say of a setting that cannot be used; `found` shows its value as `shown` and the like do."""
     return f"{name} cannot be used: found {found}, expected {expected}"
 
 
-def shown(value: str) -> str:
+def quoted(value: str) -> str:
     """Return a value for a message: in quotes, on one line, cut where it is long."""
-    text = value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…"
+    text = value if len(value) <= _MAX_LENGTH else f"{value[:_MAX_LENGTH]}…"
     printable = "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
     return f'"{printable}"'
 
 
-def hidden(_: str) -> str:
+def redacted(_: str) -> str:
     """Say of a secret that it is not shown."""
     return _HIDDEN
 
 
-def shown_urls(value: str) -> str:
+def quoted_urls(value: str) -> str:
     """Return URLs without what may be a password or a token: all before the last `@`, and queries."""
     without_credentials = re.sub(r"(?s).*@", "…@", value)
-    return shown(re.sub(r"\?[^,]*", "?…", without_credentials))
+    return quoted(re.sub(r"\?[^,]*", "?…", without_credentials))
 
 
-def shown_path(value: str) -> str:
+def quoted_path(value: str) -> str:
     """Return the path of a file of secrets, unless it is none: then it may be a secret in the wrong place."""
     path = Path(value)
     try:
         names_a_place = path.exists() or (path.is_absolute() and path.parent.is_dir())
     except (OSError, ValueError):
         names_a_place = False
-    return shown(value) if names_a_place else _HIDDEN
+    return quoted(value) if names_a_place else _HIDDEN
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return a question that names the nearest known name, an empty text where none comes near."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -56,11 +56,11 @@ def nearest(name: str, known: Collection[str]) -> str:
 def one_of(value: str, known: Collection[str]) -> str:
     """Return a value that has to be one of some. Raises ValueError: what is expected, and what may have been meant."""
     if value not in known:
-        raise ValueError(f"one of {', '.join(known)}{nearest(value.lower(), known)}")
+        raise ValueError(f"one of {', '.join(known)}{did_you_mean(value.lower(), known)}")
     return value
 
 
-def problems_of_gunicorn(environ: Mapping[str, str]) -> list[str]:
+def gunicorn_problems(environ: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the variables that gunicorn reads itself.
 
     It takes 0 for a number of worker processes, and would listen and serve nobody.
@@ -68,4 +68,4 @@ def problems_of_gunicorn(environ: Mapping[str, str]) -> list[str]:
     value = environ.get(WORKERS)
     if value is None or (_WHOLE.fullmatch(value) and int(value) > 0):
         return []
-    return [unusable(WORKERS, shown(value), "the number of worker processes, from 1")]
+    return [invalid_setting(WORKERS, quoted(value), "the number of worker processes, from 1")]

@@ -3,7 +3,7 @@
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from router.request.routes import NARROWABLE
+from router.request.routes import CONFIGURABLE
 from router.settings import Settings, name_of
 
 
@@ -23,7 +23,7 @@ def _default(item: Field[Any]) -> str:
         return "required"
     if item.default in (None, ()):
         return "none"
-    if item.default == NARROWABLE:
+    if item.default == CONFIGURABLE:
         return "all"
     if isinstance(item.default, bool):
         return "`on`" if item.default else "`off`"

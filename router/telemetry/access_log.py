@@ -28,18 +28,18 @@ from router.runtime.pid import cached_pid
 from router.settings import Settings
 
 STDOUT: Final = 1
-MOST_WAITING: Final = 10_000
+MAX_QUEUED: Final = 10_000
 """How many lines may wait for the writer; a line has some 300 bytes, and at most WRITE_BYTES."""
 WRITE_BYTES: Final = 4096
 """Most bytes of one write: Linux never mixes up writes of several workers to a pipe up to this (PIPE_BUF, pipe(7))."""
-SHOWN_CHARACTERS: Final = 200
+MAX_TEXT_LENGTH: Final = 200
 FLUSH_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.02
 """How long the writer lets lines gather under load, which costs less than waking it for each."""
 
-_MOST_AT_ONCE: Final = 1000
+_MAX_BATCH: Final = 1000
 _LINE_END: Final = b"\n"
-_PROBES: Final = frozenset({*routes.PROBES, routes.METRICS})
+_UNLOGGED: Final = frozenset({*routes.HEALTH_ROUTES, routes.METRICS})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
 _LOG = logging.getLogger("router")
@@ -48,7 +48,7 @@ Fields = dict[str, Any]
 """What a line says, by name, in the order in which it says it."""
 
 
-class _Over(NamedTuple):
+class _LogRecord(NamedTuple):
     """A request that is over, and when that was, on both clocks."""
 
     context: RequestContext
@@ -60,39 +60,39 @@ class AccessLog:
     """Lines on their way to a file descriptor. The thread that writes them is started by each process's first line."""
 
     def __init__(
-        self, render: Callable[[Fields], bytes], descriptor: int = STDOUT, most_waiting: int = MOST_WAITING
+        self, render: Callable[[Fields], bytes], descriptor: int = STDOUT, max_queued: int = MAX_QUEUED
     ) -> None:
         self._render = render
         self._descriptor = descriptor
-        self._most_waiting = most_waiting
-        self._waiting: queue.SimpleQueue[_Over | threading.Event] = queue.SimpleQueue()
+        self._max_queued = max_queued
+        self._queue: queue.SimpleQueue[_LogRecord | threading.Event] = queue.SimpleQueue()
         self._process = 0
         self._lock = threading.Lock()
         self._dropped = 0
-        self._left = b""
+        self._unwritten = b""
         """What has still to be written; the writer's alone."""
         self._is_within_line = False
         self._is_broken = False
 
     def note(self, context: RequestContext) -> None:
         """Have a line written about a request that is over; probes and scrapes that went well are left out."""
-        if context.route in _PROBES and context.status == HTTPStatus.OK:
+        if context.route in _UNLOGGED and context.status == HTTPStatus.OK:
             return
         if self._is_broken or not self._is_running():
             return
-        if self._waiting.qsize() >= self._most_waiting:
+        if self._queue.qsize() >= self._max_queued:
             self._drop(1)
             return
         if context.model_asked is not None:
             # Names may be as long as a body, and many may wait.
-            context.model_asked = context.model_asked[:SHOWN_CHARACTERS]
-        self._waiting.put(_Over(context, time.time(), time.monotonic()))
+            context.model_asked = context.model_asked[:MAX_TEXT_LENGTH]
+        self._queue.put(_LogRecord(context, time.time(), time.monotonic()))
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines so far are written, but no longer than that."""
         if self._process == cached_pid():
             written = threading.Event()
-            self._waiting.put(written)
+            self._queue.put(written)
             written.wait(seconds)
 
     def _is_running(self) -> bool:
@@ -102,7 +102,7 @@ class AccessLog:
         with self._lock:
             if self._process != cached_pid():
                 try:
-                    threading.Thread(target=self._write_for_ever, name="access-log", daemon=True).start()
+                    threading.Thread(target=self._write_loop, name="access-log", daemon=True).start()
                 except RuntimeError:
                     self._dropped += 1
                     return False
@@ -114,7 +114,7 @@ class AccessLog:
         with self._lock:
             self._dropped += count
 
-    def _write_for_ever(self) -> None:
+    def _write_loop(self) -> None:
         while True:
             batch = list(self._next_batch())
             try:
@@ -126,50 +126,50 @@ class AccessLog:
                     entry.set()
             time.sleep(PAUSE_SECONDS)
 
-    def _next_batch(self) -> Iterator[_Over | threading.Event]:
+    def _next_batch(self) -> Iterator[_LogRecord | threading.Event]:
         """Yield what waits, at least one, but no more than _MOST_AT_ONCE."""
-        yield self._waiting.get()
-        for _ in range(_MOST_AT_ONCE - 1):
+        yield self._queue.get()
+        for _ in range(_MAX_BATCH - 1):
             try:
-                yield self._waiting.get_nowait()
+                yield self._queue.get_nowait()
             except queue.Empty:
                 return
 
-    def _write(self, batch: list[_Over | threading.Event]) -> None:
-        lines = [self._render(fields_of(*entry)) for entry in batch if isinstance(entry, _Over)]
+    def _write(self, batch: list[_LogRecord | threading.Event]) -> None:
+        lines = [self._render(fields_of(*entry)) for entry in batch if isinstance(entry, _LogRecord)]
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:
             lines.append(self._render({"time": _rfc3339(time.time()), "dropped_lines": dropped}))
         if self._is_broken:
             return
-        pieces = list(_joined(lines))
+        pieces = list(_batched(lines))
         for number, piece in enumerate(pieces):
             try:
-                self._put_out(piece)
+                self._write_all(piece)
             except OSError as error:
-                lost = self._lose_unbegun() + sum(other.count(_LINE_END) for other in pieces[number + 1 :])
+                lost = self._drop_unstarted() + sum(other.count(_LINE_END) for other in pieces[number + 1 :])
                 # The line that tells of those that were dropped before is the last.
                 self._fail(error, lost + dropped - 1 if dropped and lost else lost)
                 return
 
-    def _put_out(self, lines: bytes) -> None:
-        self._left += lines
-        while self._left:
+    def _write_all(self, lines: bytes) -> None:
+        self._unwritten += lines
+        while self._unwritten:
             try:
-                written = os.write(self._descriptor, self._left)
+                written = os.write(self._descriptor, self._unwritten)
             except BlockingIOError:
                 # Whoever shares a terminal or a pipe may have made it non-blocking.
                 select.select([], [self._descriptor], [])
                 continue
-            self._is_within_line = not self._left.endswith(_LINE_END, 0, written)
-            self._left = self._left[written:]
+            self._is_within_line = not self._unwritten.endswith(_LINE_END, 0, written)
+            self._unwritten = self._unwritten[written:]
 
-    def _lose_unbegun(self) -> int:
+    def _drop_unstarted(self) -> int:
         """Keep only the rest of a line that is written in part, as on a disk that gets full; tell how many are lost."""
-        begun = self._left.find(_LINE_END) + 1 if self._is_within_line else 0
-        lost = self._left.count(_LINE_END, begun)
-        self._left = self._left[:begun]
+        begun = self._unwritten.find(_LINE_END) + 1 if self._is_within_line else 0
+        lost = self._unwritten.count(_LINE_END, begun)
+        self._unwritten = self._unwritten[:begun]
         return lost
 
     def _fail(self, error: OSError, lines: int) -> None:
@@ -179,7 +179,7 @@ class AccessLog:
             _LOG.error("the access log ends, stdout cannot be written to: %s", error.strerror)
 
 
-def open_log(settings: Settings) -> AccessLog | None:
+def open_access_log(settings: Settings) -> AccessLog | None:
     """Return the access log that the settings ask for, None for none."""
     # Without a stdout at start, the system gives its number to another file.
     if settings.access_log == "off" or sys.__stdout__ is None:
@@ -220,14 +220,14 @@ def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields
 def as_json(fields: Fields) -> bytes:
     """Return a line of JSON with those fields that are not None."""
     present = {
-        name: value[:SHOWN_CHARACTERS] if isinstance(value, str) else value
+        name: value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
         for name, value in fields.items()
         if value is not None
     }
     if "".join([value for value in present.values() if isinstance(value, str)]).isprintable():
         return orjson.dumps(present, option=orjson.OPT_APPEND_NEWLINE)
     # Among what is not printable are line breaks of Unicode's, orders to terminals and halves of surrogate pairs.
-    whole = {name: _without_halves(value) for name, value in present.items()}
+    whole = {name: _without_surrogates(value) for name, value in present.items()}
     return f"{json.dumps(whole, separators=(',', ':'))}\n".encode()
 
 
@@ -238,11 +238,11 @@ def as_text(fields: Fields) -> bytes:
     if "status" in rest:
         status, method, route = rest.pop("status"), rest.pop("method"), rest.pop("route", "-")
         columns.append(f"{status} {method:<6} {route:<25} {rest.pop('total_ms'):>9.1f} ms")
-    columns += [f"{name}={_plain(value)}" for name, value in rest.items()]
+    columns += [f"{name}={_quoted(value)}" for name, value in rest.items()]
     return f"{' '.join(columns)}\n".encode()
 
 
-def _plain(value: object) -> str:
+def _quoted(value: object) -> str:
     if isinstance(value, bool):
         return "yes"
     text = str(value)
@@ -250,7 +250,7 @@ def _plain(value: object) -> str:
     return text if text.isprintable() and not set(text) & set(" \"'=") else json.dumps(text)
 
 
-def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _batched(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield whole lines together, as many as one write may hold."""
     together: list[bytes] = []
     length = 0
@@ -265,10 +265,10 @@ def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _bounded(value: object) -> object:
-    return value[:SHOWN_CHARACTERS] if isinstance(value, str) else value
+    return value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
 
 
-def _without_halves(value: object) -> object:
+def _without_surrogates(value: object) -> object:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -278,9 +278,9 @@ def _milliseconds(seconds: float) -> float:
 
 def _rfc3339(clock: float) -> str:
     second, milliseconds = divmod(int(clock * 1000), 1000)
-    return f"{_of_second(second)}.{milliseconds:03d}Z"
+    return f"{_format_second(second)}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=8)
-def _of_second(second: int) -> str:
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat().removesuffix("+00:00")

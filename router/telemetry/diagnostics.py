@@ -13,7 +13,7 @@ WRITE_BYTES: Final = 4096
 """Most bytes of one write: what poll calls writable has room for them, in a pipe (PIPE_BUF, pipe(7)) and a socket."""
 
 
-class StderrHandler(logging.StreamHandler[Any]):
+class NonBlockingStderrHandler(logging.StreamHandler[Any]):
     """Writes lines to stderr as long as they find room there; it has no thread, and so outlives a fork."""
 
     def __init__(self) -> None:
@@ -30,21 +30,21 @@ class StderrHandler(logging.StreamHandler[Any]):
             line = self.format(record)
             if self._dropped:
                 line = f"{self.format(_of_dropped(self._dropped))}\n{line}"
-            is_written = _put_out(descriptor, f"{line}\n".encode(errors="backslashreplace"))
+            is_written = _write_all(descriptor, f"{line}\n".encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001 - as in each of logging's handlers
             self.handleError(record)
         else:
             self._dropped = 0 if is_written else self._dropped + 1
 
 
-class Diagnostics(Logger):  # type: ignore[misc] # gunicorn has no types
+class NonBlockingLogger(Logger):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's own log, which waits for nobody where it goes to stderr."""
 
     def _set_handler(self, log: logging.Logger, output: str | None, fmt: logging.Formatter, stream: Any = None) -> None:  # noqa: ANN401 - gunicorn's
         super()._set_handler(log, output, fmt, stream)
         former = self._get_gunicorn_handler(log)
         if output == "-" and stream is None and former is not None:
-            handler: Any = StderrHandler()
+            handler: Any = NonBlockingStderrHandler()
             handler.setFormatter(fmt)
             handler._gunicorn = True  # noqa: SLF001 - so gunicorn knows it as its own
             log.removeHandler(former)
@@ -63,7 +63,7 @@ def _of_dropped(count: int) -> logging.LogRecord:
     return logging.LogRecord("router", logging.WARNING, __file__, 0, text, (count,), None)
 
 
-def _put_out(descriptor: int, data: bytes) -> bool:
+def _write_all(descriptor: int, data: bytes) -> bool:
     """Write data and return whether all of it found room."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

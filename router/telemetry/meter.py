@@ -15,7 +15,7 @@ from router import lifecycle
 from router.request.context import RequestContext
 from router.telemetry import metrics, shared_metrics
 from router.telemetry.metrics import Metric
-from router.telemetry.recorder import Recorder
+from router.telemetry.recorder import ExporterQueue
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -24,7 +24,7 @@ MOST_ENGINES: Final = 1000
 """Engines that a process counts by name; those that come after them are counted as `other`."""
 
 
-class Troubles(NamedTuple):
+class ErrorCounts(NamedTuple):
     """What went wrong beside requests in this process: how often so far, and what is wrong now."""
 
     dns_errors: int = 0
@@ -35,7 +35,7 @@ class Troubles(NamedTuple):
     """How often engines sent what no request asked for."""
 
 
-class View(NamedTuple):
+class GaugeSource(NamedTuple):
     """What a worker's own numbers are read from: its requests in flight, its engines, and the artifact in force.
 
     `in_flight_by_engine` is None where nothing is counted by engine.
@@ -44,15 +44,15 @@ class View(NamedTuple):
     in_flight: Callable[[], int]
     engines: Callable[[], Mapping[str, int]]
     profile: tuple[str, str]
-    troubles: Callable[[], Troubles] = Troubles
+    error_counts: Callable[[], ErrorCounts] = ErrorCounts
     in_flight_by_engine: Callable[[], Mapping[str, int]] | None = None
 
 
-class Meter(Recorder["_Numbers"]):
+class MetricsRegistry(ExporterQueue["_PrometheusMetrics"]):
     """Counts what requests say when they are over."""
 
-    def __init__(self, view: View) -> None:
-        super().__init__(lambda: _Numbers(view))
+    def __init__(self, gauges: GaugeSource) -> None:
+        super().__init__(lambda: _PrometheusMetrics(gauges))
 
     def exposition(self) -> bytes:
         """Return all metrics, up to date, in Prometheus' text format."""
@@ -61,40 +61,40 @@ class Meter(Recorder["_Numbers"]):
         return numbers.exposition()
 
 
-class _Numbers:
+class _PrometheusMetrics:
     """The metrics of one process as prometheus_client keeps them."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, gauges: GaugeSource) -> None:
         # prometheus_client decides at its import whether processes share their numbers.
         self._client: Any = importlib.import_module("prometheus_client")
         self._client.disable_created_metrics()
-        self._view = view
+        self._gauges = gauges
         self._is_shared = shared_metrics.VARIABLE in os.environ
         if self._is_shared:
             shared_metrics.reserve(os.getpid())
         self._registry = self._client.CollectorRegistry()
-        by_engine = () if view.in_flight_by_engine is None else metrics.BY_ENGINE
-        self._of = {
-            metric: self._made(metric) for metric in (*metrics.FROM_EXCHANGES, *metrics.OF_A_WORKER, *by_engine)
+        by_engine = () if gauges.in_flight_by_engine is None else metrics.BY_ENGINE
+        self._metrics = {
+            metric: self._create(metric) for metric in (*metrics.PER_REQUEST, *metrics.PER_WORKER, *by_engine)
         }
         self._samples_of = _samples_with_engines if by_engine else metrics.samples_of
         self._engines: set[str] = set()
-        self._troubles = Troubles()
+        self._error_counts = ErrorCounts()
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
-        for metric in metrics.FROM_EXCHANGES:
-            self._begin_at_zero(metric)
+        for metric in metrics.PER_REQUEST:
+            self._start_at_zero(metric)
         self._set_gauges()
 
-    def _made(self, metric: Metric) -> Any:  # noqa: ANN401 - one of prometheus_client's three kinds
+    def _create(self, metric: Metric) -> Any:  # noqa: ANN401 - one of prometheus_client's three kinds
         registry = None if self._is_shared else self._registry
         about = (metric.name, metric.help, tuple(metric.labels))
         if metric.kind == "counter":
             return self._client.Counter(*about, registry=registry)
         if metric.kind == "histogram":
             return self._client.Histogram(*about, registry=registry, buckets=metric.buckets)
-        return self._client.Gauge(*about, registry=registry, multiprocess_mode=metric.over_workers)
+        return self._client.Gauge(*about, registry=registry, multiprocess_mode=metric.aggregation)
 
-    def _begin_at_zero(self, metric: Metric) -> None:
+    def _start_at_zero(self, metric: Metric) -> None:
         """Let the values of a counter's only label exist: a rate needs to see the first increase."""
         labels = list(metric.labels.values())
         if metric.kind == "counter" and len(labels) == 1:
@@ -105,7 +105,7 @@ class _Numbers:
         key = (metric.name, labels)
         child = self._children.get(key)
         if child is None:
-            whole = self._of[metric]
+            whole = self._metrics[metric]
             child = self._children[key] = whole.labels(*labels) if labels else whole
         return child
 
@@ -133,13 +133,13 @@ class _Numbers:
         return labels
 
     def _set_gauges(self) -> None:
-        engines = self._view.engines()
-        self._child(metrics.IN_FLIGHT, ()).set(self._view.in_flight())
+        engines = self._gauges.engines()
+        self._child(metrics.IN_FLIGHT, ()).set(self._gauges.in_flight())
         self._child(metrics.AVAILABLE, ()).set(engines["available"])
         for state in metrics.ENGINE_STATES:
             self._child(metrics.ENGINES, (state,)).set(engines[state])
-        before, now = self._troubles, self._view.troubles()
-        self._troubles = now
+        before, now = self._error_counts, self._gauges.error_counts()
+        self._error_counts = now
         self._child(metrics.DNS_ERRORS, ()).inc(now.dns_errors - before.dns_errors)
         self._child(metrics.DNS_FAILING, ()).set(now.dns_failing)
         self._child(metrics.API_KEYS_ERRORS, ()).inc(now.api_keys_errors - before.api_keys_errors)
@@ -149,21 +149,21 @@ class _Numbers:
     def exposition(self) -> bytes:
         """Return the metrics of all processes that share them."""
         if not self._is_shared:
-            return self._written(self._registry)
-        return shared_metrics.read_whole(self._of_all)
+            return self._render(self._registry)
+        return shared_metrics.read_consistent(self._all_processes)
 
-    def _of_all(self) -> bytes:
+    def _all_processes(self) -> bytes:
         registry = self._client.CollectorRegistry()
         importlib.import_module("prometheus_client.multiprocess").MultiProcessCollector(registry)
-        return self._written(registry)
+        return self._render(registry)
 
-    def _written(self, registry: Any) -> bytes:  # noqa: ANN401 - prometheus_client's
+    def _render(self, registry: Any) -> bytes:  # noqa: ANN401 - prometheus_client's
         inherited = self._client.CollectorRegistry()
-        inherited.register(_Inherited(self._view))
+        inherited.register(_MasterCollector(self._gauges))
         return bytes(self._client.generate_latest(registry) + self._client.generate_latest(inherited))
 
 
-def _samples_with_engines(context: RequestContext) -> Iterator[metrics.Sample]:
+def _samples_with_engines(context: RequestContext) -> Iterator[metrics.MetricSample]:
     yield from metrics.samples_of(context)
     yield from metrics.samples_by_engine(context)
 
@@ -176,12 +176,12 @@ def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - pro
         histogram._buckets[place].inc(count)  # noqa: SLF001
 
 
-class _Inherited:
+class _MasterCollector:
     """What every worker knows from the master, told when it is asked for."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, gauges: GaugeSource) -> None:
         self._core: Any = importlib.import_module("prometheus_client.core")
-        self._view = view
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Any]:
         """Yield what prometheus_client writes out."""
@@ -189,11 +189,11 @@ class _Inherited:
         yield self._core.CounterMetricFamily(errors.name, errors.help, lifecycle.reload_errors())
         yield self._core.GaugeMetricFamily(failed.name, failed.help, lifecycle.reload_error() is not None)
         family = self._core.GaugeMetricFamily(profile.name, profile.help, labels=tuple(profile.labels))
-        family.add_metric(self._view.profile, 1)
+        family.add_metric(self._gauges.profile, 1)
         yield family
-        if self._view.in_flight_by_engine is not None:
+        if self._gauges.in_flight_by_engine is not None:
             in_flight = metrics.ENGINE_IN_FLIGHT
             family = self._core.GaugeMetricFamily(in_flight.name, in_flight.help, labels=tuple(in_flight.labels))
-            for engine, count in self._view.in_flight_by_engine().items():
+            for engine, count in self._gauges.in_flight_by_engine().items():
                 family.add_metric((engine,), count)
             yield family

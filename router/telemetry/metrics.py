@@ -25,7 +25,7 @@ NONE: Final = "none"
 OTHER: Final = "other"
 CLIENT_CLOSED_REQUEST: Final = 499
 
-ROUTES: Final = (*routes.NARROWABLE, routes.MODEL_DETAIL, routes.HEALTHZ, routes.READYZ, routes.METRICS, NONE)
+ROUTES: Final = (*routes.CONFIGURABLE, routes.MODEL_DETAIL, routes.HEALTHZ, routes.READYZ, routes.METRICS, NONE)
 _STATUSES: Final = {
     status: str(status) for status in sorted({200, 403, 409, 422, 429, CLIENT_CLOSED_REQUEST, *STATUS_OF.values()})
 }
@@ -58,7 +58,7 @@ class Metric:
     help: str
     labels: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     buckets: tuple[float, ...] = ()
-    over_workers: Literal["livesum", "livemin", "livemax"] = "livesum"
+    aggregation: Literal["livesum", "livemin", "livemax"] = "livesum"
     """How a gauge is put together from those of all worker processes that live."""
 
 
@@ -155,13 +155,13 @@ ENGINES: Final = Metric(
     "router_engines",
     "Engines in each state, and behind an open circuit, as the worker process sees that sees most in it.",
     {"state": ENGINE_STATES},
-    over_workers="livemax",
+    aggregation="livemax",
 )
 AVAILABLE: Final = Metric(
     "gauge",
     "router_engines_available",
     "Engines that get requests, as the worker process sees that sees fewest.",
-    over_workers="livemin",
+    aggregation="livemin",
 )
 DNS_ERRORS: Final = Metric(
     "counter",
@@ -172,7 +172,7 @@ DNS_FAILING: Final = Metric(
     "gauge",
     "router_dns_failing",
     "Names in ROUTER_ENGINES whose newest resolution failed, as the worker process sees that sees most.",
-    over_workers="livemax",
+    aggregation="livemax",
 )
 API_KEYS_ERRORS: Final = Metric(
     "counter",
@@ -183,7 +183,7 @@ API_KEYS_FAILED: Final = Metric(
     "gauge",
     "router_api_keys_failed",
     "1 while ROUTER_API_KEYS_FILE is broken and older keys hold, else 0.",
-    over_workers="livemax",
+    aggregation="livemax",
 )
 ENGINE_REQUESTS: Final = Metric(
     "counter",
@@ -216,7 +216,7 @@ PROFILE: Final = Metric(
     {"name": None, "digest": None},
 )
 
-FROM_EXCHANGES: Final = (
+PER_REQUEST: Final = (
     REQUESTS,
     ERRORS,
     DECISIONS,
@@ -232,7 +232,7 @@ FROM_EXCHANGES: Final = (
     STREAMS,
 )
 """Metrics that requests add to when they are over."""
-OF_A_WORKER: Final = (
+PER_WORKER: Final = (
     IN_FLIGHT,
     ENGINES,
     AVAILABLE,
@@ -245,15 +245,15 @@ OF_A_WORKER: Final = (
 """What each worker process keeps up to date."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS)
 """What requests add to as well, where a setting says so."""
-OF_THE_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
+FROM_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
 """What all workers inherit or share, told by the one that is asked."""
-METRICS: Final = (*FROM_EXCHANGES, *OF_A_WORKER, *OF_THE_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)
+METRICS: Final = (*PER_REQUEST, *PER_WORKER, *FROM_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)
 
 _CAUSE_OF_CODE: Final = {"upstream_incomplete": Outcome.BROKEN}
 """What is found out about an answer only after its engine has been judged."""
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """What a request adds to a metric: an amount to a counter, a value to a histogram."""
 
     metric: Metric
@@ -261,47 +261,49 @@ class Sample(NamedTuple):
     value: float = 1.0
 
 
-def samples_of(context: RequestContext) -> Iterator[Sample]:
+def samples_of(context: RequestContext) -> Iterator[MetricSample]:
     """Yield what a request that is over adds to each metric."""
     route = context.route or NONE
-    yield Sample(REQUESTS, (route, _STATUSES.get(context.status, OTHER)))
+    yield MetricSample(REQUESTS, (route, _STATUSES.get(context.status, OTHER)))
     if context.code is not None:
-        yield Sample(ERRORS, (context.code if context.code in STATUS_OF else OTHER,))
+        yield MetricSample(ERRORS, (context.code if context.code in STATUS_OF else OTHER,))
     if context.rule is not None or context.model_served is not None:
-        yield Sample(DECISIONS, (context.rule or NONE,))
+        yield MetricSample(DECISIONS, (context.rule or NONE,))
     for parameter in context.violations:
-        yield Sample(VIOLATIONS, (parameter,))
+        yield MetricSample(VIOLATIONS, (parameter,))
     if context.tokens is not None:
         source, asked, granted = context.tokens
-        yield Sample(TOKENS_ASKED, (source,), asked or 0)
-        yield Sample(TOKENS_GRANTED, (source,), granted)
+        yield MetricSample(TOKENS_ASKED, (source,), asked or 0)
+        yield MetricSample(TOKENS_GRANTED, (source,), granted)
     if context.client_gone:
-        yield Sample(ABORTED, (_phase_of(context),))
+        yield MetricSample(ABORTED, (_phase_of(context),))
     if context.stream_end is not None:
-        yield Sample(STREAMS, (context.stream_end,))
+        yield MetricSample(STREAMS, (context.stream_end,))
     if context.first_attempt_at is not None:
         yield from _samples_of_engine(context, context.first_attempt_at)
 
 
-def _samples_of_engine(context: RequestContext, first_sent: float) -> Iterator[Sample]:
+def _samples_of_engine(context: RequestContext, first_sent: float) -> Iterator[MetricSample]:
     for reason in context.retries:
-        yield Sample(RETRIES, (reason,))
+        yield MetricSample(RETRIES, (reason,))
     for _, cause in _upstream_errors(context):
-        yield Sample(UPSTREAM_ERRORS, (_label(cause),))
+        yield MetricSample(UPSTREAM_ERRORS, (_label(cause),))
     if context.first_byte_at is not None:
-        yield Sample(FIRST_BYTE_SECONDS, (context.route,), context.first_byte_at - context.started_at)
+        yield MetricSample(FIRST_BYTE_SECONDS, (context.route,), context.first_byte_at - context.started_at)
     if context.buffered_at is not None and context.response_started_at is not None:
         before = first_sent - context.started_at - context.body_read_seconds
-        yield Sample(OVERHEAD_SECONDS, (context.route,), before + context.response_started_at - context.buffered_at)
-        yield Sample(REQUEST_SECONDS, (context.route,), context.ended_at - context.started_at)
+        yield MetricSample(
+            OVERHEAD_SECONDS, (context.route,), before + context.response_started_at - context.buffered_at
+        )
+        yield MetricSample(REQUEST_SECONDS, (context.route,), context.ended_at - context.started_at)
 
 
-def samples_by_engine(context: RequestContext) -> Iterator[Sample]:
+def samples_by_engine(context: RequestContext) -> Iterator[MetricSample]:
     """Yield what a request that is over adds to the metrics by engine; the first label is the engine."""
     for engine in context.attempted_engines:
-        yield Sample(ENGINE_REQUESTS, (engine,))
+        yield MetricSample(ENGINE_REQUESTS, (engine,))
     for engine, cause in _upstream_errors(context):
-        yield Sample(ENGINE_ERRORS, (engine, _label(cause)))
+        yield MetricSample(ENGINE_ERRORS, (engine, _label(cause)))
 
 
 def _upstream_errors(context: RequestContext) -> tuple[tuple[str, Outcome], ...]:

@@ -16,62 +16,62 @@ TICK_SECONDS: Final = 0.1
 """How long a request that is over may wait."""
 PAUSE_SECONDS: Final = 10.0
 """How long after a sink could not be opened that is tried again."""
-MOST_WAITING: Final = 1000
+MAX_QUEUED: Final = 1000
 """How many wait before the thread that ends one more takes all of them there."""
 
 _LOG = logging.getLogger("router")
 
 
-class Sink(Protocol):
+class Exporter(Protocol):
     """Where requests that are over are taken."""
 
     def add(self, contexts: Iterator[RequestContext]) -> None:
         """Take in requests that are over; called in regular time without any, too."""
 
 
-SinkT = TypeVar("SinkT", bound=Sink)
+ExporterT = TypeVar("ExporterT", bound=Exporter)
 
 
-class Recorder(Generic[SinkT]):
+class ExporterQueue(Generic[ExporterT]):
     """Takes each request that is over to a sink, dropping none. Each process opens its own, at the latest at its first.
 
     Neither threads nor what sinks hold open survive a fork.
     """
 
-    def __init__(self, open_sink: Callable[[], SinkT]) -> None:
-        self._open_sink = open_sink
-        self._waiting: deque[RequestContext] = deque()
+    def __init__(self, open_exporter: Callable[[], ExporterT]) -> None:
+        self._open_exporter = open_exporter
+        self._queue: deque[RequestContext] = deque()
         self._lock = threading.Lock()
         self._process = 0
         self._failed_in = 0
         self._try_again_at = 0.0
         self._cause = ""
         """Why no sink could be opened, at last."""
-        self._sink: SinkT
+        self._exporter: ExporterT
 
     def note(self, context: RequestContext) -> None:
         """Have a request recorded that is over; where no sink could be opened, nothing is."""
         if self.has_failed():
             return
-        self._waiting.append(context)
+        self._queue.append(context)
         if self._process != cached_pid():
             with suppress(Exception):  # it said so itself
                 self.start()
-        elif len(self._waiting) >= MOST_WAITING:
+        elif len(self._queue) >= MAX_QUEUED:
             self.flush()
 
-    def start(self) -> SinkT:
+    def start(self) -> ExporterT:
         """Return the sink of this process; the first to ask opens it. Raises what opening it raises."""
         if self._process == cached_pid():
-            return self._sink
+            return self._exporter
         with self._lock:
             if self._process != cached_pid():
                 try:
-                    self._sink = self._open_sink()
+                    self._exporter = self._open_exporter()
                 except Exception as error:
                     self._failed_in = cached_pid()
                     self._try_again_at = time.monotonic() + PAUSE_SECONDS
-                    self._waiting.clear()
+                    self._queue.clear()
                     cause = " ".join(str(error).split()) or type(error).__name__
                     if cause != self._cause:  # it is tried again and again
                         _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
@@ -81,7 +81,7 @@ class Recorder(Generic[SinkT]):
                 self._failed_in = 0
                 atexit.register(self.flush)
                 self._start_thread()
-        return self._sink
+        return self._exporter
 
     def has_failed(self) -> bool:
         """Tell whether nothing is recorded in this process, because its sink could not be opened a moment ago."""
@@ -93,17 +93,17 @@ class Recorder(Generic[SinkT]):
             if self._process != cached_pid():
                 return
             try:
-                self._sink.add(_taken(self._waiting))
+                self._exporter.add(_taken(self._queue))
             except Exception:  # noqa: BLE001 - no record is worth the end of what serves
                 _LOG.exception("some requests are missing in the metrics or traces")
 
     def _start_thread(self) -> None:
         try:
-            threading.Thread(target=self._flush_for_ever, name="recorder", daemon=True).start()
+            threading.Thread(target=self._flush_loop, name="recorder", daemon=True).start()
         except RuntimeError:
             _LOG.warning("metrics and traces come late: the system has no thread for them")
 
-    def _flush_for_ever(self) -> None:
+    def _flush_loop(self) -> None:
         while True:
             time.sleep(TICK_SECONDS)
             self.flush()

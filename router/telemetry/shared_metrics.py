@@ -25,7 +25,7 @@ VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 PREFIX: Final = "router-metrics-"
 DEAD: Final = "dead"
 """Stands in file names for the process id of all workers that have died."""
-MOST_TRIES: Final = 100
+MAX_TRIES: Final = 100
 PAUSE_SECONDS: Final = 0.01
 RESERVED_BYTES: Final = 512 * 1024
 """Room for all label sets that there are, of one kind of metric, several times over."""
@@ -33,8 +33,8 @@ RESERVED_BYTES: Final = 512 * 1024
 _LOCK: Final = "lock"
 _SUMMED: Final = ("counter", "histogram")
 _GAUGES: Final = ("livesum", "livemin", "livemax")
-_ROUND = struct.Struct("q")
-_ROUNDS = mmap.mmap(-1, _ROUND.size)
+_COUNTER = struct.Struct("q")
+_MERGES = mmap.mmap(-1, _COUNTER.size)
 """How often a burial began or ended; odd while one is under way."""
 _LOG = logging.getLogger("router")
 
@@ -51,7 +51,7 @@ def prepare() -> Path:
     """Make the folder, unless that is done, and remove those that masters left behind which were killed."""
     if _Folder.path is None:
         parent = temporary_folder()
-        _remove_abandoned(parent)
+        _remove_stale(parent)
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         # Workers inherit it, so it is held for as long as any process of ours lives.
         _Folder.lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -93,14 +93,14 @@ def remove() -> None:
         _Folder.path = None
 
 
-def _remove_abandoned(parent: Path) -> None:
+def _remove_stale(parent: Path) -> None:
     for path in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if path.lstat().st_uid == os.geteuid() and path.is_dir() and not path.is_symlink() and _is_abandoned(path):
+            if path.lstat().st_uid == os.geteuid() and path.is_dir() and not path.is_symlink() and _is_stale(path):
                 shutil.rmtree(path)
 
 
-def _is_abandoned(path: Path) -> bool:
+def _is_stale(path: Path) -> bool:
     """Tell whether nobody holds the lock of a folder; one that has none yet is just being made. Raises OSError."""
     lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -112,11 +112,11 @@ def _is_abandoned(path: Path) -> bool:
     return True
 
 
-def bury(pid: int) -> None:
+def merge_dead_worker(pid: int) -> None:
     """Add what a worker that died had counted to what the dead have, and forget its gauges and its files."""
     if _Folder.path is None:
         return
-    with _burial():
+    with _merging():
         for file in _Folder.path.glob(f"*_{pid}.db"):
             kind = file.name.partition("_")[0]
             try:
@@ -139,31 +139,31 @@ def _add(file: Path, dead: Path) -> None:
 
 
 @contextmanager
-def _burial() -> Iterator[None]:
-    _ROUND.pack_into(_ROUNDS, 0, _round() + 1)
+def _merging() -> Iterator[None]:
+    _COUNTER.pack_into(_MERGES, 0, _merges() + 1)
     try:
         yield
     finally:
-        _ROUND.pack_into(_ROUNDS, 0, _round() + 1)
+        _COUNTER.pack_into(_MERGES, 0, _merges() + 1)
 
 
-def _round() -> int:
-    return int(_ROUND.unpack_from(_ROUNDS)[0])
+def _merges() -> int:
+    return int(_COUNTER.unpack_from(_MERGES)[0])
 
 
-def read_whole(read: Callable[[], bytes]) -> bytes:
+def read_consistent(read: Callable[[], bytes]) -> bytes:
     """Return what reading the folder gives: never half of a burial, or of a file that is just being made.
 
     Raises what reading raised at last, when it never went well.
     """
     failure: Exception = TimeoutError("workers are buried all the time")
-    for _ in range(MOST_TRIES):
-        before = _round()
+    for _ in range(MAX_TRIES):
+        before = _merges()
         try:
             text = read() if before % 2 == 0 else None
         except (OSError, RuntimeError, ValueError, struct.error) as error:
             failure, text = error, None
-        if text is not None and _round() == before:
+        if text is not None and _merges() == before:
             return text
         time.sleep(PAUSE_SECONDS)
     raise failure

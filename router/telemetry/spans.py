@@ -18,10 +18,10 @@ from router.request.context import RequestContext
 from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
 from router.runtime.pid import cached_pid
 from router.settings import OPENTELEMETRY
-from router.telemetry.recorder import Recorder
+from router.telemetry.recorder import ExporterQueue
 
 SERVICE: Final = "profilec-router"
-SHOWN_CHARACTERS: Final = 200
+MAX_TEXT_LENGTH: Final = 200
 FLUSH_SECONDS: Final = 2.0
 
 _OPERATIONS: Final = {
@@ -37,7 +37,7 @@ _OpenTelemetry = Any
 """What is OpenTelemetry's own: it may not be installed."""
 
 
-class Tracer(Recorder["_Spans"]):
+class Tracer(ExporterQueue["_Spans"]):
     """Begins traces, and makes spans of requests that are over."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Tracer(Recorder["_Spans"]):
         """Send what there is, without waiting long: the process ends."""
         self.flush()
         if self._process == cached_pid():
-            self._sink.export()
+            self._exporter.export()
 
 
 class _Spans:
@@ -120,7 +120,7 @@ class _Spans:
                 own,
                 kinds.CLIENT,
                 attributes_of_attempt(context, attempt, number),
-                (attempt.begun, context.ended_at if attempt.ended is None else attempt.ended),
+                (attempt.started_at, context.ended_at if attempt.ended_at is None else attempt.ended_at),
             )
         times = (context.started_at, context.ended_at)
         self._end(name, own, parent, kinds.SERVER, attributes_of(context), times)
@@ -164,14 +164,14 @@ def attributes_of(context: RequestContext) -> Attributes:
     error = context.code if status >= HTTPStatus.INTERNAL_SERVER_ERROR or context.stream_end == "broken" else None
     if error is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         error = str(status)
-    return _present(
+    return _without_none(
         {
             "http.request.method": context.method,
             "http.route": context.route,
             "http.response.status_code": status,
             "http.request.body.size": context.bytes_in,
             "http.response.body.size": context.bytes_out,
-            **_of_model(context),
+            **_model_attributes(context),
             "router.request_id": context.request_id,
             "router.code": context.code,
             "router.rule": context.rule,
@@ -185,7 +185,7 @@ def attributes_of_attempt(context: RequestContext, attempt: Attempt, number: int
     """Return the attributes of the span of an attempt at an engine, which has a number, counted from 0."""
     address = urlsplit(attempt.engine)
     failed = attempt.status is not None and attempt.status >= HTTPStatus.BAD_REQUEST
-    return _present(
+    return _without_none(
         {
             "http.request.method": "POST",
             "url.full": attempt.engine + context.route,
@@ -193,22 +193,22 @@ def attributes_of_attempt(context: RequestContext, attempt: Attempt, number: int
             "server.port": address.port,
             "http.request.resend_count": number or None,
             "http.response.status_code": attempt.status,
-            **_of_model(context),
+            **_model_attributes(context),
             "gen_ai.response.model": context.model_served if attempt.status == HTTPStatus.OK else None,
             "error.type": attempt.error or (str(attempt.status) if failed else None),
         }
     )
 
 
-def _of_model(context: RequestContext) -> Attributes:
+def _model_attributes(context: RequestContext) -> Attributes:
     asked = context.model_asked
     return {
         "gen_ai.operation.name": _OPERATIONS.get(context.route),
-        "gen_ai.request.model": None if asked is None else asked[:SHOWN_CHARACTERS],
+        "gen_ai.request.model": None if asked is None else asked[:MAX_TEXT_LENGTH],
         "gen_ai.request.stream": context.stream or None,
         "gen_ai.request.max_tokens": None if context.tokens is None else context.tokens.granted,
     }
 
 
-def _present(attributes: Attributes) -> Attributes:
+def _without_none(attributes: Attributes) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None}

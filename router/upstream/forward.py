@@ -6,8 +6,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+<<<<<<< HEAD
 from router.balancing.in_flight import InFlightTable
 from router.content_encoding import UNENCODED, UndecodableError, decoded
+=======
+from router.balancing.in_flight import Loads
+from router.content_encoding import IDENTITY_CODINGS, DecodingError, decode
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 from router.contract.errors import ApiError
 from router.contract.responses.upstream_errors import is_budget_overflow
 from router.contract.rules.budget import Tokens, without_budget
@@ -47,8 +52,8 @@ def _is_budget_rejection(response: UpstreamResponse) -> bool:
         raise
     codings = response.header("Content-Encoding").strip().lower()
     try:
-        plain = decoded(body, codings, MAX_ERROR_BYTES) if codings not in UNENCODED else body
-    except UndecodableError:
+        plain = decode(body, codings, MAX_ERROR_BYTES) if codings not in IDENTITY_CODINGS else body
+    except DecodingError:
         return False
     return is_budget_overflow(plain)
 
@@ -219,8 +224,13 @@ class Forwarder:
         if outcome is not Outcome.SUCCEEDED:
             context.upstream_errors += ((engine, outcome),)
         if context.trace is not None:
+<<<<<<< HEAD
             context.trace.tell(outcome)
         self._registry.record_outcome(engine, outcome)
+=======
+            context.trace.end_attempt(outcome)
+        self._fleet.note(engine, outcome)
+>>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
     def _check_engine_key(self, engine: str, response: UpstreamResponse) -> None:
         """Raise EngineError when the engine refused the router's key, which is not the client's affair."""

@@ -33,7 +33,7 @@ def _hash(key: str) -> str:
 @pytest.fixture
 def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys whose file is looked at on every request."""
-    monkeypatch.setattr(auth, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(auth, "CHECK_INTERVAL_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def _replace(path: Path, text: str) -> None:
 
 def _name_of(keys: ApiKeys, key: str) -> str | None:
     try:
-        return keys.name_of({"HTTP_AUTHORIZATION": f"Bearer {key}"})
+        return keys.authenticate({"HTTP_AUTHORIZATION": f"Bearer {key}"})
     except ApiError:
         return None
 
@@ -160,7 +160,7 @@ def test_settings_do_not_show_keys(file: Path) -> None:
 )
 def test_a_request_is_known_by_the_key_that_it_shows(environ: dict[str, str], name: str) -> None:
     """One known key, in one header or the same in both, gives its name."""
-    assert ApiKeys(parse_keys(f"a={KEY},b={OTHER}"), None).name_of(environ) == name
+    assert ApiKeys(parse_keys(f"a={KEY},b={OTHER}"), None).authenticate(environ) == name
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_a_request_is_known_by_the_key_that_it_shows(environ: dict[str, str], na
 def test_all_else_is_refused_with_what_to_send(environ: dict[str, str], said: str) -> None:
     """No key, an unknown one, or two that differ are a 401 that says what to send."""
     with pytest.raises(ApiError, match=said) as raised:
-        ApiKeys(parse_keys(f"a={KEY},b={OTHER}"), None).name_of(environ)
+        ApiKeys(parse_keys(f"a={KEY},b={OTHER}"), None).authenticate(environ)
     assert (raised.value.code, raised.value.status) == ("invalid_api_key", 401)
     assert "Authorization: Bearer KEY or as X-API-Key: KEY" in raised.value.message
 
 
 def test_without_keys_nobody_is_asked() -> None:
     """A router without keys asks for none."""
-    assert not ApiKeys((), None).are_asked_for()
+    assert not ApiKeys((), None).are_required()
 
 
 @pytest.mark.usefixtures("always_looking")

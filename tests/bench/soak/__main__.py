@@ -28,7 +28,7 @@ from compiler.resolve.selection import Selection
 from router.artifact.format import serialise
 from tests.bench.soak.chaos import Chaos, EngineProcess
 from tests.bench.soak.judging import Judgement, judge, told_in
-from tests.bench.soak.samples import Sample, Sampler, by_minute, flatness, looked_at
+from tests.bench.soak.samples import MetricSample, Sampler, by_minute, flatness, looked_at
 from tests.bench.soak.talk import ALIAS
 from tests.checkout import CHECKOUT
 from tests.router.process import children_of
@@ -93,7 +93,7 @@ def reload_every(seconds: float, router: RunningRouter, over: threading.Event) -
     return thread
 
 
-def settled(router: RunningRouter, start: list[Sample]) -> list[Sample]:
+def settled(router: RunningRouter, start: list[MetricSample]) -> list[MetricSample]:
     """Return the idle workers at the end, once they have no more descriptors than at the start, or time is up."""
     most = max(sample.descriptors for sample in start)
     ends = time.monotonic() + SETTLE_SECONDS
@@ -108,7 +108,7 @@ def settled(router: RunningRouter, start: list[Sample]) -> list[Sample]:
         time.sleep(0.5)
 
 
-def by_generation(samples: list[Sample]) -> str:
+def by_generation(samples: list[MetricSample]) -> str:
     """Return the memory that workers had at the same age, from the first generation to the last."""
     ages: dict[int, list[float]] = {}
     for sample in samples:
@@ -206,7 +206,7 @@ def soak(options: argparse.Namespace, folder: Path, stack: ExitStack) -> bool:
     return settle and not judgement.faults
 
 
-def _of(samples: list[Sample], field: int) -> str:
+def _of(samples: list[MetricSample], field: int) -> str:
     return "/".join(f"{round(sample[field])}" for sample in samples)
 
 

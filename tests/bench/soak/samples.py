@@ -15,7 +15,7 @@ FLAT = {"memory (MiB)": 1.1, "threads": 1.3, "descriptors": 1.3}
 MIB = 1 << 20
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One look at one process; `at` counts seconds from the start of the load, `age` from the first look at it."""
 
     at: float
@@ -26,9 +26,9 @@ class Sample(NamedTuple):
     descriptors: int
 
 
-def looked_at(process: int, at: float = 0.0, age: float = 0.0) -> Sample:
+def looked_at(process: int, at: float = 0.0, age: float = 0.0) -> MetricSample:
     """Look at a process."""
-    return Sample(at, process, age, resident_bytes(process) / MIB, threads(process), descriptors(process))
+    return MetricSample(at, process, age, resident_bytes(process) / MIB, threads(process), descriptors(process))
 
 
 class Sampler:
@@ -36,8 +36,8 @@ class Sampler:
 
     def __init__(self, master: int) -> None:
         self._master = master
-        self.of_master: list[Sample] = []
-        self.of_workers: list[Sample] = []
+        self.of_master: list[MetricSample] = []
+        self.of_workers: list[MetricSample] = []
         self._first_seen: dict[int, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -61,7 +61,7 @@ class Sampler:
                     self.of_workers.append(looked_at(worker, now, now - first))
 
 
-def medians(samples: Iterable[Sample], begin: float, end: float) -> tuple[float, float, float]:
+def medians(samples: Iterable[MetricSample], begin: float, end: float) -> tuple[float, float, float]:
     """Return the medians of memory in MiB, threads and descriptors of what was seen in a span."""
     seen = [sample for sample in samples if begin <= sample.at < end]
     if not seen:
@@ -73,12 +73,12 @@ def medians(samples: Iterable[Sample], begin: float, end: float) -> tuple[float,
     )
 
 
-def by_minute(samples: list[Sample], seconds: float) -> str:
+def by_minute(samples: list[MetricSample], seconds: float) -> str:
     """Return the median memory in MiB of each minute."""
     return ", ".join(f"{medians(samples, begin, begin + 60)[0]:.0f}" for begin in range(0, int(seconds), 60))
 
 
-def flatness(who: str, samples: list[Sample], seconds: float) -> list[tuple[str, str]]:
+def flatness(who: str, samples: list[MetricSample], seconds: float) -> list[tuple[str, str]]:
     """Return rows that compare an early span with a late one of the same length: minute 2 to 3 with the last two."""
     span = min(120.0, seconds / 3)
     early = medians(samples, span / 2, span * 3 / 2)

@@ -7,7 +7,7 @@ import pytest
 from requests.certs import where as certifi_bundle
 
 from router.auth import parse_keys
-from router.request.routes import NARROWABLE
+from router.request.routes import CONFIGURABLE
 from router.settings import DnsServer, SettingError, Settings, load, name_of, unknown_names
 from router.settings.reference import reference
 
@@ -202,4 +202,4 @@ def test_the_reference_lists_every_setting() -> None:
 
 def test_routes_default_to_all() -> None:
     """Without ROUTER_ROUTES every route exists."""
-    assert load({"ROUTER_ENGINES": ENGINE}).routes == NARROWABLE
+    assert load({"ROUTER_ENGINES": ENGINE}).routes == CONFIGURABLE

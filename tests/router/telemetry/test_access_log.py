@@ -165,7 +165,7 @@ def test_lines_that_nobody_takes_are_counted_not_waited_for(pipe: tuple[int, int
     reader, writer = pipe
     filled = _fill(writer)
     os.set_blocking(writer, blocking)
-    log = AccessLog(as_json, writer, most_waiting=5)
+    log = AccessLog(as_json, writer, max_queued=5)
     for number in range(50):
         log.note(_request(request_id=str(number)))
     _read(reader, filled)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from router.telemetry.diagnostics import StderrHandler
+from router.telemetry.diagnostics import NonBlockingStderrHandler
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def log(monkeypatch):
         monkeypatch.setattr("sys.stderr", stderr)
         os.set_blocking(reader, False)
         logger = logging.Logger("under test")
-        logger.addHandler(StderrHandler())
+        logger.addHandler(NonBlockingStderrHandler())
         yield logger, read
 
 
@@ -63,6 +63,6 @@ def test_a_stderr_that_is_no_file_is_written_to(monkeypatch):
     stderr = io.StringIO()
     monkeypatch.setattr("sys.stderr", stderr)
     logger = logging.Logger("under test")
-    logger.addHandler(StderrHandler())
+    logger.addHandler(NonBlockingStderrHandler())
     logger.warning("x")
     assert stderr.getvalue() == "x\n"

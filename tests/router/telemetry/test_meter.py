@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.telemetry import meter
-from router.telemetry.meter import View, _Numbers, _observe
+from router.telemetry.meter import GaugeSource, _observe, _PrometheusMetrics
 
 BUCKETS = (0.01, 0.5, 1.0)
 
@@ -39,7 +39,7 @@ def test_engines_that_are_counted_by_name_are_bounded(monkeypatch: pytest.Monkey
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     monkeypatch.setattr(meter, "MOST_ENGINES", 2)
     states = dict.fromkeys((*meter.metrics.ENGINE_STATES, "available"), 0)
-    numbers = _Numbers(View(lambda: 0, lambda: states, ("p", "d"), in_flight_by_engine=dict))
+    numbers = _PrometheusMetrics(GaugeSource(lambda: 0, lambda: states, ("p", "d"), in_flight_by_engine=dict))
 
     def over() -> Iterator[RequestContext]:
         for engine in "abcadb":

@@ -11,7 +11,7 @@ from prometheus_client.mmap_dict import MmapedDict
 
 from router.request.context import RequestContext
 from router.telemetry import recorder, shared_metrics
-from router.telemetry.recorder import Recorder
+from router.telemetry.recorder import ExporterQueue
 
 
 class _Kept:
@@ -49,9 +49,9 @@ def test_the_dead_are_summed(folder: Path) -> None:
     for pid, count in ((1, 2.0), (12, 3.0)):
         _write(folder / f"counter_{pid}.db", a=count, **{f"of{pid}": 1.0})
         _write(folder / f"gauge_livesum_{pid}.db", a=9)
-    shared_metrics.bury(1)
+    shared_metrics.merge_dead_worker(1)
     assert {path.name for path in folder.iterdir()} == {"counter_dead.db", "counter_12.db", "gauge_livesum_12.db"}
-    shared_metrics.bury(12)
+    shared_metrics.merge_dead_worker(12)
     assert [path.name for path in folder.iterdir()] == ["counter_dead.db"]
     assert _read(folder / "counter_dead.db") == {"a": 5, "of1": 1, "of12": 1}
 
@@ -65,7 +65,7 @@ def test_a_broken_file_of_a_worker_does_no_harm(folder: Path, broken: bytes, cap
     _write(folder / "histogram_1.db", a=1)
     (folder / "counter_1.db").write_bytes(broken)
     with caplog.at_level(logging.ERROR, "router"):
-        shared_metrics.bury(1)
+        shared_metrics.merge_dead_worker(1)
     assert "what the worker 1 had counted is lost" in caplog.text
     assert _read(folder / "histogram_dead.db") == {"a": 1}
     assert not (folder / "counter_1.db").exists()
@@ -77,10 +77,10 @@ def test_who_reads_during_a_burial_reads_again(folder: Path) -> None:
 
     def read() -> bytes:
         if (this := next(rounds)) <= 2:
-            shared_metrics.bury(1)
+            shared_metrics.merge_dead_worker(1)
         return b"%d" % this
 
-    assert shared_metrics.read_whole(read) == b"3"
+    assert shared_metrics.read_consistent(read) == b"3"
 
 
 def test_a_file_that_is_just_being_made_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,18 +95,18 @@ def test_a_file_that_is_just_being_made_is_waited_for(folder: Path, monkeypatch:
             _write(file, a=1)
         return str(_read(file)).encode()
 
-    assert shared_metrics.read_whole(read) == b"{'a': 1.0}"
+    assert shared_metrics.read_consistent(read) == b"{'a': 1.0}"
     file.write_bytes(b"")
-    monkeypatch.setattr(shared_metrics, "MOST_TRIES", 2)
+    monkeypatch.setattr(shared_metrics, "MAX_TRIES", 2)
     with pytest.raises(struct.error):
-        shared_metrics.read_whole(lambda: str(_read(file)).encode())
+        shared_metrics.read_consistent(lambda: str(_read(file)).encode())
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the recorder's thread is late, the one that ends a request takes all that waits to the sink."""
-    monkeypatch.setattr(recorder, "MOST_WAITING", 3)
+    monkeypatch.setattr(recorder, "MAX_QUEUED", 3)
     monkeypatch.setattr(recorder, "TICK_SECONDS", 10_000.0)
-    kept: Recorder[_Kept] = Recorder(_Kept)
+    kept: ExporterQueue[_Kept] = ExporterQueue(_Kept)
     sink = kept.start()
     for status in (1, 2):
         kept.note(RequestContext(request_id="", status=status))
@@ -118,7 +118,7 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sink_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """What a sink cannot take is said in the log, and the next request is taken."""
     monkeypatch.setattr(recorder, "TICK_SECONDS", 10_000.0)
-    kept: Recorder[_Kept] = Recorder(_Kept)
+    kept: ExporterQueue[_Kept] = ExporterQueue(_Kept)
     sink = kept.start()
     with caplog.at_level(logging.ERROR, "router"):
         for status in (0, 7):
@@ -142,12 +142,12 @@ def test_what_could_not_begin_begins_later(monkeypatch: pytest.MonkeyPatch, capl
     kept = _Kept()
     has_room = False
 
-    def open_sink() -> _Kept:
+    def open_exporter() -> _Kept:
         if not has_room:
             raise OSError("no room")
         return kept
 
-    made = Recorder(open_sink)
+    made = ExporterQueue(open_exporter)
     for _ in range(3):
         made.note(RequestContext(request_id="", status=200))
         assert made.has_failed()

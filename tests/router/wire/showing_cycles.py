@@ -24,7 +24,7 @@ class _Showing:
     def __init__(self) -> None:
         self.extensions = router.extensions
         self.async_routes = router.async_routes
-        self.count_refusal = router.count_refusal
+        self.count_rejected = router.count_rejected
         self.flush = router.flush
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

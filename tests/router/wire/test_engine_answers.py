@@ -12,7 +12,7 @@ from typing import Any
 import brotli
 import pytest
 
-from router.content_encoding import MAX_PARTS
+from router.content_encoding import MAX_MEMBERS
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Models, plain_aliases
 from router.mock_engine import MockEngine, MockResponse, RawResponse
@@ -316,8 +316,8 @@ def test_a_compressed_answer_to_an_alias_is_renamed(retyping: RunningRouter, eng
         pytest.param("gzip", b"", id="empty"),
         pytest.param("gzip", REFUSAL, id="not compressed at all"),
         pytest.param("gzip", gzip.compress(REFUSAL)[:-12], id="cut"),
-        pytest.param("gzip", gzip.compress(b"") * MAX_PARTS + gzip.compress(REFUSAL), id="many members"),
-        pytest.param("zstd", zstd.compress(b"") * MAX_PARTS + zstd.compress(REFUSAL), id="many frames"),
+        pytest.param("gzip", gzip.compress(b"") * MAX_MEMBERS + gzip.compress(REFUSAL), id="many members"),
+        pytest.param("zstd", zstd.compress(b"") * MAX_MEMBERS + zstd.compress(REFUSAL), id="many frames"),
         pytest.param("gzip", gzip.compress(bytes(MAX_BUFFERED_BYTES + 1)), id="unfolds to too much"),
         pytest.param("aws-chunked", REFUSAL, id="unknown"),
         pytest.param("gzip, unknown", gzip.compress(REFUSAL), id="half known"),

@@ -16,7 +16,7 @@ from router.contract.schema.sections import Alias, Models
 from router.mock_engine import MockEngine, MockResponse
 from router.mock_engine.request import ReceivedRequest
 from router.mock_engine.response import ScriptedResponse
-from router.request.routes import PASSED_THROUGH
+from router.request.routes import PASS_THROUGH
 from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
@@ -192,7 +192,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRout
         yield router, engines
 
 
-@pytest.mark.parametrize("route", PASSED_THROUGH)
+@pytest.mark.parametrize("route", PASS_THROUGH)
 def test_every_route_goes_where_its_model_is_listed(
     pair: tuple[RunningRouter, dict[str, MockEngine]], route: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits, Sampling
-from router.middleware import MOST_PATIENT_DRAINS
+from router.middleware import MAX_SLOW_DRAINS
 from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
@@ -153,7 +153,7 @@ def test_refused_uploads_that_stall_hold_up_no_health_check(router: RunningRoute
 def test_refused_uploads_that_stall_cost_nobody_their_answer(router: RunningRouter, engine: MockEngine) -> None:
     """While others stall, a client that sent all of its body reads its 503 and keeps its connection."""
     with _full(router, engine), ExitStack() as stack:
-        for _ in range(MOST_PATIENT_DRAINS):
+        for _ in range(MAX_SLOW_DRAINS):
             stalled = stack.enter_context(RawClient(router.port))
             stalled.send(post_head(CHAT, {"Content-Length": str(TWENTY_MB)}) + b"{")
             assert stalled.answer().status == 503

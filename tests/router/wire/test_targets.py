@@ -5,7 +5,7 @@ import pytest
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Models, plain_aliases
 from router.mock_engine import MockEngine, MockResponse
-from router.request.routes import INFERENCE, PASSED_THROUGH
+from router.request.routes import INFERENCE, PASS_THROUGH
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawClient, head_of, post_head
 from tests.router.serving import RunningRouter
@@ -20,7 +20,7 @@ def router(router_of: RouterOf) -> RunningRouter:
     return router_of(ALIASED)
 
 
-@pytest.mark.parametrize("route", PASSED_THROUGH)
+@pytest.mark.parametrize("route", PASS_THROUGH)
 def test_a_route_outside_the_contract_passes_through(router_of: RouterOf, engine: MockEngine, route: str) -> None:
     """A route that is only under the body limit forwards the bytes as they are, and the engine's own error back."""
     router = router_of(Contract(errors=Errors(bad_request_type="vendor_error")))
