@@ -150,11 +150,7 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
         return _json({"status": "ok"})
 
     def readyz() -> flask.Response:
-<<<<<<< HEAD
-        obstacle = "draining" if lifecycle.is_draining() else services.registry.not_ready_reason()
-=======
-        reason = "draining" if lifecycle.is_draining() else services.fleet.obstacle()
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+        reason = "draining" if lifecycle.is_draining() else services.registry.not_ready_reason()
         state: dict[str, Any] = {
             "status": "ready" if reason is None else "not ready",
             "profile": services.artifact.name,
@@ -246,13 +242,9 @@ def _cards(services: Services) -> list[ModelCard]:
     if not served.ids:
         raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
     aliases = services.artifact.contract.models.aliases
-<<<<<<< HEAD
-    return cards_of(served, aliases, services.registry.model_cards(), shows_length=services.settings.show_max_model_len)
-=======
     return model_cards(
-        served, aliases, services.fleet.cards(), include_max_model_len=services.settings.show_max_model_len
+        served, aliases, services.registry.model_cards(), include_max_model_len=services.settings.show_max_model_len
     )
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def _json(value: object, status: int = 200) -> flask.Response:

@@ -209,13 +209,8 @@ def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gun
 
 def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
     """Keep what a worker that has ended had counted, however it did, and count nothing more as in flight there."""
-<<<<<<< HEAD
     lifecycle.share_in_flight_table().free_slot(worker.age)
-    shared_metrics.bury(worker.pid)
-=======
-    lifecycle.share_loads().clear_row(worker.age)
     shared_metrics.merge_dead_worker(worker.pid)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def on_exit(server: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter

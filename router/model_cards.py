@@ -11,15 +11,9 @@ OWNER: Final = "router"
 """What stands for the owner of each model: engines name themselves there."""
 
 
-<<<<<<< HEAD
-def cards_of(
-    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[ModelCard], *, shows_length: bool
-) -> list[ModelCard]:
-=======
 def model_cards(
-    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[Card], *, include_max_model_len: bool
-) -> list[Card]:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+    served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[ModelCard], *, include_max_model_len: bool
+) -> list[ModelCard]:
     """Return the cards of the served ids, and of each alias that means one, whose `root` names it.
 
     `listed` are the cards of all engines. `shows_length` lets a card say `max_model_len`, in tokens: of several
@@ -42,11 +36,7 @@ def model_cards(
     return [*cards.values(), *copies]
 
 
-<<<<<<< HEAD
-def _card(model: str, engines: list[ModelCard], *, shows_length: bool) -> ModelCard:
-=======
-def _card(model: str, engines: list[Card], *, include_max_model_len: bool) -> Card:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+def _card(model: str, engines: list[ModelCard], *, include_max_model_len: bool) -> ModelCard:
     created = next((card["created"] for card in engines if _is_whole(card.get("created"))), 0)
     own: ModelCard = {"id": model, "object": "model", "created": created, "owned_by": OWNER}
     lengths = [card["max_model_len"] for card in engines if _is_whole(card.get("max_model_len"))]

@@ -50,13 +50,8 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
     """
     contract = services.artifact.contract
-<<<<<<< HEAD
-    body = _read(services, environ, context)
-    decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
-=======
     body = _read_body(services, environ, context)
-    decision = cpu_executor.run(len(body), decide, body, contract, services.fleet.served_ids())
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+    decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
     context.model_asked = decision.model_asked
     context.violations = decision.violations
     context.case = decision.found.case.name if decision.found.case is not None else None
@@ -72,17 +67,10 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     context.stream = decision.stream
     context.tokens = decision.tokens
     edits = AnswerEdits(decision.respond_as, decision.errors, decision.usage)
-<<<<<<< HEAD
-    headers = _headers(services, environ, context, edits)
-    key = _key(services, environ, decision.body)
-    request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
-    return _answer(services, environ, context, request, edits)
-=======
     headers = _upstream_headers(services, environ, context, edits)
     key = _affinity_key(services, environ, decision.body)
-    request = Request(route, headers, decision.body, decision.model_served, key, decision.tokens)
+    request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
     return _forward(services, environ, context, request, edits)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
@@ -91,13 +79,8 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
     Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
     """
     contract = services.artifact.contract
-<<<<<<< HEAD
-    body = _read(services, environ, context)
-    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
-=======
     body = _read_body(services, environ, context)
-    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.fleet.served_ids())
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+    routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
     context.model_asked = routed.model_asked
     if isinstance(routed, Refusal):
         context.rule = routed.rule
@@ -108,17 +91,10 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
             del routed
     context.model_served = routed.model_served
     edits = AnswerEdits(routed.respond_as)
-<<<<<<< HEAD
-    headers = _headers(services, environ, context, edits)
-    key = _key(services, environ, routed.body)
-    request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
-    return _answer(services, environ, context, request, edits)
-=======
     headers = _upstream_headers(services, environ, context, edits)
     key = _affinity_key(services, environ, routed.body)
-    request = Request(route, headers, routed.body, routed.model_served, key)
+    request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
     return _forward(services, environ, context, request, edits)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 
 
 def _upstream_headers(
@@ -149,24 +125,14 @@ def _read_body(services: Services, environ: dict[str, Any], context: RequestCont
     return body
 
 
-<<<<<<< HEAD
-def _key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
-    if not services.load_balancer.uses_key:
-=======
 def _affinity_key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
-    if not services.chooser.asks_for_key:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+    if not services.load_balancer.uses_key:
         return None
     return services.load_balancer.affinity_key(value_of(environ, services.settings.session_header), body)
 
 
-<<<<<<< HEAD
-def _answer(
-    services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
-=======
 def _forward(
-    services: Services, environ: dict[str, Any], context: RequestContext, request: Request, edits: AnswerEdits
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+    services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
 ) -> ProxyResponse:
     client = Client(environ)
     answer = services.forwarder.send(request, client, context)

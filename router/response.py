@@ -91,11 +91,7 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     return response
 
 
-<<<<<<< HEAD
-def _refuse_useless(answer: UpstreamResponse) -> None:
-=======
-def _check_status(answer: Answer) -> None:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+def _check_status(answer: UpstreamResponse) -> None:
     if answer.status < HTTPStatus.OK or HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         _LOG.error("an engine answered %d, which is not passed on", answer.status)
         raise ApiError("upstream_incomplete", "The engine's answer cannot be passed on")
@@ -133,17 +129,10 @@ def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
             forwarding.context.buffered_at = time.monotonic()
             return _stream_oversized(forwarding, pieces)
     forwarding.context.buffered_at = time.monotonic()
-<<<<<<< HEAD
-    body = _Body(b"".join(pieces), answer)
-    _refuse_cut(body, answer)
-    answer.report(Outcome.SUCCEEDED)
-    told = _told_anew(body, forwarding)
-=======
     body = _BufferedBody(b"".join(pieces), answer)
     _check_complete(body, answer)
-    answer.tell(Outcome.SUCCEEDED)
+    answer.report(Outcome.SUCCEEDED)
     told = _map_error(body, forwarding)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
     if told is not None:
         return told
     edited = _rewritten_body(body, forwarding)
@@ -193,11 +182,7 @@ def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResp
     return ProxyResponse(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
-<<<<<<< HEAD
-def _refuse_cut(body: _Body, answer: UpstreamResponse) -> None:
-=======
-def _check_complete(body: _BufferedBody, answer: Answer) -> None:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+def _check_complete(body: _BufferedBody, answer: UpstreamResponse) -> None:
     """Raise EngineError when an answer is not whole, as far as its bytes can tell.
 
     A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
@@ -243,13 +228,8 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
                 if balance is not None:
                     balance.feed(piece)
                 yield piece
-<<<<<<< HEAD
-            _refuse_unbalanced(balance)
-            answer.report(Outcome.SUCCEEDED)
-=======
             _check_balanced(balance)
-            answer.tell(Outcome.SUCCEEDED)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+            answer.report(Outcome.SUCCEEDED)
         except EngineError as error:
             answer.report(error.outcome)
             forwarding.context.code = error.code
@@ -271,11 +251,7 @@ def _check_balanced(balance: Balance | None) -> None:
         raise EngineError(Outcome.BROKEN)
 
 
-<<<<<<< HEAD
-def _must_tell_its_end(answer: UpstreamResponse) -> bool:
-=======
-def _is_framed_by_json_alone(answer: Answer) -> bool:
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+def _is_framed_by_json_alone(answer: UpstreamResponse) -> bool:
     """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
     is_plain = answer.header("Content-Encoding").strip().lower() in IDENTITY_CODINGS
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
@@ -298,11 +274,7 @@ def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
     """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
     stream = _Stream(forwarding)
     try:
-<<<<<<< HEAD
-        while (piece := forwarding.answer.read_chunk(forwarding.comment_seconds)) != b"":
-=======
-        while (piece := forwarding.answer.read_piece(forwarding.keepalive_interval_seconds)) != b"":
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+        while (piece := forwarding.answer.read_chunk(forwarding.keepalive_interval_seconds)) != b"":
             if leaving := stream.take(piece):
                 yield leaving
         yield stream.end()
@@ -388,12 +360,7 @@ class _Stream:
         return self._left
 
 
-<<<<<<< HEAD
-def _pieces(answer: UpstreamResponse) -> Iterator[bytes]:
+def _chunks(answer: UpstreamResponse) -> Iterator[bytes]:
     while (piece := answer.read_chunk()) != b"":
-=======
-def _chunks(answer: Answer) -> Iterator[bytes]:
-    while (piece := answer.read_piece()) != b"":
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
         if piece:
             yield piece

@@ -6,13 +6,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-<<<<<<< HEAD
 from router.balancing.in_flight import InFlightTable
-from router.content_encoding import UNENCODED, UndecodableError, decoded
-=======
-from router.balancing.in_flight import Loads
 from router.content_encoding import IDENTITY_CODINGS, DecodingError, decode
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 from router.contract.errors import ApiError
 from router.contract.responses.upstream_errors import is_budget_overflow
 from router.contract.rules.budget import Tokens, without_budget
@@ -224,13 +219,8 @@ class Forwarder:
         if outcome is not Outcome.SUCCEEDED:
             context.upstream_errors += ((engine, outcome),)
         if context.trace is not None:
-<<<<<<< HEAD
-            context.trace.tell(outcome)
-        self._registry.record_outcome(engine, outcome)
-=======
             context.trace.end_attempt(outcome)
-        self._fleet.note(engine, outcome)
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
+        self._registry.record_outcome(engine, outcome)
 
     def _check_engine_key(self, engine: str, response: UpstreamResponse) -> None:
         """Raise EngineError when the engine refused the router's key, which is not the client's affair."""

@@ -36,22 +36,13 @@ from router.request.outcome import Outcome
 from router.server.disconnect import Client
 from router.settings import Settings
 from router.telemetry.access_log import as_json, fields_of
-<<<<<<< HEAD
-from router.telemetry.meter import Meter, View
+from router.telemetry.meter import GaugeSource, MetricsRegistry
 from router.upstream.balancer import LoadBalancer
 from router.upstream.circuit_breaker import BreakerConfig, HealthState
 from router.upstream.context_length import ContextLimits
 from router.upstream.engine_state import HealthCheckResult
 from router.upstream.forward import Forwarder, UpstreamRequest
 from router.upstream.registry import EngineRegistry
-=======
-from router.telemetry.meter import GaugeSource, MetricsRegistry
-from router.upstream.balancer import Chooser
-from router.upstream.circuit_breaker import Breaker, State
-from router.upstream.context_length import Contexts
-from router.upstream.forward import Dispatcher, Request
-from router.upstream.registry import Fleet, Report
->>>>>>> 4139d22 (Functions and classes of the router's top, telemetry, settings and mock engine have the field's names)
 from tests.bench.peers.bodies import MODEL, ROUTE, SIZES, chat_body
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
 from tests.checkout import CHECKOUT
