@@ -10,7 +10,7 @@ from compiler.diagnostics import CommandError
 from compiler.diff.cases import compare
 from compiler.diff.change import Change
 from compiler.diff.narrow import of_models
-from compiler.diff.report import RENDERERS, Comparison, Side, Tried
+from compiler.diff.report import RENDERERS, ComparedSource, Comparison, RequestCounts
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import STANDARD_INPUT, SourceOptions, UsageError, select
 from compiler.resolve.streams import artifact_of, with_content
@@ -27,8 +27,8 @@ class _Loaded:
     artifact: Artifact
     files: tuple[Path, ...]
 
-    def side(self) -> Side:
-        return Side(self.source, self.artifact.name, self.artifact.digest)
+    def side(self) -> ComparedSource:
+        return ComparedSource(self.source, self.artifact.name, self.artifact.digest)
 
 
 def show(arguments: Namespace) -> int:
@@ -60,7 +60,7 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
     seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
     if not seen.requests and digest_of(old) != digest_of(new):
         raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
-    tried = Tried(seen.requests, len(seen.differences))
+    tried = RequestCounts(seen.requests, len(seen.differences))
     return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
 
 

@@ -9,7 +9,7 @@ from compiler.diff.values import Value
 UNSEEN: Final = "no request sees a difference"
 EVIDENCE: Final = "nothing that clients see: where the rule comes from is stated differently"
 
-Told = bool | None
+Direction = bool | None
 """Whether a change has a direction; None where that cannot be told."""
 
 
@@ -24,8 +24,8 @@ class Change:
     before: Value
     after: Value
     consequence: str
-    tightens: Told = False
-    loosens: Told = False
+    tightens: Direction = False
+    loosens: Direction = False
 
     @property
     def path(self) -> str:
@@ -41,39 +41,39 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConstraintEffect:
     """What a change of one constraint means: the words, and whether it tightens and loosens."""
 
     words: str
-    tightens: Told = False
-    loosens: Told = False
+    tightens: Direction = False
+    loosens: Direction = False
 
 
-def refusing(which: str, *, tightens: bool) -> Verdict:
+def rejection_of(which: str, *, tightens: bool) -> ConstraintEffect:
     """Return the verdict of a change after which such requests are refused, or no longer are."""
-    return Verdict(f"{which} will {'' if tightens else 'no longer '}be refused", tightens, not tightens)
+    return ConstraintEffect(f"{which} will {'' if tightens else 'no longer '}be refused", tightens, not tightens)
 
 
-def either(newly: str, no_longer: str) -> Verdict:
+def rejection_and_acceptance(newly: str, no_longer: str) -> ConstraintEffect:
     """Return the verdict of a change that refuses some requests newly and others no longer; empty words say none."""
-    verdicts = [refusing(newly, tightens=True)] if newly else []
-    verdicts += [refusing(no_longer, tightens=False)] if no_longer else []
-    return together(verdicts) if verdicts else Verdict(f"{UNSEEN}: the same, written differently")
+    effects = [rejection_of(newly, tightens=True)] if newly else []
+    effects += [rejection_of(no_longer, tightens=False)] if no_longer else []
+    return combined(effects) if effects else ConstraintEffect(f"{UNSEEN}: the same, written differently")
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def combined(effects: Iterable[ConstraintEffect]) -> ConstraintEffect:
     """Return the verdict of changes that come as one."""
-    verdicts = list(verdicts)
-    words = "; ".join(verdict.words for verdict in verdicts)
-    return Verdict(words, any_of(each.tightens for each in verdicts), any_of(each.loosens for each in verdicts))
+    effects = list(effects)
+    words = "; ".join(verdict.words for verdict in effects)
+    return ConstraintEffect(words, any_of(each.tightens for each in effects), any_of(each.loosens for each in effects))
 
 
-def any_of(directions: Iterable[Told]) -> Told:
+def any_of(directions: Iterable[Direction]) -> Direction:
     """Tell whether one of several changes has a direction: None where none surely has and one may."""
     directions = set(directions)
     return True if True in directions else None if None in directions else False
 
 
-def change(at: tuple[str, ...], before: Value, after: Value, verdict: Verdict) -> Change:
+def change(at: tuple[str, ...], before: Value, after: Value, verdict: ConstraintEffect) -> Change:
     """Return the change of a setting with its verdict."""
     return Change(at, before, after, verdict.words, verdict.tightens, verdict.loosens)

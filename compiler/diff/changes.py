@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from compiler.diff.change import EVIDENCE, UNSEEN, Change
 from compiler.diff.checks import compare_checks
-from compiler.diff.error_words import compare_errors, compare_order, compare_stream, compare_unknown_fields
+from compiler.diff.error_text import compare_errors, compare_order, compare_stream, compare_unknown_fields
 from compiler.diff.fields import compare_fields
 from compiler.diff.intervals import Rule, injection, passing_only
 from compiler.diff.values import Value, same, span

@@ -8,7 +8,7 @@ import msgspec
 
 from compiler.artifact.to_profile import check_of, error_of
 from compiler.diff import constraints
-from compiler.diff.change import EVIDENCE, UNSEEN, Change, Verdict, change, refusing, together
+from compiler.diff.change import EVIDENCE, UNSEEN, Change, ConstraintEffect, change, combined, rejection_of
 from compiler.diff.fields import OTHER_WORDS
 from compiler.diff.values import Value, listed, same, text_of
 from router.contract.schema.named_checks import CHECKS, Check
@@ -113,24 +113,24 @@ def _changed(name: str, old: Check, new: Check) -> Iterator[Change]:
     for key, setting in _SETTINGS.get(name, {}).items():
         shown = getattr(old, key) or None, getattr(new, key) or None
         if not same(getattr(old, key), getattr(new, key)):
-            verdict = _compared(setting, _value(old, key, setting), _value(new, key, setting))
-            yield change(("checks", name, key), *shown, verdict)
+            effect = _compared(setting, _value(old, key, setting), _value(new, key, setting))
+            yield change(("checks", name, key), *shown, effect)
         elif (key in written[0]) != (key in written[1]):
-            yield change(("checks", name, key), *shown, Verdict(f"{UNSEEN}: one side states the default"))
+            yield change(("checks", name, key), *shown, ConstraintEffect(f"{UNSEEN}: one side states the default"))
     if not same(error_of(old), error_of(new)):
         yield Change(("checks", name, "error"), error_of(old), error_of(new), OTHER_WORDS)
     if old.source != new.source:
         yield Change(("checks", name, "source"), old.source, new.source, EVIDENCE)
 
 
-def _made(name: str, old: Check | None, new: Check | None) -> Verdict:
+def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
     """Say what a check that is made from now on, or no more, refuses."""
-    verdicts = [refusing(_WHOLE[name], tightens=old is None)] if name in _WHOLE else []
+    effects = [rejection_of(_WHOLE[name], tightens=old is None)] if name in _WHOLE else []
     for key, setting in _SETTINGS.get(name, {}).items():
         values = [_value(check, key, setting) for check in (old, new)]
         if not same(*values) and setting.kind != "condition":
-            verdicts.append(_compared(setting, *values))
-    return together(verdicts) if verdicts else Verdict(UNSEEN)
+            effects.append(_compared(setting, *values))
+    return combined(effects) if effects else ConstraintEffect(UNSEEN)
 
 
 def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: ANN401 - whatever a check holds
@@ -143,7 +143,7 @@ def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: AN
     return None if setting.kind == "accepted" and not value else value
 
 
-def _compared(setting: _Setting, old: Any, new: Any) -> Verdict:  # noqa: ANN401 - whatever a check holds
+def _compared(setting: _Setting, old: Any, new: Any) -> ConstraintEffect:  # noqa: ANN401 - whatever a check holds
     return _COMPARISONS[setting.kind](old, new, setting.which)
 
 
@@ -152,10 +152,10 @@ def _phrase(which: str) -> Callable[[str], str]:
     return lambda values: re.sub(r"\bof (role|type) anything but\b", r"of any \1 but", which.format(values))
 
 
-def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) -> Verdict:
+def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) -> ConstraintEffect:
     """Compare the values of which a request must have one."""
     if old is None or new is None:
-        return refusing(f"requests without a {which.format(listed(old or new or ()))}", tightens=old is None)
+        return rejection_of(f"requests without a {which.format(listed(old or new or ()))}", tightens=old is None)
 
     def alone(values: str) -> str:
         return f"requests with a {which.format(values)} and none of the other roles asked for"
@@ -163,49 +163,51 @@ def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) 
     return constraints.accepted(old, new, alone)
 
 
-def _by_role(old: _TypesByRole | None, new: _TypesByRole | None, which: str) -> Verdict:
+def _by_role(old: _TypesByRole | None, new: _TypesByRole | None, which: str) -> ConstraintEffect:
     """Compare the types that parts may have in the messages of single roles; None: of any type."""
-    verdicts = []
+    effects = []
     for role in sorted({*(old.by_role if old else ()), *(new.by_role if new else ())}):
         before, after = (None if each is None else each.of(role) for each in (old, new))
         if before != after:
-            verdicts.append(constraints.accepted(before, after, _phrase(f"{which} in a message of role {role}")))
-    return together(verdicts) if verdicts else Verdict(UNSEEN)
+            effects.append(constraints.accepted(before, after, _phrase(f"{which} in a message of role {role}")))
+    return combined(effects) if effects else ConstraintEffect(UNSEEN)
 
 
-def _edit(_: bool | None, new: bool | None, which: str) -> Verdict:
+def _edit(_: bool | None, new: bool | None, which: str) -> ConstraintEffect:
     """Compare a switch that, on, keeps something from the engine."""
-    return Verdict(f"{which} will {'not ' if new else ''}reach the engine")
+    return ConstraintEffect(f"{which} will {'not ' if new else ''}reach the engine")
 
 
-def _prefix(old: str | None, new: str | None, which: str) -> Verdict:
+def _prefix(old: str | None, new: str | None, which: str) -> ConstraintEffect:
     if old is not None and new is not None and not (old.startswith(new) or new.startswith(old)):
         begins = f"{which} that begins with {old}"
-        return together([refusing(begins, tightens=True), refusing(f"{which} that begins with {new}", tightens=False)])
+        return combined(
+            [rejection_of(begins, tightens=True), rejection_of(f"{which} that begins with {new}", tightens=False)]
+        )
     tightens = len(new or "") > len(old or "")
     longer = max(old or "", new or "", key=len)
-    return refusing(f"{which} that does not begin with {longer}", tightens=tightens)
+    return rejection_of(f"{which} that does not begin with {longer}", tightens=tightens)
 
 
-def _word(old: str | None, new: str | None, which: str) -> Verdict:
+def _word(old: str | None, new: str | None, which: str) -> ConstraintEffect:
     if old is not None and new is not None:
-        return together(
+        return combined(
             [
-                refusing(which.format(text_of(new)), tightens=True),
-                refusing(which.format(text_of(old)), tightens=False),
+                rejection_of(which.format(text_of(new)), tightens=True),
+                rejection_of(which.format(text_of(old)), tightens=False),
             ]
         )
-    return refusing(which.format(text_of(old if new is None else new)), tightens=old is None)
+    return rejection_of(which.format(text_of(old if new is None else new)), tightens=old is None)
 
 
-def _condition(old: Mapping[str, Any], new: Mapping[str, Any], which: str) -> Verdict:
+def _condition(old: Mapping[str, Any], new: Mapping[str, Any], which: str) -> ConstraintEffect:
     """Compare when a check is made: a condition that more requests meet refuses more of them."""
     gone, gained = (constraints.demands({**these}, {**those}, str) for these, those in ((old, new), (new, old)))
     words = f"{which} will be judged under another condition"
-    return Verdict(words, tightens=gained.tightens is True, loosens=gone.tightens is True)
+    return ConstraintEffect(words, tightens=gained.tightens is True, loosens=gone.tightens is True)
 
 
-_COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], Verdict]]] = {
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], ConstraintEffect]]] = {
     "accepted": lambda old, new, which: constraints.accepted(old, new, _phrase(which)),
     "some": _some,
     "applied": lambda old, new, which: constraints.applied(old, new, which.format),

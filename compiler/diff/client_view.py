@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from compiler.verify.check import Ask
+from compiler.verify.check import ChatRequest
 from router.contract.decide import BODY_SIZE, Forward, Refusal, ServedIds, decide
 from router.contract.errors import ApiError, answer, request_too_large, words_of
 from router.contract.schema.model import Contract, Sections
@@ -13,7 +13,7 @@ from router.contract.schema.rule_list import Rule
 from router.contract.schema.sections import Errors
 
 
-class Seen(NamedTuple):
+class VisibleResponse(NamedTuple):
     """What comes of a request, as far as its client can tell.
 
     rule: which refuses it; None: it is answered. told: the status and body of the refusal, or the name in the answer.
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     sections: Sections
     rules: tuple[Rule, ...]
 
-    def is_as(self, other: "Seen") -> bool:
+    def is_as(self, other: "VisibleResponse") -> bool:
         """Tell whether a client sees the same; two sentences of the router's own for one refusal are the same."""
         if (self.rule is None) != (other.rule is None):
             return False
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
         return dict(_flat(json.loads(self.told), ""))
 
 
-class Onlooker:
+class ClientView:
     """Sends requests to a contract in front of engines that serve these models, and sees what comes back."""
 
     def __init__(self, contract: Contract, served: tuple[str, ...], *, reads_messages: bool = True) -> None:
@@ -47,19 +47,19 @@ class Onlooker:
         self._reads_messages = reads_messages
         self._cases = {case.name: case.sections for case in contract.cases}
 
-    def sees(self, ask: Ask, body: bytes) -> Seen:
+    def response_to(self, request: ChatRequest, body: bytes) -> VisibleResponse:
         """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
-        if ask.size() > self.contract.limits.max_body_bytes:
+        if request.size() > self.contract.limits.max_body_bytes:
             too_large = request_too_large(self.contract.limits.max_body_bytes)
             return self._refused(Refusal(too_large, BODY_SIZE, errors=self.contract.errors))
         decision = decide(body, self.contract, ServedIds(self.served))
         return self._answered(decision) if isinstance(decision, Forward) else self._refused(decision)
 
-    def _answered(self, decision: Forward) -> Seen:
+    def _answered(self, decision: Forward) -> VisibleResponse:
         name = json.dumps(decision.respond_as or decision.model_served)
         return self._seen(None, name, name, decision)
 
-    def _refused(self, decision: Refusal) -> Seen:
+    def _refused(self, decision: Refusal) -> VisibleResponse:
         error, errors = decision.error, decision.errors
         if not self._reads_messages:
             words = msgspec.structs.replace(words_of(error, errors), message=None)
@@ -68,12 +68,12 @@ class Onlooker:
         told, unworded = _told(error, errors), _told(_saying("", error), errors)
         return self._seen(decision.rule, told, unworded, decision)
 
-    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Refusal) -> Seen:
+    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Refusal) -> VisibleResponse:
         case = decision.found.case
         name = None if case is None else case.name
         sections = self.contract if name is None else self._cases[name]
         rules = self.contract.rules if name is None else self.contract.case_rules[name]
-        return Seen(rule, told, unworded, name, sections, rules)
+        return VisibleResponse(rule, told, unworded, name, sections, rules)
 
 
 def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa: ANN401 - what an error is made of

@@ -9,7 +9,7 @@ import msgspec
 from compiler.artifact.to_profile import check_of, error_of, field_of
 from compiler.diff.change import Change
 from compiler.diff.changes import compare_sections
-from compiler.diff.client_view import Seen
+from compiler.diff.client_view import VisibleResponse
 from compiler.diff.fields import compare_fields
 from compiler.diff.values import Value
 from router.contract.schema.model import Sections
@@ -73,7 +73,7 @@ def _budget(budget: MaxTokens) -> Value:
     return {"cap": budget.cap, "on_exceed": budget.on_exceed}
 
 
-def stated(seen: Seen, setting: Setting) -> Value:
+def stated(seen: VisibleResponse, setting: Setting) -> Value:
     """Return what holds for a request by a setting, as a profile writes it; None: nothing that clients can tell."""
     sections, name = seen.sections, setting[-1]
     match setting[0]:
@@ -91,14 +91,14 @@ def stated(seen: Seen, setting: Setting) -> Value:
             return value
         case "unknown_fields":
             rule = next((rule for rule in seen.rules if isinstance(rule, UnknownFieldsRule)), None)
-            refuses = rule is not None and rule.unknown_fields.policy == "reject"
-            return {"policy": "reject", "known": list(rule.known)} if rule is not None and refuses else None
+            rejects = rule is not None and rule.unknown_fields.policy == "reject"
+            return {"policy": "reject", "known": list(rule.known)} if rule is not None and rejects else None
         case "order":
             return sections.order
     return None
 
 
-def own_words(seen: Seen, setting: Setting) -> Value:
+def own_words(seen: VisibleResponse, setting: Setting) -> Value:
     """Return how a rule has its refusals told, None where it leaves that to others."""
     holders: dict[str, Any] = {"fields": seen.sections.fields, "checks": seen.sections.checks}
     holder = holders.get(setting[0], {})

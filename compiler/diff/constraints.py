@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from compiler.diff.change import UNSEEN, Verdict, either, refusing
+from compiler.diff.change import UNSEEN, ConstraintEffect, rejection_and_acceptance, rejection_of
 from compiler.diff.values import listed, span
 from router.contract.schema.types import Condition, Scalar
 
@@ -13,68 +13,74 @@ Values = Sequence[Scalar] | None
 CANNOT_TELL: Final = "which of them that refuses, newly or no longer, cannot be told"
 
 
-def flag(old: bool, new: bool, which: str) -> Verdict:
+def flag(old: bool, new: bool, which: str) -> ConstraintEffect:
     """Compare a switch that, on, refuses such requests."""
-    return refusing(which, tightens=new) if old != new else Verdict(UNSEEN)
+    return rejection_of(which, tightens=new) if old != new else ConstraintEffect(UNSEEN)
 
 
 def accepted(
     old: Values, new: Values, which: Callable[[str], str], words: Callable[[Iterable[Scalar]], str] = listed
-) -> Verdict:
+) -> ConstraintEffect:
     """Compare sets of accepted values; `which` says which requests have certain values, `words` names the values."""
     if old is None or new is None:
         limit = new if old is None else old
         others = f"anything but {words(limit)}" if limit else "anything"
-        return Verdict(UNSEEN) if limit is None else refusing(which(others), tightens=old is None)
+        return ConstraintEffect(UNSEEN) if limit is None else rejection_of(which(others), tightens=old is None)
     gone, gained = _only_in(old, new), _only_in(new, old)
-    return either(which(words(gone)) if gone else "", which(words(gained)) if gained else "")
+    return rejection_and_acceptance(which(words(gone)) if gone else "", which(words(gained)) if gained else "")
 
 
-def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str], str]) -> Verdict:
+def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str], str]) -> ConstraintEffect:
     """Compare sets of values that are refused, or to which a demand applies."""
     newly, no_longer = _only_in(new, old), _only_in(old, new)
-    return either(which(listed(newly)) if newly else "", which(listed(no_longer)) if no_longer else "")
+    return rejection_and_acceptance(
+        which(listed(newly)) if newly else "", which(listed(no_longer)) if no_longer else ""
+    )
 
 
-def at_most(old: int | None, new: int | None, which: Callable[[str], str]) -> Verdict:
+def at_most(old: int | None, new: int | None, which: Callable[[str], str]) -> ConstraintEffect:
     """Compare upper limits of a count; `which` says which requests have certain counts."""
     limits = sorted(limit for limit in (old, new) if limit is not None)
     if old == new or not limits:
-        return Verdict(UNSEEN)
+        return ConstraintEffect(UNSEEN)
     tightens = old is None or (new is not None and new < old)
     counts = f"more than {limits[0]}" if len(limits) == 1 else span(limits[0] + 1, limits[1])
-    return refusing(which(counts), tightens=tightens)
+    return rejection_of(which(counts), tightens=tightens)
 
 
-def at_least(old: int | None, new: int | None, which: Callable[[str], str]) -> Verdict:
+def at_least(old: int | None, new: int | None, which: Callable[[str], str]) -> ConstraintEffect:
     """Compare lower limits of a count."""
     low, high = sorted((old or 0, new or 0))
     if low == high:
-        return Verdict(f"{UNSEEN}: nothing has fewer than none")
-    return refusing(which(span(low, high - 1)), tightens=(new or 0) > (old or 0))
+        return ConstraintEffect(f"{UNSEEN}: nothing has fewer than none")
+    return rejection_of(which(span(low, high - 1)), tightens=(new or 0) > (old or 0))
 
 
-def pattern(old: str | None, new: str | None, which: str) -> Verdict:
+def pattern(old: str | None, new: str | None, which: str) -> ConstraintEffect:
     """Compare patterns that something must match; of two, nobody can say which texts only one matches."""
     if old == new:
-        return Verdict(UNSEEN)
+        return ConstraintEffect(UNSEEN)
     if old is None or new is None:
-        return refusing(f"{which} that does not match {new if old is None else old}", tightens=old is None)
-    return Verdict(f"{which} will be held to another pattern: {CANNOT_TELL}", None, None)
+        return rejection_of(f"{which} that does not match {new if old is None else old}", tightens=old is None)
+    return ConstraintEffect(f"{which} will be held to another pattern: {CANNOT_TELL}", None, None)
 
 
-def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:
+def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> ConstraintEffect:
     """Compare conditions that a request must meet; `which` says which requests do not meet one."""
     newly = [_demand(path, new[path]) for path in new if not _implied(old.get(path), new[path])]
     no_longer = [_demand(path, old[path]) for path in old if not _implied(new.get(path), old[path])]
-    return either(which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else "")
+    return rejection_and_acceptance(
+        which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else ""
+    )
 
 
-def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> Verdict:
+def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> ConstraintEffect:
     """Compare conditions that a request must not meet; `which` says which requests meet one."""
     newly = [_exclusion(path, new[path], old.get(path)) for path in new if not _excluded(old.get(path), new[path])]
     no_longer = [_exclusion(path, old[path], new.get(path)) for path in old if not _excluded(new.get(path), old[path])]
-    return either(which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else "")
+    return rejection_and_acceptance(
+        which(" or ".join(newly)) if newly else "", which(" or ".join(no_longer)) if no_longer else ""
+    )
 
 
 def _implied(demand: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:

@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from compiler.artifact.to_profile import error_of, field_of
 from compiler.diff import constraints
-from compiler.diff.change import EVIDENCE, Change, Verdict, change, either, together
-from compiler.diff.intervals import Stretch
+from compiler.diff.change import EVIDENCE, Change, ConstraintEffect, change, combined, rejection_and_acceptance
+from compiler.diff.intervals import NumberInterval
 from compiler.diff.values import Value, listed, same, text_of
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
@@ -26,7 +26,7 @@ class _Bound(NamedTuple):
     is_open: bool
 
 
-class _Pair(NamedTuple):
+class _FieldPair(NamedTuple):
     """The two rules of one field."""
 
     path: str
@@ -38,15 +38,17 @@ def compare_fields(before: Mapping[str, Field], after: Mapping[str, Field]) -> I
     """Yield what changes in the rules of fields, the sampling parameters first."""
     for path in sorted(before.keys() | after.keys(), key=_place):
         old, new = before.get(path), after.get(path)
-        changes = [*_constraints(_Pair(path, old or _NOTHING, new or _NOTHING))]
+        changes = [*_constraints(_FieldPair(path, old or _NOTHING, new or _NOTHING))]
         if old is not None and new is not None:
             yield from changes
             continue
-        known = Verdict(f"{path} is {'no longer ' if new is None else ''}a field that the contract knows")
-        verdicts = [
-            Verdict(each.consequence, each.tightens, each.loosens) for each in changes if each.at[-1] != "source"
+        known = ConstraintEffect(f"{path} is {'no longer ' if new is None else ''}a field that the contract knows")
+        effects = [
+            ConstraintEffect(each.consequence, each.tightens, each.loosens)
+            for each in changes
+            if each.at[-1] != "source"
         ]
-        told = together(verdicts) if verdicts else known
+        told = combined(effects) if effects else known
         yield change(("fields", path), _written(old), _written(new), told)
 
 
@@ -58,7 +60,7 @@ def _written(field: Field | None) -> Value:
     return None if field is None else field_of(field)
 
 
-def _constraints(pair: _Pair) -> Iterator[Change]:
+def _constraints(pair: _FieldPair) -> Iterator[Change]:
     yield from _demands(pair)
     for one in (_bound(pair, end) for end in _ENDS):
         if one is not None:
@@ -69,10 +71,10 @@ def _constraints(pair: _Pair) -> Iterator[Change]:
     old_error, new_error = error_of(pair.old), error_of(pair.new)
     if not same(old_error, new_error):
         yield Change(("fields", pair.path, "error"), old_error, new_error, OTHER_WORDS)
-    yield from _if_differs(pair, "source", Verdict(EVIDENCE))
+    yield from _if_differs(pair, "source", ConstraintEffect(EVIDENCE))
 
 
-def _if_differs(pair: _Pair, key: str, told: Verdict, attribute: str = "") -> Iterator[Change]:
+def _if_differs(pair: _FieldPair, key: str, told: ConstraintEffect, attribute: str = "") -> Iterator[Change]:
     old, new = (_said(field, attribute or key) for field in (pair.old, pair.new))
     if not same(old, new):
         yield change(("fields", pair.path, key), old, new, told)
@@ -87,7 +89,7 @@ def _said(field: Field, attribute: str) -> Any:  # noqa: ANN401 - whatever a con
 _MAY_BE_ZERO: Final = ("min_items", "max_items", "floor", "ceiling", "force", "default")
 
 
-def _demands(pair: _Pair) -> Iterator[Change]:
+def _demands(pair: _FieldPair) -> Iterator[Change]:
     path, old, new = pair
     sending = f"requests sending {path}"
     yield from _if_differs(pair, "required", constraints.flag(old.required, new.required, f"requests without {path}"))
@@ -109,7 +111,7 @@ def _demands(pair: _Pair) -> Iterator[Change]:
     yield from _if_differs(pair, "pattern", constraints.pattern(old.pattern, new.pattern, f"{sending} as a text"))
 
 
-def _types(pair: _Pair) -> Verdict:
+def _types(pair: _FieldPair) -> ConstraintEffect:
     old, new = (_kinds(field) for field in (pair.old, pair.new))
     return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}", _or)
 
@@ -129,7 +131,7 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _bound(pair: _Pair, keys: tuple[str, str]) -> Change | None:
+def _bound(pair: _FieldPair, keys: tuple[str, str]) -> Change | None:
     """Return the change of one end of the range, under the key that says it now."""
     old, new = (_read_bound(field, keys) for field in (pair.old, pair.new))
     if same(old, new):
@@ -143,8 +145,8 @@ def _bound(pair: _Pair, keys: tuple[str, str]) -> Change | None:
         gone += _NO_NUMBER
     if _begins(pair.new, pair.old, keys):
         gained += _NO_NUMBER
-    verdict = either(gone and f"requests sending {gone}", gained and f"requests sending {gained}")
-    return change(("fields", pair.path, key), shown[0], shown[1], verdict)
+    effect = rejection_and_acceptance(gone and f"requests sending {gone}", gained and f"requests sending {gained}")
+    return change(("fields", pair.path, key), shown[0], shown[1], effect)
 
 
 _NO_NUMBER: Final = ", or what is no number,"
@@ -176,11 +178,11 @@ def _outside(path: str, bound: _Bound | None, other: _Bound | None, *, upper: bo
     if (sign * bound.value, bound.is_open) <= (sign * other.value, other.is_open):
         return ""
     if upper:
-        return Stretch(bound.value, other.value, not bound.is_open, other.is_open).words(path)
-    return Stretch(other.value, bound.value, other.is_open, not bound.is_open).words(path)
+        return NumberInterval(bound.value, other.value, not bound.is_open, other.is_open).words(path)
+    return NumberInterval(other.value, bound.value, other.is_open, not bound.is_open).words(path)
 
 
-def _count(pair: _Pair, key: str) -> Verdict:
+def _count(pair: _FieldPair, key: str) -> ConstraintEffect:
     old, new = getattr(pair.old, key), getattr(pair.new, key)
     if key == "min_items":
         return constraints.at_least(old, new, lambda counts: f"requests whose items in {pair.path} number {counts}")
@@ -189,11 +191,11 @@ def _count(pair: _Pair, key: str) -> Verdict:
     return constraints.at_most(old, new, lambda counts: f"requests sending a text of {counts} bytes in {pair.path}")
 
 
-def _edits(pair: _Pair) -> Iterator[Change]:
+def _edits(pair: _FieldPair) -> Iterator[Change]:
     path, old, new = pair
     for attribute, key in (("sources", "from"), ("map", "map")):
         yield from _if_differs(pair, key, _translated(pair, key), attribute)
-    yield from _if_differs(pair, "floor", Verdict(_limited(path, old.floor, new.floor, "below", "raised")))
+    yield from _if_differs(pair, "floor", ConstraintEffect(_limited(path, old.floor, new.floor, "below", "raised")))
     lowered = _limited(path, old.ceiling, new.ceiling, "above", "lowered")
     yield from _if_differs(pair, "ceiling", _ceiling(pair, lowered))
     yield from _if_differs(pair, "force", _unclear_of_budgets(path, _forced(pair)))
@@ -201,10 +203,10 @@ def _edits(pair: _Pair) -> Iterator[Change]:
     yield from _if_differs(pair, "drop", _unclear_of_budgets(path, dropped))
     instead = "the engine's default" if new.default is None else text_of(new.default)
     was = "" if old.default is None else f" instead of {text_of(old.default)}"
-    yield from _if_differs(pair, "default", Verdict(f"requests without {path} will get {instead}{was}"))
+    yield from _if_differs(pair, "default", ConstraintEffect(f"requests without {path} will get {instead}{was}"))
 
 
-def _translated(pair: _Pair, key: str) -> Verdict:
+def _translated(pair: _FieldPair, key: str) -> ConstraintEffect:
     path, new = pair.path, pair.new
     if key == "map":
         pairs = [f"{text_of(value)} for {sent}" for sent, value in new.map.items()]
@@ -213,8 +215,8 @@ def _translated(pair: _Pair, key: str) -> Verdict:
         )
         return _unclear_of_budgets(path, f"{words} in {path}")
     if not new.sources:
-        return Verdict(f"{path} no longer takes its value from {listed(pair.old.sources)}", None, None)
-    return Verdict(
+        return ConstraintEffect(f"{path} no longer takes its value from {listed(pair.old.sources)}", None, None)
+    return ConstraintEffect(
         f"requests without {path} will have the value of {listed(new.sources)} there: {constraints.CANNOT_TELL}",
         None,
         None,
@@ -234,15 +236,15 @@ def _limited(path: str, old: float | None, new: float | None, beyond: str, moved
     return f"{path} {beyond} {show(new)} will be {moved} to {show(new)}{was}"
 
 
-def _ceiling(pair: _Pair, words: str) -> Verdict:
+def _ceiling(pair: _FieldPair, words: str) -> ConstraintEffect:
     old, new = pair.old.ceiling, pair.new.ceiling
     if pair.path not in BUDGET_FIELDS:
-        return Verdict(words)
+        return ConstraintEffect(words)
     tightens = old is None or (new is not None and new < old)
-    return Verdict(words, tightens=tightens, loosens=not tightens)
+    return ConstraintEffect(words, tightens=tightens, loosens=not tightens)
 
 
-def _forced(pair: _Pair) -> str:
+def _forced(pair: _FieldPair) -> str:
     old, new = pair.old.force, pair.new.force
     if new is None:
         return f"the engine will get {pair.path} as it is sent instead of {text_of(old)}"
@@ -250,6 +252,6 @@ def _forced(pair: _Pair) -> str:
     return f"the engine will get {text_of(new)} for {pair.path}{was}, whatever is sent"
 
 
-def _unclear_of_budgets(path: str, words: str) -> Verdict:
+def _unclear_of_budgets(path: str, words: str) -> ConstraintEffect:
     """Return the verdict of an edit: of an output budget, whether it lowers what is asked for cannot be told."""
-    return Verdict(words, None, None) if path in BUDGET_FIELDS else Verdict(words)
+    return ConstraintEffect(words, None, None) if path in BUDGET_FIELDS else ConstraintEffect(words)

@@ -13,7 +13,7 @@ Rule = Pin | Band | None
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class NumberInterval:
     """Neighbouring numbers between two ends; an open end is not one of them."""
 
     low: float
@@ -40,12 +40,12 @@ def accepted(rule: Rule) -> Interval | None:
     return Interval(rule.value, rule.value)
 
 
-def only_in(these: Interval, those: Interval) -> tuple[Stretch, ...]:
+def only_in(these: Interval, those: Interval) -> tuple[NumberInterval, ...]:
     """Return the numbers of one interval that are not in the other."""
     if these.max < those.min or those.max < these.min:
-        return (Stretch(these.min, these.max),)
-    below = (Stretch(these.min, those.min, high_open=True),) if these.min < those.min else ()
-    above = (Stretch(those.max, these.max, low_open=True),) if those.max < these.max else ()
+        return (NumberInterval(these.min, these.max),)
+    below = (NumberInterval(these.min, those.min, high_open=True),) if these.min < those.min else ()
+    above = (NumberInterval(those.max, these.max, low_open=True),) if those.max < these.max else ()
     return below + above
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from compiler.artifact.to_profile import mode_of
-from compiler.diff.change import EVIDENCE, UNSEEN, Change, Told
+from compiler.diff.change import EVIDENCE, UNSEEN, Change, Direction
 from compiler.diff.fields import listed_words
 from compiler.diff.values import listed, same, text_of
 from router.contract.schema.sections import Alias, Mode, Models
 
-Moves = tuple[Told, Told]
+Moves = tuple[Direction, Direction]
 """Whether requests that come under another case meet rules that are tighter there, and looser."""
 
 _ALIASES: Final = ("models", "aliases")

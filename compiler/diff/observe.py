@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from compiler.diff.client_view import Onlooker, Seen
+from compiler.diff.client_view import ClientView, VisibleResponse
 from compiler.diff.values import same
-from compiler.verify.check import Ask, Check
+from compiler.verify.check import ChatRequest, Check
 from compiler.verify.generation import DEFAULT_MAX_BODY, Options, derive
 from compiler.verify.generation.names import PLAIN_MODEL, Deployment
 from router.contract.schema.model import Contract
@@ -22,10 +22,10 @@ ANY_SIZE: Final = 1 << 62
 class Difference(NamedTuple):
     """A request that fares otherwise: what it tries, the model that it asks for, what its client sees."""
 
-    shows: str
+    description: str
     model: str
-    old: Seen
-    new: Seen
+    old: VisibleResponse
+    new: VisibleResponse
 
 
 class Observation(NamedTuple):
@@ -55,14 +55,14 @@ def observe(
     """
     sides = _sides(before, after, models)
     requests = requests_for(sides[:1] if _are_one(*sides) else sides, max_body)
-    onlookers = [Onlooker(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
+    onlookers = [ClientView(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
     old, new = ({case.name for case in contract.cases} for contract in (before, after))
     # Where one model is asked for, all requests name it.
     aliases = frozenset(() if len(models) == 1 else (*before.models.aliases, *after.models.aliases))
     return Observation(len(requests), tuple(differing(requests, *onlookers)), frozenset(old & new), aliases)
 
 
-class Side(NamedTuple):
+class ComparedContract(NamedTuple):
     """A contract, and the models before which it stands.
 
     unasked: aliases that no request asks for, which are there for words that list the names.
@@ -73,7 +73,7 @@ class Side(NamedTuple):
     unasked: frozenset[str] = frozenset()
 
 
-def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[Side, Side]:
+def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[ComparedContract, ComparedContract]:
     if models:
         return _for_models(before, models), _for_models(after, models)
     aliases = {**before.models.aliases, **after.models.aliases}
@@ -83,10 +83,10 @@ def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[
     # An alias is one more name to ask for where a condition may be about it.
     named = [name for name in aliases if any(fnmatchcase(name, glob) for glob in globs)]
     deployment = Deployment(served, (*served, *named), is_whole=True)
-    return Side(before, deployment), Side(after, deployment)
+    return ComparedContract(before, deployment), ComparedContract(after, deployment)
 
 
-def _are_one(before: Side, after: Side) -> bool:
+def _are_one(before: ComparedContract, after: ComparedContract) -> bool:
     return before[1:] == after[1:] and same(before.contract, after.contract)
 
 
@@ -95,33 +95,33 @@ def _globs(contract: Contract) -> Iterator[str]:
     yield from (glob for case in contract.cases for glob in case.when.model)
 
 
-def _for_models(contract: Contract, models: tuple[str, ...]) -> Side:
+def _for_models(contract: Contract, models: tuple[str, ...]) -> ComparedContract:
     """Return a contract in front of engines that serve these models, or what they are routed as where that matters."""
     aliases = contract.models.aliases
     asked = {name: aliases[name] for name in models if name in aliases}
     routed = {name: alias.model or PLAIN_MODEL for name, alias in asked.items() if alias.model or alias.implies}
     served = tuple(dict.fromkeys((*routed.values(), *(name for name in models if name not in routed))))
-    return Side(contract, Deployment(served, models, is_whole=True), frozenset(aliases.keys() - {*models}))
+    return ComparedContract(contract, Deployment(served, models, is_whole=True), frozenset(aliases.keys() - {*models}))
 
 
-def requests_for(sides: Iterable[Side], max_body: int = ANY_SIZE) -> dict[Ask, Check]:
+def requests_for(sides: Iterable[ComparedContract], max_body: int = ANY_SIZE) -> dict[ChatRequest, Check]:
     """Return each request that shows a rule of one of the sides, once; none that is too large to be looked at.
 
     One that is but made up to its size never is.
     """
-    found: dict[Ask, Check] = {}
+    found: dict[ChatRequest, Check] = {}
     for side in sides:
         for check in derive(side.contract, side.deployment, Options(max_body=max_body)).checks:
-            is_small = check.ask.length is not None or check.ask.size() <= DEFAULT_MAX_BODY
+            is_small = check.request.length is not None or check.request.size() <= DEFAULT_MAX_BODY
             if is_small and check.model not in side.unasked:
-                found.setdefault(check.ask._replace(engine=None), check)
+                found.setdefault(check.request._replace(engine=None), check)
     return found
 
 
-def differing(requests: Mapping[Ask, Check], before: Onlooker, after: Onlooker) -> Iterator[Difference]:
+def differing(requests: Mapping[ChatRequest, Check], before: ClientView, after: ClientView) -> Iterator[Difference]:
     """Yield the requests of which a client sees otherwise what comes of them."""
-    for ask, check in requests.items():
-        body = ask._replace(length=None).body()
-        old, new = before.sees(ask, body), after.sees(ask, body)
+    for request, check in requests.items():
+        body = request._replace(length=None).body()
+        old, new = before.response_to(request, body), after.response_to(request, body)
         if not old.is_as(new):
-            yield Difference(check.shows, check.model, old, new)
+            yield Difference(check.description, check.model, old, new)

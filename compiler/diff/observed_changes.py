@@ -24,7 +24,7 @@ _ORDER_OF_SECTIONS: Final = (
 )  # fmt: skip
 
 
-class _Group(NamedTuple):
+class _DifferenceGroup(NamedTuple):
     """Requests that fare otherwise by one setting, in one case."""
 
     setting: Setting
@@ -32,7 +32,7 @@ class _Group(NamedTuple):
     found: list[Difference]
 
 
-class _Placed(NamedTuple):
+class _ScopedChange(NamedTuple):
     """A change, the case that it is of (None: of all requests), and whose requests, where that does not say it."""
 
     case: str | None
@@ -40,15 +40,15 @@ class _Placed(NamedTuple):
     change: Change
 
 
-def changes_seen(seen: Observation) -> tuple[Change, ...]:
+def changes_seen(observation: Observation) -> tuple[Change, ...]:
     """Return what clients see of a change from one contract to another, in the order of the profile language."""
-    differences = seen.differences
+    differences = observation.differences
     plain = [each for each in differences if not _is_about_two_rules(each)]
     groups = _grouped((_setting(each), each) for each in plain)
     explained = {subject for each in plain for subject in _subjects(each)}
     left = [each for each in differences if _is_about_two_rules(each) and not _subjects(each) & explained]
     groups += _grouped((_setting_of_two(each), each) for each in left)
-    return tuple(sorted(_merged(_placed(group, seen) for group in groups), key=_place))
+    return tuple(sorted(_merged(_placed(group, observation) for group in groups), key=_place))
 
 
 def _is_about_two_rules(difference: Difference) -> bool:
@@ -58,7 +58,9 @@ def _is_about_two_rules(difference: Difference) -> bool:
 
 
 def _subjects(difference: Difference) -> set[Setting]:
-    return {subject_of(seen.rule) for seen in (difference.old, difference.new) if seen.rule is not None}
+    return {
+        subject_of(observation.rule) for observation in (difference.old, difference.new) if observation.rule is not None
+    }
 
 
 def _setting(difference: Difference) -> Setting:
@@ -81,18 +83,18 @@ def _setting_of_two(difference: Difference) -> Setting:
     return ("order",) if old.sections.order != new.sections.order else setting_of(new.rule or "")
 
 
-def _grouped(found: Iterable[tuple[Setting, Difference]]) -> list[_Group]:
-    groups: dict[Any, _Group] = {}
+def _grouped(found: Iterable[tuple[Setting, Difference]]) -> list[_DifferenceGroup]:
+    groups: dict[Any, _DifferenceGroup] = {}
     for setting, difference in found:
         old, new = difference.old, difference.new
         case = None if setting[0] in {"models", "errors"} or setting[-1] == "max_body_bytes" else new.case or old.case
         told = tuple(told_otherwise(difference)) if setting == ("errors",) else ()
         key = (setting, case, *(() if case is None else (old.case, new.case)), told)
-        groups.setdefault(key, _Group(setting, case, [])).found.append(difference)
+        groups.setdefault(key, _DifferenceGroup(setting, case, [])).found.append(difference)
     return list(groups.values())
 
 
-def _change(group: _Group) -> Change:
+def _change(group: _DifferenceGroup) -> Change:
     """Return what a group of requests shows as one change, in the words for its setting where they say just that."""
     setting, (old, new) = group.setting, group.found[0][2:]
     tightens = any(each.old.rule is None and each.new.rule is not None for each in group.found)
@@ -113,22 +115,22 @@ def _change(group: _Group) -> Change:
     return Change(setting, stated(old, setting), stated(new, setting), sentence_of(group.found), tightens, loosens)
 
 
-def _placed(group: _Group, seen: Observation) -> _Placed:
+def _placed(group: _DifferenceGroup, observation: Observation) -> _ScopedChange:
     old, new = (each.case for each in group.found[0][2:])
     names = {each.model for each in group.found} if group.setting[0] != "models" else set()
-    whose = [f"naming {text_of(name)}" for name in names if len(names) == 1 and name in seen.aliases]
-    if group.case is not None and old != new and {old, new} <= {None, *seen.cases}:
+    whose = [f"naming {text_of(name)}" for name in names if len(names) == 1 and name in observation.aliases]
+    if group.case is not None and old != new and {old, new} <= {None, *observation.cases}:
         whose.append(f"that come under {_case(new)} instead of {_case(old)}")
-    return _Placed(group.case, ", ".join(whose), _change(group))
+    return _ScopedChange(group.case, ", ".join(whose), _change(group))
 
 
 def _case(name: str | None) -> str:
     return "no case" if name is None else f"case {text_of(name)}"
 
 
-def _merged(found: Iterable[_Placed]) -> Iterator[Change]:
+def _merged(found: Iterable[_ScopedChange]) -> Iterator[Change]:
     """Yield each change once, with the cases that it is a change of, too."""
-    alike: dict[str, list[_Placed]] = {}
+    alike: dict[str, list[_ScopedChange]] = {}
     for placed in found:
         change = placed.change
         key = repr((change.at, change.before, change.after, change.tightens, change.loosens))
@@ -136,7 +138,7 @@ def _merged(found: Iterable[_Placed]) -> Iterator[Change]:
     return map(_as_one, alike.values())
 
 
-def _as_one(alike: list[_Placed]) -> Change:
+def _as_one(alike: list[_ScopedChange]) -> Change:
     """Return changes that differ only in the case as one: of what holds for all requests, if one of them is."""
     base = [placed.change for placed in alike if placed.case is None]
     cases = list(dict.fromkeys(placed.case for placed in alike if placed.case is not None))

@@ -32,7 +32,7 @@ _MEANS_SOMETHING = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*\[\]<>|~
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedSource:
     """One of the two that are compared: as it was named, and what it turned out to be."""
 
     source: str
@@ -41,7 +41,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class RequestCounts:
     """How many requests were tried with both sides, and how many of them fare otherwise."""
 
     requests: int
@@ -55,11 +55,11 @@ class Comparison:
     models: those that the comparison is about; none: all. tried: what clients can tell, where only that was compared.
     """
 
-    before: Side
-    after: Side
+    before: ComparedSource
+    after: ComparedSource
     changes: tuple[Change, ...]
     models: tuple[str, ...] = ()
-    tried: Tried | None = None
+    tried: RequestCounts | None = None
 
     def counts(self) -> dict[str, int]:
         """Return how many changes there are of each effect."""
@@ -152,7 +152,7 @@ def _effect(change: Change) -> str:
     return f"other ({' and '.join(words)})"
 
 
-def _side(side: Side) -> dict[str, str]:
+def _side(side: ComparedSource) -> dict[str, str]:
     return {"source": side.source, "name": side.name, "digest": side.digest}
 
 

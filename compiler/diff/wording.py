@@ -14,22 +14,22 @@ _MOST_SHOWN: Final = 3
 
 def sentence_of(found: list[Difference]) -> str:
     """Say which of the requests that were tried fare how."""
-    refused = [each.shows for each in found if each.old.rule is None and each.new.rule is not None]
-    passed = [each.shows for each in found if each.old.rule is not None and each.new.rule is None]
+    refused = [each.description for each in found if each.old.rule is None and each.new.rule is not None]
+    passed = [each.description for each in found if each.old.rule is not None and each.new.rule is None]
     named = [each for each in found if each.old.rule is None and each.new.rule is None]
     told = [each for each in found if each.old.rule is not None and each.new.rule is not None]
     parts = [f"requests will be refused: {_listed(refused)}"] if refused else []
     parts += [f"requests will no longer be refused: {_listed(passed)}"] if passed else []
     parts += [f"answers will carry the name {named[0].new.told} instead of {named[0].old.told}"] if named else []
     if told and not refused and not passed:
-        shows = _listed([each.shows for each in told])
-        parts.append(f"refusals will have {listed_words([*told_otherwise(told[0])])}: {shows}")
+        description = _listed([each.description for each in told])
+        parts.append(f"refusals will have {listed_words([*told_otherwise(told[0])])}: {description}")
     return "; ".join(parts)
 
 
-def _listed(shows: list[str]) -> str:
-    more = [f"{len(shows) - _MOST_SHOWN} more"] if len(shows) > _MOST_SHOWN else []
-    return "; ".join([*shows[:_MOST_SHOWN], *more])
+def _listed(description: list[str]) -> str:
+    more = [f"{len(description) - _MOST_SHOWN} more"] if len(description) > _MOST_SHOWN else []
+    return "; ".join([*description[:_MOST_SHOWN], *more])
 
 
 def members_told(difference: Difference) -> tuple[Value, Value]:

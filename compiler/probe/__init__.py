@@ -11,14 +11,14 @@ from pathlib import Path
 from compiler.cli.output import write
 from compiler.cli.progress import progress_bar
 from compiler.diagnostics import printable
-from compiler.probe.draft import Draft, Run, draft_of
-from compiler.probe.learner import Aims, Learnt, learn
-from compiler.probe.runner import Asker, drive
+from compiler.probe.draft import ProbeRun, ProfileDraft, draft_of
+from compiler.probe.learner import LearnedContract, ProbeGoal, learn
+from compiler.probe.runner import RequestSender, run_learner
 from compiler.probe.sections import known_rules
 from compiler.resolve.selection import UsageError
 from compiler.verify.assertion import UNWELL
 from compiler.verify.cassette import open_record, read_record
-from compiler.verify.exchange import Exchange, Target, api_key, chat_url
+from compiler.verify.client import EndpointClient, Target, api_key, chat_url
 
 
 def today() -> str:
@@ -36,12 +36,12 @@ def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
     begun = time.monotonic()
     with ExitStack() as open_things:
         asker = _asker(arguments, address, open_things)
-        aims = Aims(arguments.model, arguments.max_body, tuple(arguments.only or ()))
-        learnt = drive(learn(aims), asker.answers)
-    sent = 0 if asker.exchange is None else asker.exchange.requests_sent
-    draft = draft_of(learnt, Run(arguments.model, arguments.model, address, day(), sent))
+        aims = ProbeGoal(arguments.model, arguments.max_body, tuple(arguments.only or ()))
+        learned = run_learner(learn(aims), asker.responses)
+    sent = 0 if asker.client is None else asker.client.requests_sent
+    draft = draft_of(learned, ProbeRun(arguments.model, arguments.model, address, day(), sent))
     write(draft.data, arguments.output)
-    _say(_summary(arguments, draft, learnt, sent, time.monotonic() - begun))
+    _say(_summary(arguments, draft, learned, sent, time.monotonic() - begun))
     return 0
 
 
@@ -56,28 +56,28 @@ def _refuse_contradictions(arguments: Namespace) -> None:
             raise UsageError(f"--only {name}: nothing is asked about it; there are {', '.join(known)}")
 
 
-def _asker(arguments: Namespace, address: str, open_things: ExitStack) -> Asker:
+def _asker(arguments: Namespace, address: str, open_things: ExitStack) -> RequestSender:
     """Return who is asked, after saying what it may cost at most."""
     if arguments.replay is not None:
         _say(f"probing {arguments.model} by the record {arguments.replay}: no request is sent")
-        return Asker(None, read_record(arguments.replay), None, 0, lambda _sent: None)
+        return RequestSender(None, read_record(arguments.replay), None, 0, lambda _sent: None)
     pace = (arguments.rps, arguments.concurrency, arguments.timeout)
-    exchange = Exchange(Target(address, api_key(arguments.api_key_env), *pace))
+    client = EndpointClient(Target(address, api_key(arguments.api_key_env), *pace))
     record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
     if record is not None:
         open_things.callback(record.close)
     # What told of the endpoint's state then may be answered now.
-    known = {key: answer for key, answer in known.items() if answer.status not in UNWELL}
+    known = {key: response for key, response in known.items() if response.status not in UNWELL}
     _say(
         f"probing {arguments.model} at {address}: at most {arguments.max_requests:,} requests, "
         f"bodies of at most {arguments.max_body:,} bytes"
     )
     update = open_things.enter_context(progress_bar("probing, at most", arguments.max_requests))
-    return Asker(exchange, known, record, arguments.max_requests, update)
+    return RequestSender(client, known, record, arguments.max_requests, update)
 
 
-def _summary(arguments: Namespace, draft: Draft, learnt: Learnt, sent: int, seconds: float) -> str:
-    unasked = sum(reply.verdict == "unasked" for reply in learnt.replies)
+def _summary(arguments: Namespace, draft: ProfileDraft, learned: LearnedContract, sent: int, seconds: float) -> str:
+    unasked = sum(result.kind == "unasked" for result in learned.results)
     words = [f"{'a draft' if arguments.output == '-' else arguments.output}: {sent:,} requests in {seconds:.0f} s"]
     if unasked:
         words.append(f"{unasked:,} questions were not asked, see its head")

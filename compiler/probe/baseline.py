@@ -5,8 +5,8 @@ from itertools import product
 from typing import Any, Final
 
 from compiler.diagnostics import CommandError, printable
-from compiler.probe.experiment import Base, Learning, Reply, one
-from compiler.verify.assertion import Answer
+from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_one
+from compiler.verify.assertion import EndpointResponse
 from compiler.verify.check import Fields
 
 ABOUT: Final = "request"
@@ -17,20 +17,22 @@ _EXTRAS: Final[tuple[Fields, ...]] = ({}, {"stream": True})
 _MOST_TOLD: Final = 300
 
 
-class BaseError(CommandError):
+class BaselineError(CommandError):
     """No request was found that the endpoint answers; the message is one line."""
 
 
-def learn_base(model: str) -> Learning[Base]:
+def learn_base(model: str) -> Learner[BaseRequest]:
     """Return a request that is answered. Raises BaseError when none is."""
-    first: Reply | None = None
+    first: ExperimentResult | None = None
     for text, fields in _candidates(model):
-        base = Base(fields, text)
-        reply = yield from one(base.question(ABOUT))
-        if reply.is_accepted:
+        base = BaseRequest(fields, text)
+        result = yield from ask_one(base.experiment(ABOUT))
+        if result.is_accepted:
             return base
-        first = first or reply
-    raise BaseError(f"no request was found that the endpoint answers: {'' if first is None else _told(first.answer)}")
+        first = first or result
+    raise BaselineError(
+        f"no request was found that the endpoint answers: {'' if first is None else _told(first.response)}"
+    )
 
 
 def _candidates(model: str) -> Iterator[tuple[str, Fields]]:
@@ -41,8 +43,8 @@ def _candidates(model: str) -> Iterator[tuple[str, Fields]]:
             yield text, {"model": model, "messages": messages, **budget, **extra}
 
 
-def _told(answer: Answer) -> str:
-    if answer.failure is not None:
-        return answer.failure
-    text = " ".join(answer.body.decode(errors="replace").split())
-    return printable(f"the plainest is answered {answer.status}: {text[:_MOST_TOLD]}")
+def _told(response: EndpointResponse) -> str:
+    if response.failure is not None:
+        return response.failure
+    text = " ".join(response.body.decode(errors="replace").split())
+    return printable(f"the plainest is answered {response.status}: {text[:_MOST_TOLD]}")

@@ -6,9 +6,9 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from compiler.probe.experiment import Learning, Question, Reply, asked
+from compiler.probe.experiment import Experiment, ExperimentResult, Learner, ask_all
 
-Ask = Callable[[float], Question]
+AskNumber = Callable[[float], Experiment]
 
 FRACTIONS: Final = (
     *(-1000000, -100, -3, -2, -1, -0.5, 0, 0.01, 0.1, 0.3, 0.37, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1),
@@ -33,7 +33,7 @@ _FINEST: Final = Decimal("0.0001")
 _SHARE: Final = 0.37
 
 
-class Edge(NamedTuple):
+class RangeEnd(NamedTuple):
     """Where accepted numbers end: the number, whether it is accepted itself, and whether that is exact."""
 
     at: float
@@ -41,7 +41,7 @@ class Edge(NamedTuple):
     is_exact: bool = True
 
 
-class Numbers(NamedTuple):
+class AcceptedNumbers(NamedTuple):
     """Which numbers a field takes.
 
     kind: all, none, a band with its edges (None: no end was found on that side), a set where only single numbers are
@@ -50,44 +50,44 @@ class Numbers(NamedTuple):
     """
 
     kind: str
-    low: Edge | None = None
-    high: Edge | None = None
+    low: RangeEnd | None = None
+    high: RangeEnd | None = None
     accepted: tuple[float, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    results: tuple[ExperimentResult, ...] = ()
     gaps: tuple[float, ...] = ()
 
 
-class _Asker:
+class _NumberTrials:
     """Asks about numbers, each of them once, and keeps the replies."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self.replies: dict[float, Reply] = {}
+    def __init__(self, request: AskNumber) -> None:
+        self._ask = request
+        self.results: dict[float, ExperimentResult] = {}
 
-    def about(self, *numbers: float) -> Learning[None]:
-        new = [number for number in dict.fromkeys(numbers) if number not in self.replies]
-        replies = yield from asked(*map(self._ask, new))
-        self.replies |= dict(zip(new, replies, strict=True))
+    def about(self, *numbers: float) -> Learner[None]:
+        new = [number for number in dict.fromkeys(numbers) if number not in self.results]
+        results = yield from ask_all(*map(self._ask, new))
+        self.results |= dict(zip(new, results, strict=True))
 
     def takes(self, number: float) -> bool:
-        return self.replies[number].is_accepted
+        return self.results[number].is_accepted
 
     def told(self) -> list[float]:
-        return sorted(number for number, reply in self.replies.items() if reply.is_told)
+        return sorted(number for number, result in self.results.items() if result.is_conclusive)
 
 
-def numbers(ask: Ask, ladder: Sequence[float], *, is_whole: bool) -> Learning[Numbers]:
+def numbers(request: AskNumber, ladder: Sequence[float], *, is_whole: bool) -> Learner[AcceptedNumbers]:
     """Learn which numbers a field takes."""
-    asker = _Asker(ask)
+    asker = _NumberTrials(request)
     yield from asker.about(*ladder)
     told = asker.told()
     accepted = [number for number in told if asker.takes(number)]
     if len(accepted) == len(told) or not accepted:
         kind = "unclear" if not told else "all" if accepted else "none"
-        return Numbers(kind, accepted=tuple(accepted), replies=tuple(asker.replies.values()))
+        return AcceptedNumbers(kind, accepted=tuple(accepted), results=tuple(asker.results.values()))
     if not (yield from _is_range(asker, told, is_whole=is_whole)):
         kept = [number for number in asker.told() if asker.takes(number)]
-        return Numbers("set", accepted=tuple(kept), replies=tuple(asker.replies.values()))
+        return AcceptedNumbers("set", accepted=tuple(kept), results=tuple(asker.results.values()))
     first, last = told.index(accepted[0]), told.index(accepted[-1])
     gaps = [number for number in told[first:last] if not asker.takes(number)]
     low = high = None
@@ -95,10 +95,10 @@ def numbers(ask: Ask, ladder: Sequence[float], *, is_whole: bool) -> Learning[Nu
         low = yield from _edge(asker, told[first], told[first - 1], is_whole=is_whole)
     if last + 1 < len(told):
         high = yield from _edge(asker, told[last], told[last + 1], is_whole=is_whole)
-    return Numbers("band", low, high, tuple(accepted), tuple(asker.replies.values()), tuple(gaps))
+    return AcceptedNumbers("band", low, high, tuple(accepted), tuple(asker.results.values()), tuple(gaps))
 
 
-def _is_range(asker: _Asker, told: list[float], *, is_whole: bool) -> Learning[bool]:
+def _is_range(asker: _NumberTrials, told: list[float], *, is_whole: bool) -> Learner[bool]:
     """Tell whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
     accepted = [number for number in told if asker.takes(number)]
     if not _ODD.isdisjoint(accepted):
@@ -127,7 +127,7 @@ def _beside(accepted: list[float], *, is_whole: bool) -> list[float]:
     return [math.nextafter(number, side) for number in accepted for side in (-math.inf, math.inf)]
 
 
-def _edge(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Learning[Edge]:
+def _edge(asker: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd]:
     """Learn where between two numbers, of which one is accepted, the edge is."""
     step = Decimal(10) ** math.floor(math.log10(abs(outside - inside)))
     finest = Decimal(1) if is_whole else _FINEST
@@ -136,24 +136,24 @@ def _edge(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Le
         if found is not None:
             return found
         if step < finest:
-            return Edge(inside, is_inside=True, is_exact=False)
+            return RangeEnd(inside, is_inside=True, is_exact=False)
         inside, outside = yield from _narrowed(asker, inside, outside, step)
         step /= 10
 
 
-def _exact(asker: _Asker, inside: float, outside: float, *, is_whole: bool) -> Learning[Edge | None]:
+def _exact(asker: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd | None]:
     if is_whole:
         beyond = inside + (1 if outside > inside else -1)
         yield from asker.about(beyond)
-        return None if asker.takes(beyond) else Edge(inside, is_inside=True)
+        return None if asker.takes(beyond) else RangeEnd(inside, is_inside=True)
     beyond, before = math.nextafter(inside, outside), math.nextafter(outside, inside)
     yield from asker.about(beyond, before)
     if not asker.takes(beyond):
-        return Edge(inside, is_inside=True)
-    return Edge(outside, is_inside=False) if asker.takes(before) else None
+        return RangeEnd(inside, is_inside=True)
+    return RangeEnd(outside, is_inside=False) if asker.takes(before) else None
 
 
-def _narrowed(asker: _Asker, inside: float, outside: float, step: Decimal) -> Learning[tuple[float, float]]:
+def _narrowed(asker: _NumberTrials, inside: float, outside: float, step: Decimal) -> Learner[tuple[float, float]]:
     """Return two neighbours among the multiples of a step, and the two numbers, between which the edge is."""
     low, high = sorted((Decimal(repr(inside)), Decimal(repr(outside))))
     first = math.floor(low / step) + 1

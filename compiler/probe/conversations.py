@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.evidence import things_said
-from compiler.probe.experiment import Base, Learning, Reply, asked
+from compiler.probe.evidence import evidence_of
+from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all
 from compiler.verify.check import Fields
 from compiler.verify.generation.boundary_values import FOREIGN
 from compiler.verify.generation.conversations import ASSISTANT, calling, result, user
@@ -23,15 +23,15 @@ _MOST_SYSTEM: Final = 4
 class Conversation(NamedTuple):
     """What a conversation shows, and its messages."""
 
-    shows: str
+    description: str
     messages: list[Any]
 
 
-class Tried(NamedTuple):
+class TriedConversation(NamedTuple):
     """A conversation and what came of it."""
 
     conversation: Conversation
-    reply: Reply
+    reply: ExperimentResult
 
     @property
     def fields(self) -> Fields:
@@ -39,23 +39,23 @@ class Tried(NamedTuple):
         return {"messages": self.conversation.messages}
 
 
-class Checks(NamedTuple):
+class LearnedChecks(NamedTuple):
     """Named checks by name, as a profile writes them, and what no check explains."""
 
     rules: dict[str, Fields]
-    untold: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
 
-def learn_messages(base: Base) -> Learning[Checks]:
+def learn_messages(base: BaseRequest) -> Learner[LearnedChecks]:
     """Learn which checks of messages an endpoint makes."""
     conversations = list(_conversations(base.text))
-    replies = yield from asked(*(base.question(ABOUT, {"messages": each.messages}) for each in conversations))
-    tried = [Tried(*pair) for pair in zip(conversations, replies, strict=True) if pair[1].is_told]
+    results = yield from ask_all(*(base.experiment(ABOUT, {"messages": each.messages}) for each in conversations))
+    tried = [TriedConversation(*pair) for pair in zip(conversations, results, strict=True) if pair[1].is_conclusive]
     return _explained(tried)
 
 
 def _conversations(text: str) -> Iterator[Conversation]:
-    asks, said = user(text), ASSISTANT
+    chat_requests, said = user(text), ASSISTANT
     plain = {name: value for name, value in calling("call_1").items() if name != "reasoning_content"}
     called, both = calling("call_1"), calling("call_1", "call_2")
     one, two = result("call_1"), result("call_2")
@@ -63,47 +63,55 @@ def _conversations(text: str) -> Iterator[Conversation]:
     for role in _ROLES:
         speaks = {"role": role, "content": text, **({"tool_call_id": "call_1"} if role == "tool" else {})}
         yield Conversation(f"role {role} alone", [speaks])
-        yield Conversation(f"role {role} first", [speaks, asks])
-        yield Conversation(f"role {role} last", [asks, said, speaks])
-        yield Conversation(f"role {role} between", [asks, said, speaks, said, asks])
+        yield Conversation(f"role {role} first", [speaks, chat_requests])
+        yield Conversation(f"role {role} last", [chat_requests, said, speaks])
+        yield Conversation(f"role {role} between", [chat_requests, said, speaks, said, chat_requests])
         yield Conversation(f"role {role} behind a system message", [{"role": "system", "content": text}, speaks])
     for count in range(2, _MOST_SYSTEM + 1):
-        yield Conversation(f"{count} system messages", [{"role": "system", "content": text}] * count + [asks])
-    yield Conversation("a message without a role", [asks, {"content": text}])
+        yield Conversation(f"{count} system messages", [{"role": "system", "content": text}] * count + [chat_requests])
+    yield Conversation("a message without a role", [chat_requests, {"content": text}])
     yield Conversation("role USER", [{"role": "USER", "content": text}])
-    yield Conversation("a user twice", [asks, asks])
-    yield Conversation("an assistant twice", [asks, said, said, asks])
-    yield Conversation("turns", [asks, said, asks])
-    yield Conversation("turns that an assistant begins", [{"role": "system", "content": text}, said, asks])
-    yield Conversation("an assistant last", [asks, said])
-    yield Conversation("an assistant without reasoning_content", [asks, bare, asks])
-    yield Conversation("a call and its result", [asks, called, one])
-    yield Conversation("a call, its result, a user", [asks, called, one, asks])
-    yield Conversation("a call, its result, an answer, a user", [asks, called, one, said, asks])
-    yield Conversation("two calls and both results", [asks, both, one, two])
-    yield Conversation("two calls and both results the other way round", [asks, both, two, one])
-    yield Conversation("two rounds of calls", [asks, called, one, calling("call_2"), two])
-    yield Conversation("a result without tool_call_id", [asks, called, {"role": "tool", "content": "Seen."}])
-    yield Conversation("a result with an empty tool_call_id", [asks, called, result("")])
-    yield Conversation("a result that answers another call", [asks, called, one, result("call_9")])
-    yield Conversation("a result where nothing was called", [asks, one])
-    yield Conversation("the same at another place", [asks, said, asks, result("call_8")])
-    yield Conversation("two calls and one result", [asks, both, one])
-    yield Conversation("a call and no result, a user behind", [asks, said, asks, called, asks])
-    yield Conversation("two calls and no result, a user behind", [asks, both, asks])
-    yield Conversation("a call at the end", [asks, called])
-    yield Conversation("a user between the results", [asks, both, one, asks, two])
-    yield Conversation("a call without reasoning_content", [asks, plain, one])
-    yield Conversation("the same later", [asks, said, asks, plain, one])
-    yield Conversation("a call with reasoning_content null", [asks, {**plain, "reasoning_content": None}, one])
-    yield Conversation("a call with empty reasoning_content", [asks, {**plain, "reasoning_content": ""}, one])
+    yield Conversation("a user twice", [chat_requests, chat_requests])
+    yield Conversation("an assistant twice", [chat_requests, said, said, chat_requests])
+    yield Conversation("turns", [chat_requests, said, chat_requests])
+    yield Conversation("turns that an assistant begins", [{"role": "system", "content": text}, said, chat_requests])
+    yield Conversation("an assistant last", [chat_requests, said])
+    yield Conversation("an assistant without reasoning_content", [chat_requests, bare, chat_requests])
+    yield Conversation("a call and its result", [chat_requests, called, one])
+    yield Conversation("a call, its result, a user", [chat_requests, called, one, chat_requests])
+    yield Conversation("a call, its result, an answer, a user", [chat_requests, called, one, said, chat_requests])
+    yield Conversation("two calls and both results", [chat_requests, both, one, two])
+    yield Conversation("two calls and both results the other way round", [chat_requests, both, two, one])
+    yield Conversation("two rounds of calls", [chat_requests, called, one, calling("call_2"), two])
+    yield Conversation("a result without tool_call_id", [chat_requests, called, {"role": "tool", "content": "Seen."}])
+    yield Conversation("a result with an empty tool_call_id", [chat_requests, called, result("")])
+    yield Conversation("a result that answers another call", [chat_requests, called, one, result("call_9")])
+    yield Conversation("a result where nothing was called", [chat_requests, one])
+    yield Conversation("the same at another place", [chat_requests, said, chat_requests, result("call_8")])
+    yield Conversation("two calls and one result", [chat_requests, both, one])
+    yield Conversation(
+        "a call and no result, a user behind", [chat_requests, said, chat_requests, called, chat_requests]
+    )
+    yield Conversation("two calls and no result, a user behind", [chat_requests, both, chat_requests])
+    yield Conversation("a call at the end", [chat_requests, called])
+    yield Conversation("a user between the results", [chat_requests, both, one, chat_requests, two])
+    yield Conversation("a call without reasoning_content", [chat_requests, plain, one])
+    yield Conversation("the same later", [chat_requests, said, chat_requests, plain, one])
+    yield Conversation("a call with reasoning_content null", [chat_requests, {**plain, "reasoning_content": None}, one])
+    yield Conversation("a call with empty reasoning_content", [chat_requests, {**plain, "reasoning_content": ""}, one])
     parts = [{"type": "text", "text": text}]
     for content, word in ((parts, "a list"), (None, "null")):
         yield Conversation(f"a user's content that is {word}", [{"role": "user", "content": content}])
-        yield Conversation(f"a system's content that is {word}", [{"role": "system", "content": content}, asks])
-        yield Conversation(f"an assistant's content that is {word}", [asks, {**said, "content": content}, asks])
-        yield Conversation(f"a result's content that is {word}", [asks, called, result("call_1", content)])
-        yield Conversation(f"a later one that is {word}", [asks, said, asks, called, result("call_1", content)])
+        yield Conversation(
+            f"a system's content that is {word}", [{"role": "system", "content": content}, chat_requests]
+        )
+        yield Conversation(
+            f"an assistant's content that is {word}", [chat_requests, {**said, "content": content}, chat_requests]
+        )
+        yield Conversation(f"a result's content that is {word}", [chat_requests, called, result("call_1", content)])
+        yield Conversation(
+            f"a later one that is {word}", [chat_requests, said, chat_requests, called, result("call_1", content)]
+        )
 
 
 class _Check(NamedTuple):
@@ -113,7 +121,7 @@ class _Check(NamedTuple):
     section: Fields
     find: Callable[[Fields], object]
 
-    def refuses(self, tried: Tried) -> bool:
+    def rejects(self, tried: TriedConversation) -> bool:
         """Tell whether the check refuses a conversation."""
         return self.find(tried.fields) is not None
 
@@ -124,49 +132,49 @@ def _check(name: str, section: Fields) -> _Check:
     return _Check(name, section, CheckJudge(CheckRule(kind(**values), f"checks.{name}")).find)
 
 
-def _explained(tried: list[Tried]) -> Checks:
+def _explained(tried: list[TriedConversation]) -> LearnedChecks:
     """Return the fewest checks that refuse what was refused and nothing else; words that are alike go together."""
     possible = list(_possible(tried))
     chosen: list[_Check] = []
-    left = [each for each in tried if each.reply.is_refused]
+    left = [each for each in tried if each.reply.is_rejected]
     while left:
         best = max(possible, key=lambda check: (*_gain(check, left), -_place(check)), default=None)
         if best is None or not _gain(best, left)[0]:
             break
         chosen.append(best)
-        left = [each for each in left if not best.refuses(each)]
+        left = [each for each in left if not best.rejects(each)]
     kept = _without_idle(chosen, tried)
     rules = {check.name: {**check.section, "source": _said(check, tried)} for check in kept}
-    untold = (f"{ABOUT}: {each.conversation.shows} is refused; no check says just that" for each in left)
-    return Checks(rules, tuple(untold))
+    undetermined = (f"{ABOUT}: {each.conversation.description} is refused; no check says just that" for each in left)
+    return LearnedChecks(rules, tuple(undetermined))
 
 
-def _possible(tried: list[Tried]) -> Iterator[_Check]:
+def _possible(tried: list[TriedConversation]) -> Iterator[_Check]:
     """Yield for each check the strictest form that refuses nothing that was accepted, if it refuses anything."""
     accepted = [each for each in tried if each.reply.is_accepted]
-    refused = [each for each in tried if each.reply.is_refused]
+    refused = [each for each in tried if each.reply.is_rejected]
     for name, form in _FORMS.items():
         for section in form(accepted):
             check = _check(name, section)
-            if any(map(check.refuses, refused)) and not any(map(check.refuses, accepted)):
+            if any(map(check.rejects, refused)) and not any(map(check.rejects, accepted)):
                 yield check
                 break
 
 
-def _gain(check: _Check, left: list[Tried]) -> tuple[int, int]:
+def _gain(check: _Check, left: list[TriedConversation]) -> tuple[int, int]:
     """Return how many refusals in the same words a check explains at most, and how many in all."""
-    by_words = Counter(words_of(each.reply) for each in left if check.refuses(each))
+    by_words = Counter(error_words(each.reply) for each in left if check.rejects(each))
     return max(by_words.values(), default=0), by_words.total()
 
 
-def _without_idle(chosen: list[_Check], tried: list[Tried]) -> list[_Check]:
+def _without_idle(chosen: list[_Check], tried: list[TriedConversation]) -> list[_Check]:
     """Return the checks that the others do not make superfluous, in the order in which they are made."""
-    refused = [each for each in tried if each.reply.is_refused]
+    refused = [each for each in tried if each.reply.is_rejected]
     kept = list(chosen)
     for check in reversed(chosen):
         others = [other for other in kept if other is not check]
-        own = [each for each in refused if check.refuses(each)]
-        if others and all(any(other.refuses(each) for other in others) for each in own):
+        own = [each for each in refused if check.rejects(each)]
+        if others and all(any(other.rejects(each) for other in others) for each in own):
             kept = others
     return sorted(kept, key=_place)
 
@@ -175,39 +183,39 @@ def _place(check: _Check) -> int:
     return list(CHECK_TYPES).index(check.name)
 
 
-def _said(check: _Check, tried: list[Tried]) -> str:
-    own = [each for each in tried if each.reply.is_accepted or check.refuses(each)]
-    refused = [each.conversation.shows for each in own if each.reply.is_refused]
-    accepted = [each.conversation.shows for each in own if each.reply.is_accepted]
-    return things_said(accepted[:3], refused, [each.reply for each in own])
+def _said(check: _Check, tried: list[TriedConversation]) -> str:
+    own = [each for each in tried if each.reply.is_accepted or check.rejects(each)]
+    refused = [each.conversation.description for each in own if each.reply.is_rejected]
+    accepted = [each.conversation.description for each in own if each.reply.is_accepted]
+    return evidence_of(accepted[:3], refused, [each.reply for each in own])
 
 
-def words_of(reply: Reply) -> str:
+def error_words(reply: ExperimentResult) -> str:
     """Return a refusal without roles and numbers, so that those of one rule are alike."""
-    return _CHANGING.sub("", reply.answer.body.decode(errors="replace"))
+    return _CHANGING.sub("", reply.response.body.decode(errors="replace"))
 
 
 _CHANGING: Final = re.compile(f"{'|'.join(_ROLES)}|USER|call_|[0-9a-f]{{8,}}|[0-9]+|null|, |probe")
 
 
-def _roles_of(tried: Iterable[Tried]) -> list[str]:
+def _roles_of(tried: Iterable[TriedConversation]) -> list[str]:
     found = {message.get("role") for each in tried for message in each.conversation.messages}
     return [role for role in _ROLES if role in found]
 
 
-def _roles(accepted: list[Tried]) -> Iterator[Fields]:
+def _roles(accepted: list[TriedConversation]) -> Iterator[Fields]:
     # Where a role that nobody knows is accepted, there is no list of roles.
     if FOREIGN not in (roles := _roles_of(accepted)):
         yield {"allowed": roles}
 
 
-def _system_messages(accepted: list[Tried]) -> Iterator[Fields]:
+def _system_messages(accepted: list[TriedConversation]) -> Iterator[Fields]:
     counts = [sum(m.get("role") == "system" for m in each.conversation.messages) for each in accepted]
     yield {"max": max(counts, default=0)}
 
 
-def _role_at(place: int) -> Callable[[list[Tried]], Iterator[Fields]]:
-    def form(accepted: list[Tried]) -> Iterator[Fields]:
+def _role_at(place: int) -> Callable[[list[TriedConversation]], Iterator[Fields]]:
+    def form(accepted: list[TriedConversation]) -> Iterator[Fields]:
         found = {each.conversation.messages[place].get("role") for each in accepted}
         if FOREIGN not in found:
             yield {"allowed": [role for role in _ROLES if role in found]}
@@ -215,12 +223,12 @@ def _role_at(place: int) -> Callable[[list[Tried]], Iterator[Fields]]:
     return form
 
 
-def _required_role(_: list[Tried]) -> Iterator[Fields]:
+def _required_role(_: list[TriedConversation]) -> Iterator[Fields]:
     yield from ({"any_of": [role]} for role in ("user", "system"))
     yield from ({"any_of": roles} for roles in (["user", "tool"], ["user", "assistant"]))
 
 
-def _string_content(accepted: list[Tried]) -> Iterator[Fields]:
+def _string_content(accepted: list[TriedConversation]) -> Iterator[Fields]:
     odd = {
         message.get("role")
         for each in accepted
@@ -231,16 +239,16 @@ def _string_content(accepted: list[Tried]) -> Iterator[Fields]:
         yield {"roles": roles}
 
 
-def _plain(_: list[Tried]) -> Iterator[Fields]:
+def _plain(_: list[TriedConversation]) -> Iterator[Fields]:
     yield {}
 
 
-def _tool_results(_: list[Tried]) -> Iterator[Fields]:
+def _tool_results(_: list[TriedConversation]) -> Iterator[Fields]:
     yield {"known_call": True}
     yield {}
 
 
-_FORMS: Final[dict[str, Callable[[list[Tried]], Iterator[Fields]]]] = {
+_FORMS: Final[dict[str, Callable[[list[TriedConversation]], Iterator[Fields]]]] = {
     "roles": _roles,
     "system_messages": _system_messages,
     "first_role": _role_at(0),

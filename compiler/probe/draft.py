@@ -9,10 +9,10 @@ from compiler.artifact.from_profile import contract_of
 from compiler.diagnostics import ProfileError
 from compiler.pipeline import Compilation, compile_profile
 from compiler.probe.error_templates import Mismatch, mismatches, samples_of, with_words, wording_of
-from compiler.probe.experiment import Reply, shown
-from compiler.probe.learner import Learnt
+from compiler.probe.experiment import ExperimentResult, shown
+from compiler.probe.learner import LearnedContract
 from compiler.probe.sections import assembled
-from compiler.probe.soundness import sound
+from compiler.probe.soundness import without_wrong_rejections
 from compiler.resolve.selection import Selection
 from compiler.source.yaml_writer import yaml_of
 from compiler.verify.check import Fields
@@ -30,7 +30,7 @@ _NEVER_SEEN: Final = (
 )
 
 
-class Run(NamedTuple):
+class ProbeRun(NamedTuple):
     """What stands around a draft: where it comes from, the day (as 2026-11-30), and how many requests were sent."""
 
     name: str
@@ -44,7 +44,7 @@ class DraftError(Exception):
     """A draft does not compile: a bug of ours."""
 
 
-class Draft(NamedTuple):
+class ProfileDraft(NamedTuple):
     """A profile as text, the values in it, and the answers that it would not give."""
 
     data: bytes
@@ -52,27 +52,27 @@ class Draft(NamedTuple):
     mismatches: tuple[Mismatch, ...]
 
 
-def draft_of(learnt: Learnt, run: Run) -> Draft:
+def draft_of(learned: LearnedContract, run: ProbeRun) -> ProfileDraft:
     """Return the profile that says what was learnt. Raises DraftError where it would not compile."""
-    learnt = sound(learnt, run.model)
-    values = _worded(learnt, run)
+    learned = without_wrong_rejections(learned, run.model)
+    values = _worded(learned, run)
     contract = contract_of(values)
-    wrong = tuple(mismatches(contract, learnt.replies, run.model))
-    data = _head(learnt, run, wrong).encode() + yaml_of(values)
+    wrong = tuple(mismatches(contract, learned.results, run.model))
+    data = _head(learned, run, wrong).encode() + yaml_of(values)
     _compiled(data)
-    return Draft(data, values, wrong)
+    return ProfileDraft(data, values, wrong)
 
 
-def profile_values(learnt: Learnt) -> Fields:
+def profile_values(learned: LearnedContract) -> Fields:
     """Return the bare values of the profile without words of refusals."""
-    return assembled(learnt.values, learnt.cases)
+    return assembled(learned.values, learned.cases)
 
 
-def _worded(learnt: Learnt, run: Run) -> Fields:
-    plain = assembled(learnt.values, learnt.cases)
-    wording = wording_of(samples_of(plain, learnt.replies, run.model))
-    base = with_words(learnt.values, wording, None)
-    cases = {name: with_words(case, wording, name) for name, case in learnt.cases.items()}
+def _worded(learned: LearnedContract, run: ProbeRun) -> Fields:
+    plain = assembled(learned.values, learned.cases)
+    wording = wording_of(samples_of(plain, learned.results, run.model))
+    base = with_words(learned.values, wording, None)
+    cases = {name: with_words(case, wording, name) for name, case in learned.cases.items()}
     if wording.errors:
         base["errors"] = {**wording.errors, "source": "as seen in the refusals of this probe"}
     for case in cases.values():
@@ -92,17 +92,17 @@ def _dated(values: Fields, date: str) -> Fields:
     return dated
 
 
-def _head(learnt: Learnt, run: Run, wrong: tuple[Mismatch, ...]) -> str:
+def _head(learned: LearnedContract, run: ProbeRun, wrong: tuple[Mismatch, ...]) -> str:
     """Return the comment at the head of a draft."""
-    asked = len({reply.question.ask.key() for reply in learnt.replies if reply.verdict != "unasked"})
+    ask_all = len({result.experiment.request.key() for result in learned.results if result.kind != "unasked"})
     lines = [
         "yaml-language-server: $schema=./profile.schema.json",
         f"A draft of what {run.model} is held to at {run.endpoint}, learnt by `profilec probe` on {run.date}.",
         "",
-        f"{asked} different requests were answered. What a request did not show does not stand here:",
+        f"{ask_all} different requests were answered. What a request did not show does not stand here:",
         *(f"- {line}" for line in _NEVER_SEEN),
     ]
-    told = [*learnt.untold, *_unclear(learnt), *_unlike(wrong)]
+    told = [*learned.undetermined, *_unclear(learned), *_unlike(wrong)]
     if told:
         lines += ["", "What could not be told, or not be said:", *(f"- {line}" for line in told)]
     return "".join(f"{line}\n" for each in lines for line in _wrapped(each))
@@ -117,18 +117,22 @@ def _wrapped(line: str) -> list[str]:
     return [f"# {piece}".rstrip() for piece in pieces or [""]]
 
 
-def _unclear(learnt: Learnt) -> list[str]:
+def _unclear(learned: LearnedContract) -> list[str]:
     """Say what was asked and not answered, and what was not asked."""
     lines = []
-    for verdict, said in _UNTOLD.items():
-        by_about: dict[str, list[Reply]] = {}
-        for reply in learnt.replies:
-            if reply.verdict == verdict:
-                by_about.setdefault(reply.question.about, []).append(reply)
-        for about, replies in sorted(by_about.items()):
-            answers = sorted({_answered(reply) for reply in replies} - {""})
-            told = f" ({', '.join(answers)}): {'; '.join(_changes(reply) for reply in replies[:3])}" if answers else ""
-            lines.append(f"{about}: {len(replies)} {said}{told}")
+    for kind, said in _UNTOLD.items():
+        by_about: dict[str, list[ExperimentResult]] = {}
+        for result in learned.results:
+            if result.kind == kind:
+                by_about.setdefault(result.experiment.about, []).append(result)
+        for about, results in sorted(by_about.items()):
+            responses = sorted({_answered(result) for result in results} - {""})
+            told = (
+                f" ({', '.join(responses)}): {'; '.join(_changes(result) for result in results[:3])}"
+                if responses
+                else ""
+            )
+            lines.append(f"{about}: {len(results)} {said}{told}")
     return lines
 
 
@@ -140,12 +144,12 @@ _UNTOLD: Final = {
 """What is told of replies that say nothing, by verdict."""
 
 
-def _answered(reply: Reply) -> str:
-    return reply.answer.failure or (str(reply.answer.status) if reply.answer.status else "")
+def _answered(result: ExperimentResult) -> str:
+    return result.response.failure or (str(result.response.status) if result.response.status else "")
 
 
-def _changes(reply: Reply) -> str:
-    return ", ".join(f"{path} {shown(value)}" for path, value in reply.question.changes.items()) or "as it is"
+def _changes(result: ExperimentResult) -> str:
+    return ", ".join(f"{path} {shown(value)}" for path, value in result.experiment.changes.items()) or "as it is"
 
 
 def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:
@@ -155,7 +159,7 @@ def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:
         counts: dict[str, int] = {}
         for each in wrong:
             if each.is_verdict == is_verdict:
-                counts[each.reply.question.about] = counts.get(each.reply.question.about, 0) + 1
+                counts[each.result.experiment.about] = counts.get(each.result.experiment.about, 0) + 1
         lines += [
             f"{about}: {count} of the requests that were sent would be {said}{_WHY.get(about, '')}"
             for about, count in sorted(counts.items())

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.sent import Sent, repeated
+from compiler.probe.sent_values import SentValues, repeated
 from compiler.probe.template_induction import escaped
 from router.contract.errors import ApiError
 
-Place = tuple[str | int, ...]
+BodyPath = tuple[str | int, ...]
 """Where a value stands in a body: keys and places."""
 
 OWN: Final = {"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}}
@@ -19,7 +19,7 @@ _SLOTS: Final = ("type", "code", "param")
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{16,}|[0-9]{20,}")
 
 
-class Sample(NamedTuple):
+class ErrorSample(NamedTuple):
     """One refusal: where the draft has it from, as the draft would know it, and as it came.
 
     place: the name of the case. rule: the rule or step. sent: what the request may have put into the words.
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     status: int
     body: dict[str, Any]
     request_id: str
-    sent: Sent = frozenset()
+    sent: SentValues = frozenset()
 
     @property
     def details(self) -> dict[str, Any]:
@@ -44,11 +44,11 @@ class Envelope(NamedTuple):
     """A shape: its template, where the text stands, and where what differs from error to error does, by slot."""
 
     template: dict[str, Any]
-    text_at: Place
-    slots: Mapping[str, Place]
+    text_at: BodyPath
+    slots: Mapping[str, BodyPath]
 
 
-def leaves_of(value: object, at: Place = ()) -> dict[Place, Any]:
+def leaves_of(value: object, at: BodyPath = ()) -> dict[BodyPath, Any]:
     """Return the values in a body that hold no others, by where they stand."""
     if isinstance(value, dict) and value:
         return {place: leaf for key, inner in value.items() for place, leaf in leaves_of(inner, (*at, key)).items()}
@@ -57,24 +57,24 @@ def leaves_of(value: object, at: Place = ()) -> dict[Place, Any]:
     return {at: value}
 
 
-def shape_of(body: object) -> tuple[Place, ...]:
+def shape_of(body: object) -> tuple[BodyPath, ...]:
     """Return what bodies of the same shape share."""
     return tuple(leaves_of(body))
 
 
-def envelope_of(samples: Sequence[Sample]) -> Envelope:
+def envelope_of(samples: Sequence[ErrorSample]) -> Envelope:
     """Return the envelope of samples that have the same shape."""
     leaves = [leaves_of(without_ids(sample)) for sample in samples]
     text_at = _text_place(leaves)
-    slots: dict[str, Place] = {}
-    marks: dict[Place, Any] = {text_at: "{message}"}
+    slots: dict[str, BodyPath] = {}
+    marks: dict[BodyPath, Any] = {text_at: "{message}"}
     for place in leaves[0]:
         if place != text_at:
             marks[place] = _mark(place, [each[place] for each in leaves], samples, slots)
     return Envelope(_with_marks(samples[0].body, marks), text_at, slots)
 
 
-def without_ids(sample: Sample) -> dict[str, Any]:
+def without_ids(sample: ErrorSample) -> dict[str, Any]:
     """Return a body with the id of the request, or what looks like one, as a placeholder."""
     return _replacing(sample.body, sample.request_id)  # type: ignore[no-any-return]
 
@@ -101,7 +101,7 @@ ID_MARK: Final = "\0id\0"
 """Stands for the id of a request in texts that are looked at."""
 
 
-def _text_place(leaves: list[dict[Place, Any]]) -> Place:
+def _text_place(leaves: list[dict[BodyPath, Any]]) -> BodyPath:
     texts = [place for place in leaves[0] if all(isinstance(each[place], str) for each in leaves)]
     named = sorted(
         (place for place in texts if _key(place) in _TEXTS), key=lambda place: (_TEXTS.index(_key(place)), len(place))
@@ -116,11 +116,11 @@ def _text_place(leaves: list[dict[Place, Any]]) -> Place:
     return named[0] if named else most if most is not None else next(iter(leaves[0]))
 
 
-def _key(place: Place) -> str:
+def _key(place: BodyPath) -> str:
     return next((str(step) for step in reversed(place) if isinstance(step, str)), "")
 
 
-def _mark(place: Place, values: list[Any], samples: Sequence[Sample], slots: dict[str, Place]) -> Any:  # noqa: ANN401
+def _mark(place: BodyPath, values: list[Any], samples: Sequence[ErrorSample], slots: dict[str, BodyPath]) -> Any:  # noqa: ANN401
     """Return what stands in the template at a place."""
     first = values[0]
     key = _key(place)
@@ -162,7 +162,7 @@ def _may_be_words(value: object) -> bool:
 _LONGEST_WORD: Final = 200
 
 
-def _literal(value: Any, samples: Sequence[Sample]) -> Any:  # noqa: ANN401 - any JSON
+def _literal(value: Any, samples: Sequence[ErrorSample]) -> Any:  # noqa: ANN401 - any JSON
     if _is_sent(value, samples):
         return "{value}" if all(value == sample.details.get("value") for sample in samples) else "{null}"
     if isinstance(value, str):
@@ -172,7 +172,7 @@ def _literal(value: Any, samples: Sequence[Sample]) -> Any:  # noqa: ANN401 - an
     return value
 
 
-def _is_sent(value: Any, samples: Sequence[Sample]) -> bool:  # noqa: ANN401 - any JSON
+def _is_sent(value: Any, samples: Sequence[ErrorSample]) -> bool:  # noqa: ANN401 - any JSON
     """Tell whether a value repeats what each of the samples sent."""
     sent = frozenset.intersection(*(sample.sent for sample in samples))
     if isinstance(value, str):
@@ -180,7 +180,7 @@ def _is_sent(value: Any, samples: Sequence[Sample]) -> bool:  # noqa: ANN401 - a
     return isinstance(value, int | float) and not isinstance(value, bool) and float(value) in sent
 
 
-def _with_marks(value: Any, marks: Mapping[Place, Any], at: Place = ()) -> Any:  # noqa: ANN401 - any JSON
+def _with_marks(value: Any, marks: Mapping[BodyPath, Any], at: BodyPath = ()) -> Any:  # noqa: ANN401 - any JSON
     if at in marks:
         return marks[at]
     if isinstance(value, dict):
@@ -190,7 +190,7 @@ def _with_marks(value: Any, marks: Mapping[Place, Any], at: Place = ()) -> Any: 
     return value
 
 
-def value_at_place(body: Any, place: Place) -> Any:  # noqa: ANN401 - any JSON
+def value_at_place(body: Any, place: BodyPath) -> Any:  # noqa: ANN401 - any JSON
     """Return what stands at a place of a body."""
     for step in place:
         body = body[step]

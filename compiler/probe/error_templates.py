@@ -8,9 +8,18 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from compiler.artifact.from_profile import contract_of
-from compiler.probe.envelopes import ID_MARK, OWN, Envelope, Sample, envelope_of, shape_of, value_at_place, without_ids
-from compiler.probe.experiment import Reply
-from compiler.probe.sent import sent_by
+from compiler.probe.envelopes import (
+    ID_MARK,
+    OWN,
+    Envelope,
+    ErrorSample,
+    envelope_of,
+    shape_of,
+    value_at_place,
+    without_ids,
+)
+from compiler.probe.experiment import ExperimentResult
+from compiler.probe.sent_values import sent_by
 from compiler.probe.template_induction import Example, template_of
 from compiler.verify.check import Fields
 from router.contract.decide import Refusal, ServedIds, decide
@@ -25,7 +34,7 @@ _MESSAGE: Final = "{message}"
 _OF_RULES: Final = ("fields.", "checks.")
 
 
-class _Group(NamedTuple):
+class _RejectionGroup(NamedTuple):
     """Refusals by one part of one rule in one case, and how they are told: words as a profile writes them."""
 
     place: str | None
@@ -37,22 +46,22 @@ class _Group(NamedTuple):
     examples: tuple[Example, ...]
 
 
-def samples_of(values: Fields, replies: Iterable[Reply], model: str) -> list[Sample]:
+def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) -> list[ErrorSample]:
     """Return the refusals that a draft explains, each as the draft would know it and as it came."""
     contract, served = contract_of(values), ServedIds((model,))
-    found: list[Sample] = []
-    for reply in replies:
+    found: list[ErrorSample] = []
+    for reply in results:
         body = _object_in(reply)
-        if not reply.is_refused or body is None:
+        if not reply.is_rejected or body is None:
             continue
-        decision = decide(reply.question.ask.body(), contract, served)
+        decision = decide(reply.experiment.request.body(), contract, served)
         if isinstance(decision, Refusal):
             place = decision.found.case.name if decision.found.case is not None else None
             place = None if _is_as_usual(contract, place, decision.rule) else place
-            request_id = reply.question.ask.request_id()
+            request_id = reply.experiment.request.request_id()
             decision.error.details.setdefault("model", model)
-            told = (decision.error, reply.answer.status, body, request_id, sent_by(reply.question))
-            found.append(Sample(place, decision.rule, *told))
+            told = (decision.error, reply.response.status, body, request_id, sent_by(reply.experiment))
+            found.append(ErrorSample(place, decision.rule, *told))
     return found
 
 
@@ -72,28 +81,28 @@ def _plain(rule: Rule | None) -> Rule | None:
     return replace(rule, check=replace(rule.check, source=None)) if isinstance(rule, CheckRule) else rule
 
 
-def _object_in(reply: Reply) -> dict[str, Any] | None:
+def _object_in(reply: ExperimentResult) -> dict[str, Any] | None:
     try:
-        value = json.loads(reply.answer.body)
+        value = json.loads(reply.response.body)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and value else None
 
 
-class Wording(NamedTuple):
+class ErrorTemplates(NamedTuple):
     """The section `errors`, and the words of rules: by case and rule, by part."""
 
     errors: Fields
     of_rules: dict[tuple[str | None, str], Fields]
 
 
-def wording_of(samples: Sequence[Sample]) -> Wording:
+def wording_of(samples: Sequence[ErrorSample]) -> ErrorTemplates:
     """Return the words that tell refusals as they came."""
-    by_shape: dict[Hashable, list[Sample]] = {}
+    by_shape: dict[Hashable, list[ErrorSample]] = {}
     for sample in samples:
         by_shape.setdefault(shape_of(sample.body), []).append(sample)
     if not by_shape:
-        return Wording({}, {})
+        return ErrorTemplates({}, {})
     envelopes = {shape: envelope_of(alike) for shape, alike in by_shape.items()}
     groups = list(_groups(samples, envelopes))
     commonest = max(by_shape, key=lambda shape: _weight(groups, shape))
@@ -104,17 +113,17 @@ def wording_of(samples: Sequence[Sample]) -> Wording:
     answers = _answers(groups, commonest, envelopes)
     if answers:
         errors["codes"] = answers
-    return Wording(errors, _of_rules(groups, answers, commonest, envelopes))
+    return ErrorTemplates(errors, _of_rules(groups, answers, commonest, envelopes))
 
 
-def _weight(groups: list[_Group], shape: Hashable) -> int:
+def _weight(groups: list[_RejectionGroup], shape: Hashable) -> int:
     """Return how much speaks for a shape as that of all errors: what no rule can set right weighs more."""
     own = [group for group in groups if group.shape == shape]
     return sum(1 if group.rule.startswith(_OF_RULES) else _NOT_OF_RULES for group in own)
 
 
-def _groups(samples: Sequence[Sample], envelopes: dict[Any, Envelope]) -> Iterable[_Group]:
-    by_part: dict[tuple[str | None, str, str, str], list[Sample]] = {}
+def _groups(samples: Sequence[ErrorSample], envelopes: dict[Any, Envelope]) -> Iterable[_RejectionGroup]:
+    by_part: dict[tuple[str | None, str, str, str], list[ErrorSample]] = {}
     for sample in samples:
         key = (sample.place, sample.rule, sample.error.part or "", sample.error.code)
         by_part.setdefault(key, []).append(sample)
@@ -124,7 +133,7 @@ def _groups(samples: Sequence[Sample], envelopes: dict[Any, Envelope]) -> Iterab
         envelope = envelopes[shape]
         examples = tuple(Example(_text(sample, envelope), sample.details, sample.sent) for sample in alike)
         words = {**_words(alike, envelope), "message": _sayable(template_of(examples)[0])}
-        yield _Group(place, rule, part, code, shape, words, examples)
+        yield _RejectionGroup(place, rule, part, code, shape, words, examples)
 
 
 def _sayable(template: str) -> str:
@@ -135,9 +144,9 @@ def _sayable(template: str) -> str:
 _LONGEST_MESSAGE: Final = 2000
 
 
-def _in_shared_words(groups: list[_Group]) -> list[_Group]:
+def _in_shared_words(groups: list[_RejectionGroup]) -> list[_RejectionGroup]:
     """Return groups with the same message where one template gives what several of a code say."""
-    shared: list[_Group] = []
+    shared: list[_RejectionGroup] = []
     for code in dict.fromkeys(group.code for group in groups):
         own = [group for group in groups if group.code == code]
         template = _shared_template(own)
@@ -147,7 +156,7 @@ def _in_shared_words(groups: list[_Group]) -> list[_Group]:
     return shared
 
 
-def _in_words_of_base(groups: list[_Group]) -> list[_Group]:
+def _in_words_of_base(groups: list[_RejectionGroup]) -> list[_RejectionGroup]:
     """Return groups of cases with the words that the same part has outside of all cases, where these fit."""
     usual = {(group.rule, group.part): group for group in groups if group.place is None}
     result = []
@@ -161,7 +170,7 @@ def _in_words_of_base(groups: list[_Group]) -> list[_Group]:
     return result
 
 
-def _shared_template(groups: list[_Group]) -> str | None:
+def _shared_template(groups: list[_RejectionGroup]) -> str | None:
     firsts = [group.examples[0] for group in groups]
     if len(groups) == 1:
         return None
@@ -173,7 +182,7 @@ def _shared_template(groups: list[_Group]) -> str | None:
 _MOST_TRIED: Final = 8
 
 
-def _words(samples: Sequence[Sample], envelope: Envelope) -> Fields:
+def _words(samples: Sequence[ErrorSample], envelope: Envelope) -> Fields:
     """Return what a group of refusals is told with, but its message."""
     words: Fields = {"status": _commonest(sample.status for sample in samples)}
     for slot, place in envelope.slots.items():
@@ -184,7 +193,7 @@ def _words(samples: Sequence[Sample], envelope: Envelope) -> Fields:
     return words
 
 
-def _text(sample: Sample, envelope: Envelope) -> str:
+def _text(sample: ErrorSample, envelope: Envelope) -> str:
     text = value_at_place(without_ids(sample), envelope.text_at)
     return str(text).replace(ID_MARK, sample.request_id)
 
@@ -196,14 +205,14 @@ def _commonest(values: Iterable[Any]) -> Any:  # noqa: ANN401 - any value
     return max(listed, key=lambda value: counts[repr(value)])
 
 
-def _usual(group: _Group) -> Fields:
+def _usual(group: _RejectionGroup) -> Fields:
     """Return the words that are in force for a code where a profile says nothing."""
     status = STATUS_OF[group.code]
     kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
     return {"status": status, "type": kind, "code": group.code, "message": _MESSAGE}
 
 
-def _answers(groups: list[_Group], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
+def _answers(groups: list[_RejectionGroup], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
     bad = [group for group in groups if STATUS_OF[group.code] == STATUS_OF[_BAD_REQUEST]]
     answers: Fields = {}
     if bad:
@@ -219,7 +228,12 @@ def _answers(groups: list[_Group], commonest: Any, envelopes: dict[Any, Envelope
     return {code: words for code, words in answers.items() if words}
 
 
-def _shared(groups: list[_Group], usual: list[Fields], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
+def _shared(
+    groups: list[_RejectionGroup],
+    usual: list[Fields],
+    commonest: Any,  # noqa: ANN401 - any JSON value
+    envelopes: dict[Any, Envelope],
+) -> Fields:
     """Return the words that most of some groups have and that are not in force anyway."""
     shared: Fields = {}
     for name in ("status", "type", "code"):
@@ -242,7 +256,7 @@ def _shared(groups: list[_Group], usual: list[Fields], commonest: Any, envelopes
     return shared
 
 
-def _gain(name: str, value: object, groups: list[_Group], usual: list[Fields]) -> int:
+def _gain(name: str, value: object, groups: list[_RejectionGroup], usual: list[Fields]) -> int:
     """Return how many groups more are told right where a word is what is in force for all of them.
 
     What no rule can set right weighs more.
@@ -259,13 +273,13 @@ def _gain(name: str, value: object, groups: list[_Group], usual: list[Fields]) -
 _NOT_OF_RULES: Final = 100
 
 
-def _is_mixed(groups: list[_Group]) -> bool:
+def _is_mixed(groups: list[_RejectionGroup]) -> bool:
     """Tell whether groups are those of every 400: their text is no one's own."""
     return len({group.code for group in groups}) > 1 or groups[0].code == _BAD_REQUEST
 
 
 def _of_rules(
-    groups: list[_Group],
+    groups: list[_RejectionGroup],
     answers: Fields,
     commonest: Any,  # noqa: ANN401
     envelopes: dict[Any, Envelope],
@@ -306,7 +320,7 @@ def _short(words: Fields) -> Any:  # noqa: ANN401
     return words["message"] if words.keys() == {"message"} else words
 
 
-def with_words(values: Fields, wording: Wording, place: str | None) -> Fields:
+def with_words(values: Fields, wording: ErrorTemplates, place: str | None) -> Fields:
     """Return sections with the words of their rules in them."""
     result = dict(values)
     for section in ("fields", "checks"):
@@ -322,31 +336,31 @@ def with_words(values: Fields, wording: Wording, place: str | None) -> Fields:
 class Mismatch(NamedTuple):
     """A reply that a draft would not give: what was asked, and how the two differ."""
 
-    reply: Reply
+    result: ExperimentResult
     is_verdict: bool
 
 
-def mismatches(contract: Contract, replies: Iterable[Reply], model: str) -> list[Mismatch]:
+def mismatches(contract: Contract, results: Iterable[ExperimentResult], model: str) -> list[Mismatch]:
     """Return the replies that a contract would not give, by verdict or by words."""
     from router.contract.errors import answer  # noqa: PLC0415
 
     found, served = [], ServedIds((model,))
-    for reply in {reply.question.ask.key(): reply for reply in replies}.values():
-        if not reply.is_told or (reply.is_accepted and reply.question.ask.size() > _LARGE):
+    for reply in {reply.experiment.request.key(): reply for reply in results}.values():
+        if not reply.is_conclusive or (reply.is_accepted and reply.experiment.request.size() > _LARGE):
             continue
-        decision = decide(reply.question.ask.body(), contract, served)
-        if isinstance(decision, Refusal) != reply.is_refused:
+        decision = decide(reply.experiment.request.body(), contract, served)
+        if isinstance(decision, Refusal) != reply.is_rejected:
             found.append(Mismatch(reply, is_verdict=True))
         elif isinstance(decision, Refusal):
-            request_id = reply.question.ask.request_id()
+            request_id = reply.experiment.request.request_id()
             told = answer(decision.error, decision.errors, request_id)
-            if told.status != reply.answer.status or not _is_alike(told.body, reply, request_id):
+            if told.status != reply.response.status or not _is_alike(told.body, reply, request_id):
                 found.append(Mismatch(reply, is_verdict=False))
     return found
 
 
-def _is_alike(body: bytes, reply: Reply, request_id: str) -> bool:
+def _is_alike(body: bytes, reply: ExperimentResult, request_id: str) -> bool:
     came = _object_in(reply)
-    sample = Sample(None, "", None, 0, came or {}, request_id)  # type: ignore[arg-type]
+    sample = ErrorSample(None, "", None, 0, came or {}, request_id)  # type: ignore[arg-type]
     ours = sample._replace(body=json.loads(body))
     return came is not None and without_ids(sample) == without_ids(ours)

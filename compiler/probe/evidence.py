@@ -3,49 +3,49 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from compiler.probe.boundary_search import Numbers
-from compiler.probe.experiment import Reply, shown
+from compiler.probe.boundary_search import AcceptedNumbers
+from compiler.probe.experiment import ExperimentResult, shown
 from compiler.verify.oracle.values import at
 
 _MOST: Final = 8
 _READABLE: Final = 8
 
 
-def numbers_said(found: Numbers) -> str:
+def evidence_of_numbers(found: AcceptedNumbers) -> str:
     """Say what numbers, or counts of items, were accepted and refused around each edge."""
-    taken = [each for each in map(_number, found.replies) if each is not None]
+    taken = [each for each in map(_number, found.results) if each is not None]
     accepted = sorted(number for number, is_accepted in taken if is_accepted)
     refused = sorted(number for number, is_accepted in taken if not is_accepted)
     if found.kind != "band" or not accepted:
         near = sorted(refused, key=lambda each: min((abs(each - one) for one in accepted), default=0))
         readable = [_text(each) for each in near if "e" not in _text(each)]
-        return _said(list(map(_text, accepted)), readable, found.replies)
+        return _said(list(map(_text, accepted)), readable, found.results)
     ends = list(dict.fromkeys([accepted[0], accepted[-1]]))
     beyond = [_nearest([each for each in refused if each < accepted[0]], accepted[0])]
     beyond.append(_nearest([each for each in refused if each > accepted[-1]], accepted[-1]))
-    return _said(list(map(_text, ends)), [_text(each) for each in beyond if each is not None], found.replies)
+    return _said(list(map(_text, ends)), [_text(each) for each in beyond if each is not None], found.results)
 
 
-def values_said(replies: Sequence[Reply], path: str) -> str:
+def evidence_of_values(results: Sequence[ExperimentResult], path: str) -> str:
     """Say which values of a field were accepted and refused."""
-    accepted = [shown(at(reply.question.ask.fields(), path)) for reply in replies if reply.is_accepted]
-    refused = [shown(at(reply.question.ask.fields(), path)) for reply in replies if reply.is_refused]
-    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), replies)
+    accepted = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_accepted]
+    refused = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_rejected]
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), results)
 
 
-def things_said(accepted: Iterable[str], refused: Iterable[str], replies: Sequence[Reply]) -> str:
+def evidence_of(accepted: Iterable[str], refused: Iterable[str], results: Sequence[ExperimentResult]) -> str:
     """Say which things, in words, were accepted and refused."""
-    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), replies)
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), results)
 
 
-def statuses(replies: Iterable[Reply]) -> str:
+def statuses(results: Iterable[ExperimentResult]) -> str:
     """Return the statuses of refusals in brackets."""
-    return f"({', '.join(str(each) for each in sorted({r.answer.status for r in replies if r.is_refused}))})"
+    return f"({', '.join(str(each) for each in sorted({r.response.status for r in results if r.is_rejected}))})"
 
 
-def _said(accepted: list[str], refused: list[str], replies: Sequence[Reply]) -> str:
+def _said(accepted: list[str], refused: list[str], results: Sequence[ExperimentResult]) -> str:
     taken = f"{_listed(accepted)} accepted" if accepted else "nothing accepted"
-    return f"{taken}, {_listed(refused)} refused {statuses(replies)}" if refused else taken
+    return f"{taken}, {_listed(refused)} refused {statuses(results)}" if refused else taken
 
 
 def _listed(words: list[str]) -> str:
@@ -61,14 +61,14 @@ def _nearest(beyond: list[float], end: float) -> float | None:
     return min(readable or beyond, key=lambda each: abs(each - end), default=None)
 
 
-def _number(reply: Reply) -> tuple[float, bool] | None:
+def _number(result: ExperimentResult) -> tuple[float, bool] | None:
     """Return the number, or the number of items, that a reply is about."""
-    if not reply.is_told:
+    if not result.is_conclusive:
         return None
-    path = reply.question.about.partition(".")[2]
-    value = at(reply.question.ask.fields(), path)
+    path = result.experiment.about.partition(".")[2]
+    value = at(result.experiment.request.fields(), path)
     number = len(value) if isinstance(value, list | str) else value
-    return None if not isinstance(number, int | float) else (number, reply.is_accepted)
+    return None if not isinstance(number, int | float) else (number, result.is_accepted)
 
 
 def _text(number: float) -> str:

@@ -9,12 +9,12 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from compiler.verify.assertion import Answer
-from compiler.verify.check import Ask, Fields, written
+from compiler.verify.assertion import EndpointResponse
+from compiler.verify.check import ChatRequest, Fields, written
 from compiler.verify.oracle.values import put
 from router.contract.schema.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
 
-Verdict = Literal["accepted", "refused", "overflow", "unclear", "unasked"]
+ResultKind = Literal["accepted", "refused", "overflow", "unclear", "unasked"]
 """What came of a request.
 
 overflow: it is too long for the context that the engine runs with, which is no rule of a contract. unclear: what came
@@ -28,7 +28,7 @@ _OF_ITS_STATE: Final = frozenset({401, 403, 408, 429})
 T = TypeVar("T")
 
 
-class Question(NamedTuple):
+class Experiment(NamedTuple):
     """One request, and what it changes in a base request.
 
     about: what is asked about, in the words of `--only`. changes: by dotted path, what is set in the base request.
@@ -37,71 +37,71 @@ class Question(NamedTuple):
 
     about: str
     changes: Fields
-    ask: Ask
+    request: ChatRequest
     without: tuple[str, ...] = ()
 
 
-class Reply(NamedTuple):
+class ExperimentResult(NamedTuple):
     """What came of a question."""
 
-    question: Question
-    verdict: Verdict
-    answer: Answer
+    experiment: Experiment
+    kind: ResultKind
+    response: EndpointResponse
 
     @property
     def is_accepted(self) -> bool:
         """Whether the request was answered."""
-        return self.verdict == "accepted"
+        return self.kind == "accepted"
 
     @property
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the request was refused for what stands in it."""
-        return self.verdict == "refused"
+        return self.kind == "refused"
 
     @property
-    def is_told(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether the reply says anything."""
-        return self.verdict in {"accepted", "refused"}
+        return self.kind in {"accepted", "refused"}
 
 
-Learning = Generator[Sequence[Question], Sequence[Reply], T]
+Learner = Generator[Sequence[Experiment], Sequence[ExperimentResult], T]
 """Asks in batches until it knows what it returns."""
 
 
-class Base(NamedTuple):
+class BaseRequest(NamedTuple):
     """A request that is known to be answered, to be changed in one thing at a time; `text` is the prompt in it."""
 
     fields: Fields
     text: str
 
-    def question(self, about: str, changes: Fields | None = None, without: Iterable[str] = ()) -> Question:
+    def experiment(self, about: str, changes: Fields | None = None, without: Iterable[str] = ()) -> Experiment:
         """Return a question that changes some fields, by dotted path, and leaves others out."""
         fields = {name: copy.deepcopy(value) for name, value in self.fields.items() if name not in without}
         for path, value in (changes or {}).items():
             put(fields, path, copy.deepcopy(value))
-        return Question(about, dict(changes or {}), Ask.of(fields), tuple(without))
+        return Experiment(about, dict(changes or {}), ChatRequest.of(fields), tuple(without))
 
-    def switched(self, switch: Fields) -> "Base":
+    def with_fields(self, switch: Fields) -> "BaseRequest":
         """Return the base with more fields in it."""
-        return Base(self.question("", switch).ask.fields(), self.text)
+        return BaseRequest(self.experiment("", switch).request.fields(), self.text)
 
-    def moved(self, question: Question) -> Question:
+    def on_base(self, experiment: Experiment) -> Experiment:
         """Return a question that was asked of another base as one of this base."""
-        moved = self.question(question.about, question.changes, question.without)
-        return moved._replace(ask=moved.ask._replace(length=question.ask.length))
+        on_base = self.experiment(experiment.about, experiment.changes, experiment.without)
+        return on_base._replace(request=on_base.request._replace(length=experiment.request.length))
 
 
-def reply_to(question: Question, answer: Answer | None) -> Reply:
+def result_of(experiment: Experiment, response: EndpointResponse | None) -> ExperimentResult:
     """Return what an answer says to a question; None: it was not sent."""
-    if answer is None:
-        return Reply(question, "unasked", Answer(0, "", b""))
-    if answer.failure is None and answer.status == _OK:
-        return Reply(question, "accepted", answer)
-    if answer.failure is not None or answer.status not in _REFUSING or answer.status in _OF_ITS_STATE:
-        return Reply(question, "unclear", answer)
-    if _OVERFLOW.search(answer.body):
-        return Reply(question, "overflow", answer)
-    return Reply(question, "unclear" if _is_about_another(question, answer) else "refused", answer)
+    if response is None:
+        return ExperimentResult(experiment, "unasked", EndpointResponse(0, "", b""))
+    if response.failure is None and response.status == _OK:
+        return ExperimentResult(experiment, "accepted", response)
+    if response.failure is not None or response.status not in _REFUSING or response.status in _OF_ITS_STATE:
+        return ExperimentResult(experiment, "unclear", response)
+    if _OVERFLOW.search(response.body):
+        return ExperimentResult(experiment, "overflow", response)
+    return ExperimentResult(experiment, "unclear" if _is_about_another(experiment, response) else "refused", response)
 
 
 _OVERFLOW: Final = re.compile(
@@ -116,22 +116,22 @@ Sources: llama.cpp b10434 and vLLM 0.32 as they answer, SGLang 0.5.23's source, 
 """
 
 
-def _is_about_another(question: Question, answer: Answer) -> bool:
+def _is_about_another(experiment: Experiment, response: EndpointResponse) -> bool:
     """Tell whether a refusal names a field of the request that the question did not change."""
-    if not question.changes:
+    if not experiment.changes:
         return False
-    changed = {path.partition(".")[0] for path in question.changes}
+    changed = {path.partition(".")[0] for path in experiment.changes}
     # Rules of other fields may look into the messages.
-    others = {name for name, _ in question.ask.members if name not in {*changed, "messages"}}
-    if _param_of(answer).partition(".")[0] in others:
+    others = {name for name, _ in experiment.request.members if name not in {*changed, "messages"}}
+    if _param_of(response).partition(".")[0] in others:
         return True
     # Some values are too large only for the budget that every question has.
-    return any(re.search(rf"\b{name}\b".encode(), answer.body) for name in others & {*BUDGET_FIELDS})
+    return any(re.search(rf"\b{name}\b".encode(), response.body) for name in others & {*BUDGET_FIELDS})
 
 
-def _param_of(answer: Answer) -> str:
+def _param_of(response: EndpointResponse) -> str:
     try:
-        body = json.loads(answer.body)
+        body = json.loads(response.body)
     except (ValueError, RecursionError):
         return ""
     holder = body.get("error") if isinstance(body, dict) else None
@@ -139,20 +139,20 @@ def _param_of(answer: Answer) -> str:
     return param if isinstance(param, str) else ""
 
 
-def is_read_otherwise(reply: Reply) -> bool:
+def is_read_otherwise(result: ExperimentResult) -> bool:
     """Tell whether a reply is about a fraction in a field that this router reads as a whole number, whatever is ruled.
 
     Some engines cut it off (llama.cpp answers n: 1.5 as 1); no rule of the language takes it.
     """
-    changes = reply.question.changes
+    changes = result.experiment.changes
     fractions = (changes.get(name) for name in WHOLE_NUMBER_FIELDS)
     return any(isinstance(value, float) and not value.is_integer() for value in fractions)
 
 
-def texts_in(reply: Reply) -> list[str]:
+def texts_in(result: ExperimentResult) -> list[str]:
     """Return the texts in the body of an answer, without the names of its members."""
     try:
-        body = json.loads(reply.answer.body)
+        body = json.loads(result.response.body)
     except (ValueError, RecursionError):
         return []
     return list(_texts(body))
@@ -166,30 +166,30 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
             yield from _texts(inner)
 
 
-def asked(*questions: Question) -> Learning[Sequence[Reply]]:
+def ask_all(*experiments: Experiment) -> Learner[Sequence[ExperimentResult]]:
     """Ask some questions at once."""
-    if not questions:
+    if not experiments:
         return ()
-    return (yield questions)
+    return (yield experiments)
 
 
-def one(question: Question) -> Learning[Reply]:
+def ask_one(experiment: Experiment) -> Learner[ExperimentResult]:
     """Ask one question."""
-    return (yield (question,))[0]
+    return (yield (experiment,))[0]
 
 
-def together(learnings: Mapping[str, Learning[T]]) -> Learning[dict[str, T]]:
+def run_together(learnings: Mapping[str, Learner[T]]) -> Learner[dict[str, T]]:
     """Learn several things side by side, so that their questions go out together; the results by their names."""
     results: dict[str, T] = {}
-    waiting: dict[str, Sequence[Question]] = {}
+    waiting: dict[str, Sequence[Experiment]] = {}
     for name, learning in learnings.items():
         _step(name, learning, None, waiting, results)
     while waiting:
-        batch = [(name, question) for name, questions in waiting.items() for question in questions]
-        replies = yield [question for _, question in batch]
-        by_name: dict[str, list[Reply]] = {name: [] for name in waiting}
-        for (name, _), reply in zip(batch, replies, strict=True):
-            by_name[name].append(reply)
+        batch = [(name, experiment) for name, experiments in waiting.items() for experiment in experiments]
+        replies = yield [experiment for _, experiment in batch]
+        by_name: dict[str, list[ExperimentResult]] = {name: [] for name in waiting}
+        for (name, _), result in zip(batch, replies, strict=True):
+            by_name[name].append(result)
         waiting = {}
         for name, own in by_name.items():
             _step(name, learnings[name], own, waiting, results)
@@ -198,9 +198,9 @@ def together(learnings: Mapping[str, Learning[T]]) -> Learning[dict[str, T]]:
 
 def _step(
     name: str,
-    learning: Learning[T],
-    replies: Sequence[Reply] | None,
-    waiting: dict[str, Sequence[Question]],
+    learning: Learner[T],
+    replies: Sequence[ExperimentResult] | None,
+    waiting: dict[str, Sequence[Experiment]],
     results: dict[str, T],
 ) -> None:
     try:

@@ -5,11 +5,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.from_profile import field_of
-from compiler.probe.boundary_search import Edge, Numbers, numbers
-from compiler.probe.evidence import numbers_said, values_said
-from compiler.probe.experiment import Base, Learning, Reply, asked, is_read_otherwise, one, shown, texts_in
-from compiler.probe.seed_corpus import Entry
-from compiler.probe.texts import Texts, learn_texts, rules_of_texts
+from compiler.probe.boundary_search import AcceptedNumbers, RangeEnd, numbers
+from compiler.probe.evidence import evidence_of_numbers, evidence_of_values
+from compiler.probe.experiment import (
+    BaseRequest,
+    ExperimentResult,
+    Learner,
+    ask_all,
+    ask_one,
+    is_read_otherwise,
+    shown,
+    texts_in,
+)
+from compiler.probe.seed_corpus import CorpusEntry
+from compiler.probe.texts import AcceptedTexts, learn_texts, rules_of_texts
 from compiler.verify.check import Fields
 from compiler.verify.generation.boundary_values import FOREIGN, items_of
 from compiler.verify.oracle.values import at
@@ -27,7 +36,7 @@ _MOST_GAPS: Final = 6
 _LONGEST_TEXTS: Final = (1, 16, 32, 33, 64, 65, 128, 256, 257, 1024, 4096)
 
 
-class Found(NamedTuple):
+class LearnedField(NamedTuple):
     """What was learnt of a field: its rule in the profile language, in which `source` says on what evidence.
 
     good: a value that is accepted (None: none is known). untold: what could not be told, in words.
@@ -35,14 +44,14 @@ class Found(NamedTuple):
 
     rule: Fields
     good: Any = None
-    untold: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
 
-def learn_field(base: Base, entry: Entry) -> Learning[Found]:
+def learn_field(base: BaseRequest, entry: CorpusEntry) -> Learner[LearnedField]:
     """Learn the rule of a field, with what some endpoints want beside it where they take that."""
     if not entry.beside:
         return (yield from _learn(base, entry, {}))
-    alone = yield from one(base.question(f"fields.{entry.path}", entry.beside))
+    alone = yield from ask_one(base.experiment(f"fields.{entry.path}", entry.beside))
     beside = entry.beside if alone.is_accepted else {}
     found = yield from _learn(base, entry, beside)
     if found.good is None or not beside:
@@ -50,38 +59,38 @@ def learn_field(base: Base, entry: Entry) -> Learning[Found]:
     return (yield from _required_beside(base, entry, found))
 
 
-def _learn(base: Base, entry: Entry, beside: Fields) -> Learning[Found]:
+def _learn(base: BaseRequest, entry: CorpusEntry, beside: Fields) -> Learner[LearnedField]:
     about = f"fields.{entry.path}"
-    asker = _Values(base, about, entry.path, beside)
+    asker = _ValueTrials(base, about, entry.path, beside)
     screen = _screen_of(entry)
     yield from asker.about(*screen)
     if entry.kind == "words":
-        entry = entry._replace(values=(*entry.values, *_words_listed(asker.replies, entry)))
+        entry = entry._replace(values=(*entry.values, *_words_listed(asker.results, entry)))
         yield from asker.about(*entry.values)
-    if all(reply.is_accepted for reply in asker.replies):
-        return Found({}, next(iter(_good_of(asker.replies, entry)), None))
-    if not any(reply.is_told for reply in asker.replies):
-        return Found({}, None, (f"{about}: nothing that was tried was answered or refused",))
+    if all(result.is_accepted for result in asker.results):
+        return LearnedField({}, next(iter(_good_of(asker.results, entry)), None))
+    if not any(result.is_conclusive for result in asker.results):
+        return LearnedField({}, None, (f"{about}: nothing that was tried was answered or refused",))
     of_numbers, of_texts = None, None
     if entry.kind in {"fraction", "whole"}:
         of_numbers = yield from _numbers(asker, entry)
     elif entry.kind == "list":
         of_numbers = yield from _counts(asker, entry)
         if entry.path == "stop":
-            of_texts = yield from learn_texts(asker.question, _LONGEST_TEXTS, are_letters_tried=False)
+            of_texts = yield from learn_texts(asker.experiment, _LONGEST_TEXTS, are_letters_tried=False)
     elif entry.kind == "text":
-        of_texts = yield from learn_texts(asker.question)
+        of_texts = yield from learn_texts(asker.experiment)
     if of_texts is not None:
-        asker.keep(of_texts.replies)
+        asker.keep(of_texts.results)
     if entry.kind not in {"list", "text"} or entry.path == "stop":
         yield from asker.about(*_ODD, *_odd_of(entry))
-    return _fitted(entry, asker.replies, of_numbers, of_texts)
+    return _fitted(entry, asker.results, of_numbers, of_texts)
 
 
-def _words_listed(replies: Iterable[Reply], entry: Entry) -> list[str]:
+def _words_listed(results: Iterable[ExperimentResult], entry: CorpusEntry) -> list[str]:
     """Return the words in quotes with which a foreign word is refused: values that are accepted may be among them."""
-    refused = [reply for reply in replies if reply.is_refused and FOREIGN in reply.question.changes.values()]
-    said = " ".join(text for reply in refused for text in texts_in(reply))
+    refused = [result for result in results if result.is_rejected and FOREIGN in result.experiment.changes.values()]
+    said = " ".join(text for result in refused for text in texts_in(result))
     words = dict.fromkeys(_QUOTED.findall(said))
     return [word for word in words if word not in {*entry.values, entry.path, FOREIGN}][:_MOST_WORDS]
 
@@ -90,34 +99,34 @@ _QUOTED: Final = re.compile(r"['\"`]([a-z][a-z0-9_-]{1,24})['\"`]")
 _MOST_WORDS: Final = 8
 
 
-def _odd_of(entry: Entry) -> tuple[Any, ...]:
+def _odd_of(entry: CorpusEntry) -> tuple[Any, ...]:
     """Return values that some engines read as others of their kind."""
     if entry.kind in {"fraction", "whole"}:
         return _ODD_NUMBERS
     return _ODD_SWITCHES if True in entry.values or False in entry.values else ()
 
 
-class _Values:
+class _ValueTrials:
     """Asks about values of one field and keeps all replies."""
 
-    def __init__(self, base: Base, about: str, path: str, beside: Fields) -> None:
+    def __init__(self, base: BaseRequest, about: str, path: str, beside: Fields) -> None:
         self._base, self._about, self._path, self._beside = base, about, path, beside
         self._seen: set[str] = set()
-        self.replies: list[Reply] = []
+        self.results: list[ExperimentResult] = []
 
-    def question(self, value: object) -> Any:  # noqa: ANN401 - a question
-        return self._base.question(self._about, {**self._beside, self._path: value})
+    def experiment(self, value: object) -> Any:  # noqa: ANN401 - a question
+        return self._base.experiment(self._about, {**self._beside, self._path: value})
 
-    def about(self, *values: object) -> Learning[None]:
+    def about(self, *values: object) -> Learner[None]:
         new = [value for value in values if repr(value) not in self._seen]
         self._seen |= {repr(value) for value in new}
-        self.replies += yield from asked(*map(self.question, new))
+        self.results += yield from ask_all(*map(self.experiment, new))
 
-    def keep(self, replies: Iterable[Reply]) -> None:
-        self.replies += replies
+    def keep(self, results: Iterable[ExperimentResult]) -> None:
+        self.results += results
 
 
-def _screen_of(entry: Entry) -> tuple[Any, ...]:
+def _screen_of(entry: CorpusEntry) -> tuple[Any, ...]:
     """Return the few values that tell whether anything is refused at all."""
     if entry.kind in {"fraction", "whole"}:
         return (entry.values[0], entry.values[-1], *_SCREEN_OF_NUMBERS)
@@ -131,25 +140,27 @@ def _screen_of(entry: Entry) -> tuple[Any, ...]:
     return _SCREEN_OF_OBJECTS
 
 
-def _numbers(asker: _Values, entry: Entry) -> Learning[Numbers]:
+def _numbers(asker: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
     ladder = [float(value) for value in entry.values]
     found = yield from numbers(
-        lambda number: asker.question(_plain(number)), [_plain(each) for each in ladder], is_whole=entry.kind == "whole"
+        lambda number: asker.experiment(_plain(number)),
+        [_plain(each) for each in ladder],
+        is_whole=entry.kind == "whole",
     )
-    asker.keep(found.replies)
+    asker.keep(found.results)
     if found.accepted:
         good, bad = found.accepted[-1], -1000000
         yield from asker.about(str(good), f" {good} ", f"{good}x", str(bad))
     return found
 
 
-def _counts(asker: _Values, entry: Entry) -> Learning[Numbers]:
+def _counts(asker: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
     found = yield from numbers(
-        lambda count: asker.question(_items(entry.path, int(count))),
+        lambda count: asker.experiment(_items(entry.path, int(count))),
         [int(each) for each in entry.values],
         is_whole=True,
     )
-    asker.keep(found.replies)
+    asker.keep(found.results)
     return found
 
 
@@ -164,39 +175,48 @@ def _plain(number: float) -> float:
     return int(number) if float(number).is_integer() else number
 
 
-def _fitted(entry: Entry, replies: list[Reply], of_numbers: Numbers | None, of_texts: Texts | None) -> Found:
+def _fitted(
+    entry: CorpusEntry,
+    results: list[ExperimentResult],
+    of_numbers: AcceptedNumbers | None,
+    of_texts: AcceptedTexts | None,
+) -> LearnedField:
     """Return the rule that explains the replies best, the simplest of those that explain them alike."""
-    told = [reply for reply in replies if reply.is_told]
-    if not any(reply.is_accepted for reply in told):
+    told = [result for result in results if result.is_conclusive]
+    if not any(result.is_accepted for result in told):
         if entry.path == "messages":
-            return Found({}, None, ("fields.messages: every number of messages that was tried is refused",))
-        return Found({"reject": True, "source": f"every value that was tried is refused {_status(told)}"})
-    if all(reply.is_accepted for reply in told):
-        return Found({}, next(iter(_good_of(told, entry)), None))
+            return LearnedField({}, None, ("fields.messages: every number of messages that was tried is refused",))
+        return LearnedField({"reject": True, "source": f"every value that was tried is refused {_status(told)}"})
+    if all(result.is_accepted for result in told):
+        return LearnedField({}, next(iter(_good_of(told, entry)), None))
     best, fewest = {}, None
     for rule in _hypotheses(entry, told, of_numbers, of_texts):
         wrong = _missed(entry.path, rule, told)
         if wrong is not None and (fewest is None or wrong < fewest):
             best, fewest = rule, wrong
-    untold = []
+    undetermined = []
     if of_numbers is not None and any(edge and not edge.is_exact for edge in (of_numbers.low, of_numbers.high)):
-        untold.append(f"fields.{entry.path}: an edge lies between two decimals of four places")
+        undetermined.append(f"fields.{entry.path}: an edge lies between two decimals of four places")
     if of_numbers is not None and of_numbers.gaps and entry.kind != "list":
         gaps = ", ".join(map(shown, of_numbers.gaps[:_MOST_GAPS]))
-        untold.append(f"fields.{entry.path}: {gaps} refused between values that are accepted; no rule says just that")
+        undetermined.append(
+            f"fields.{entry.path}: {gaps} refused between values that are accepted; no rule says just that"
+        )
     if of_numbers is not None and of_numbers.kind == "set" and entry.kind != "list" and "allowed" in best:
-        untold.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
+        undetermined.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
     if not best:
-        refused = [shown(at(reply.question.ask.fields(), entry.path)) for reply in told if reply.is_refused]
-        untold.append(f"fields.{entry.path}: {', '.join(refused[:6])} refused; no rule of the language says just that")
-        return Found({}, next(iter(_good_of(told, entry)), None), tuple(untold))
+        refused = [shown(at(result.experiment.request.fields(), entry.path)) for result in told if result.is_rejected]
+        undetermined.append(
+            f"fields.{entry.path}: {', '.join(refused[:6])} refused; no rule of the language says just that"
+        )
+        return LearnedField({}, next(iter(_good_of(told, entry)), None), tuple(undetermined))
     is_set = of_numbers is not None and of_numbers.kind == "set" and "allowed" in best
     said = (
-        numbers_said(of_numbers)
+        evidence_of_numbers(of_numbers)
         if of_numbers is not None and (is_set or _is_about_numbers(best))
-        else values_said(told, entry.path)
+        else evidence_of_values(told, entry.path)
     )
-    return Found({**best, "source": said}, next(iter(_good_of(told, entry)), None), tuple(untold))
+    return LearnedField({**best, "source": said}, next(iter(_good_of(told, entry)), None), tuple(undetermined))
 
 
 def _is_about_numbers(rule: Fields) -> bool:
@@ -207,7 +227,7 @@ _RANGE: Final = ("min", "above", "max", "below")
 
 
 def _hypotheses(
-    entry: Entry, told: list[Reply], of_numbers: Numbers | None, of_texts: Texts | None
+    entry: CorpusEntry, told: list[ExperimentResult], of_numbers: AcceptedNumbers | None, of_texts: AcceptedTexts | None
 ) -> Iterator[Fields]:
     """Yield rules that may explain the replies, the simplest first."""
     plain: list[Fields] = [{}]
@@ -224,15 +244,15 @@ def _hypotheses(
     yield from ({"type": kind, **rule} for rule in (*plain[1:], *sets) for kind in kinds)
 
 
-def _is_listed(entry: Entry, told: list[Reply], of_numbers: Numbers | None) -> bool:
+def _is_listed(entry: CorpusEntry, told: list[ExperimentResult], of_numbers: AcceptedNumbers | None) -> bool:
     """Tell whether what is accepted may be a list of values: of numbers one is shown by those refused in between."""
     if of_numbers is not None:
         return entry.kind != "list" and of_numbers.kind == "set"
-    taken = [at(reply.question.ask.fields(), entry.path) for reply in told if reply.is_accepted]
+    taken = [at(result.experiment.request.fields(), entry.path) for result in told if result.is_accepted]
     return entry.kind == "words" and not any(type(value) in {int, float} for value in taken)
 
 
-def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
+def _kinds_taken(told: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
     """Return what `type` may say of the values that are accepted."""
     kinds: list[Any] = [kind for kind in _KINDS if _takes_kind(told, entry.path, kind)]
     if entry.kind == "whole":
@@ -244,8 +264,8 @@ def _kinds_taken(told: list[Reply], entry: Entry) -> list[Any]:
     return [*kinds, *pair, *(each for each in (narrow, wide) if len(each) > 1 and each != pair)]
 
 
-def _accepted_scalars(told: list[Reply], entry: Entry) -> list[Any]:
-    values = [at(reply.question.ask.fields(), entry.path) for reply in told if reply.is_accepted]
+def _accepted_scalars(told: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
+    values = [at(result.experiment.request.fields(), entry.path) for result in told if result.is_accepted]
     scalars = [value for value in values if isinstance(value, bool | int | float | str)]
     numbers_in = sorted({each for each in scalars if isinstance(each, int | float) and not isinstance(each, bool)})
     words = [each for each in scalars if isinstance(each, bool) or (isinstance(each, str) and each in entry.values)]
@@ -256,66 +276,67 @@ def _accepted_scalars(told: list[Reply], entry: Entry) -> list[Any]:
     return [*numbers_in, *sorted(dict.fromkeys(words), key=lambda each: order.get(repr(each), len(order)))]
 
 
-def _takes_kind(told: list[Reply], path: str, kind: str) -> bool:
+def _takes_kind(told: list[ExperimentResult], path: str, kind: str) -> bool:
     rule = tuple(tests_of(FieldRule(path, field_of({"type": kind}), path)))
-    for reply in told:
-        fields = reply.question.ask.fields()
+    for result in told:
+        fields = result.experiment.request.fields()
         value = at(fields, path)
-        if reply.is_accepted and value is not None and rule[0](value, fields) is None:
+        if result.is_accepted and value is not None and rule[0](value, fields) is None:
             return True
     return False
 
 
-def _bounds(found: Numbers, suffix: str) -> Fields:
+def _bounds(found: AcceptedNumbers, suffix: str) -> Fields:
     if suffix:
         sides = {"min_items": found.low, "max_items": found.high}
         return {name: int(edge.at) for name, edge in sides.items() if edge is not None}
     return {**_side(found.low, "min", "above"), **_side(found.high, "max", "below")}
 
 
-def _side(edge: Edge | None, closed: str, is_open: str) -> Fields:
+def _side(edge: RangeEnd | None, closed: str, is_open: str) -> Fields:
     return {} if edge is None else {closed if edge.is_inside else is_open: edge.at}
 
 
-def _missed(path: str, rule: Fields, told: Sequence[Reply]) -> int | None:
+def _missed(path: str, rule: Fields, told: Sequence[ExperimentResult]) -> int | None:
     """Return how many refusals a rule does not explain; None where it refuses what is accepted."""
     tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
     missed, is_of_numbers = 0, not rule.keys().isdisjoint({*_RANGE, "allowed"})
-    for reply in told:
-        fields = reply.question.ask.fields()
+    for result in told:
+        fields = result.experiment.request.fields()
         value = at(fields, path)
         passes = value is None or all(test(value, fields) is None for test in tests)
-        if reply.is_accepted and not passes and not (is_of_numbers and is_read_otherwise(reply)):
+        if result.is_accepted and not passes and not (is_of_numbers and is_read_otherwise(result)):
             return None
-        missed += passes and reply.is_refused
+        missed += passes and result.is_rejected
     return missed
 
 
-def _good_of(replies: Iterable[Reply], entry: Entry) -> Iterator[Any]:
+def _good_of(results: Iterable[ExperimentResult], entry: CorpusEntry) -> Iterator[Any]:
     """Yield accepted values, those that the field is known for first."""
-    accepted = [at(reply.question.ask.fields(), entry.path) for reply in replies if reply.is_accepted]
+    accepted = [at(result.experiment.request.fields(), entry.path) for result in results if result.is_accepted]
     likely = (1, 0.95, 0, *entry.values, ["~0"], "abcdef")
     yield from (value for value in accepted if any(value == each and type(value) is type(each) for each in likely))
     yield from (value for value in accepted if value is not None)
 
 
-def _status(told: Iterable[Reply]) -> str:
-    return f"({', '.join(str(each) for each in sorted({reply.answer.status for reply in told if reply.is_refused}))})"
+def _status(told: Iterable[ExperimentResult]) -> str:
+    found = sorted({result.response.status for result in told if result.is_rejected})
+    return f"({', '.join(map(str, found))})"
 
 
-def _required_beside(base: Base, entry: Entry, found: Found) -> Learning[Found]:
+def _required_beside(base: BaseRequest, entry: CorpusEntry, found: LearnedField) -> Learner[LearnedField]:
     """Learn whether a field needs what was sent beside it."""
     about = f"fields.{entry.path}"
     ((path, value),) = entry.beside.items()
     other = (not value) if isinstance(value, bool) else FOREIGN
     alike = ("true", 1) if value is True else ()
-    without, *otherwise = yield from asked(
-        base.question(about, {entry.path: found.good}),
-        *(base.question(about, {path: each, entry.path: found.good}) for each in (other, *alike)),
+    without, *otherwise = yield from ask_all(
+        base.experiment(about, {entry.path: found.good}),
+        *(base.experiment(about, {path: each, entry.path: found.good}) for each in (other, *alike)),
     )
-    if not without.is_refused:
+    if not without.is_rejected:
         return found
-    requires: Any = {path: value} if all(reply.is_refused for reply in otherwise) else [path]
+    requires: Any = {path: value} if all(result.is_rejected for result in otherwise) else [path]
     needed = f"{path} {shown(value)}" if isinstance(requires, dict) else path
     said = f"needs {needed}: refused without {_status([without])}"
     source = f"{found.rule['source']}; {said}" if found.rule else said

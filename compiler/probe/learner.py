@@ -8,13 +8,13 @@ from compiler.artifact.sizes import bytes_of
 from compiler.probe.baseline import learn_base
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import MESSAGE_CHECKS
-from compiler.probe.evidence import things_said
-from compiler.probe.experiment import Base, Learning, Question, Reply, asked
-from compiler.probe.limits import Limits, learn_body, learn_images, merged_limits
-from compiler.probe.modes import Situations, learn_situations
+from compiler.probe.evidence import evidence_of
+from compiler.probe.experiment import BaseRequest, Experiment, ExperimentResult, Learner, ask_all
+from compiler.probe.limits import LearnedLimits, learn_body, learn_images, merged_limits
+from compiler.probe.modes import LearnedModes, learn_modes
 from compiler.probe.part_limits import OTHER_LIMITS, learn_part_limits
-from compiler.probe.sections import Scope, Sections, keeping, learn_sections
-from compiler.probe.seed_corpus import ENTRIES, OTHER_NAMES, Entry
+from compiler.probe.sections import LearnedSections, Scope, collect_results, learn_sections
+from compiler.probe.seed_corpus import ENTRIES, OTHER_NAMES, CorpusEntry
 from compiler.verify.check import Fields, written
 from compiler.verify.generation.boundary_values import items_of
 from router.contract.schema.fields import OTHER_SPELLINGS
@@ -24,7 +24,7 @@ UNKNOWN_FIELDS: Final = ("probe_unknown", "probe_unheard_of")
 UNKNOWN_MODELS: Final = ("probe-unknown-model", "probe-unheard-of")
 
 
-class Aims(NamedTuple):
+class ProbeGoal(NamedTuple):
     """What is to be learnt: of which model, up to which size of bodies in bytes, and of which rules (none: all)."""
 
     model: str
@@ -32,7 +32,7 @@ class Aims(NamedTuple):
     only: tuple[str, ...] = ()
 
 
-class Learnt(NamedTuple):
+class LearnedContract(NamedTuple):
     """All that was learnt.
 
     values: the sections of a profile, without words of refusals. cases: by the name of a case, its sections whole.
@@ -41,46 +41,46 @@ class Learnt(NamedTuple):
 
     values: Fields
     cases: dict[str, Fields]
-    untold: tuple[str, ...]
-    replies: tuple[Reply, ...]
+    undetermined: tuple[str, ...]
+    results: tuple[ExperimentResult, ...]
 
 
-def learn(aims: Aims) -> Learning[Learnt]:
+def learn(aims: ProbeGoal) -> Learner[LearnedContract]:
     """Learn the contract of an endpoint for a model. Raises BaseError where no request is answered."""
-    kept: list[Reply] = []
-    base = yield from keeping(learn_base(aims.model), kept)
+    kept: list[ExperimentResult] = []
+    base = yield from collect_results(learn_base(aims.model), kept)
     scope = Scope(aims.only)
-    values, untold = yield from keeping(_learn_around(base, scope, aims.max_body), kept)
-    unknown: _Unknown = yield from keeping(_learn_unknown(base, scope), kept)
+    values, undetermined = yield from collect_results(_learn_around(base, scope, aims.max_body), kept)
+    unknown: _UnknownFields = yield from collect_results(_learn_unknown(base, scope), kept)
     scope = scope._replace(unknown=unknown.names)
     if unknown.section:
         values["unknown_fields"] = unknown.section
-    usual: Sections = yield from keeping(learn_sections(base, scope), kept)
+    usual: LearnedSections = yield from collect_results(learn_sections(base, scope), kept)
     usual = usual._replace(values=_with(usual.values, "fields", unknown.fields))
     if scope.wants("limits.max_images") or scope.wants("checks.images"):
         largest = _largest(values, aims.max_body)
-        images = yield from keeping(learn_images(base, largest), kept)
+        images = yield from collect_results(learn_images(base, largest), kept)
         if images.limits:
             values["limits"] = merged_limits(values.get("limits", {}), images.limits)
         usual = usual._replace(values=_with(usual.values, "checks", images.checks))
-        untold += images.untold
-    counted: Limits = yield from keeping(_learn_part_limits(base, scope, usual), kept)
+        undetermined += images.undetermined
+    counted: LearnedLimits = yield from collect_results(_learn_part_limits(base, scope, usual), kept)
     if counted.limits:
         values["limits"] = merged_limits(values.get("limits", {}), counted.limits)
-    untold += counted.untold
+    undetermined += counted.undetermined
     values |= usual.values
-    situations = Situations({}, {}, {})
+    modes = LearnedModes({}, {}, {})
     if scope.wants("mode") or scope.wants("cases"):
-        situations = yield from keeping(learn_situations(base, usual, scope), kept)
-    if situations.mode:
-        values["mode"] = situations.mode
-    cases = {name: _case(values, situations, name) for name in situations.cases}
-    untold += [*usual.untold, *situations.untold]
-    untold += [f"{name}: {line}" for name, each in situations.learnt.items() for line in each.untold]
-    return Learnt(values, cases, tuple(dict.fromkeys(untold)), tuple(kept))
+        modes = yield from collect_results(learn_modes(base, usual, scope), kept)
+    if modes.mode:
+        values["mode"] = modes.mode
+    cases = {name: _case(values, modes, name) for name in modes.cases}
+    undetermined += [*usual.undetermined, *modes.undetermined]
+    undetermined += [f"{name}: {line}" for name, each in modes.learned.items() for line in each.undetermined]
+    return LearnedContract(values, cases, tuple(dict.fromkeys(undetermined)), tuple(kept))
 
 
-def _learn_part_limits(base: Base, scope: Scope, usual: Sections) -> Learning[Limits]:
+def _learn_part_limits(base: BaseRequest, scope: Scope, usual: LearnedSections) -> Learner[LearnedLimits]:
     names = [name for name in OTHER_LIMITS if scope.wants(f"limits.{name}")]
     parts = usual.values.get("checks", {}).get("content_parts", {})
     return (yield from learn_part_limits(base, names, parts.get("allowed")))
@@ -100,18 +100,18 @@ def _largest(values: Fields, max_body: int) -> int:
     return max_body if size is None else min(size, max_body)
 
 
-def _case(values: Fields, situations: Situations, name: str) -> Fields:
+def _case(values: Fields, modes: LearnedModes, name: str) -> Fields:
     """Return all sections of a case: what was learnt in it, and what is as usual because it was not asked about."""
-    when, learnt = situations.cases[name]["when"], situations.learnt[name]
-    own = {section: dict(learnt.values.get(section, {})) for section in ("fields", "checks")}
-    told_of = {reply.question.about for reply in learnt.replies}
+    when, learned = modes.cases[name]["when"], modes.learned[name]
+    own = {section: dict(learned.values.get(section, {})) for section in ("fields", "checks")}
+    told_of = {result.experiment.about for result in learned.results}
     for section, rules in own.items():
         for path, rule in values.get(section, {}).items():
             about = _ABOUT.get(path, f"{section}.{path}")
             if about not in told_of:
                 rules.setdefault(path, rule)
-    if "output" in learnt.values or "fields.max_tokens" in told_of:
-        own["output"] = learnt.values.get("output", {})
+    if "output" in learned.values or "fields.max_tokens" in told_of:
+        own["output"] = learned.values.get("output", {})
     elif "output" in values:
         own["output"] = values["output"]
     kept = {name: section for name, section in own.items() if section}
@@ -123,37 +123,37 @@ _ABOUT: Final = {**dict.fromkeys(MESSAGE_CHECKS, ABOUT_MESSAGES), "response_form
 """Under what name it is asked about a rule, where that is not the rule's."""
 
 
-def _learn_around(base: Base, scope: Scope, max_body: int) -> Learning[tuple[Fields, list[str]]]:
+def _learn_around(base: BaseRequest, scope: Scope, max_body: int) -> Learner[tuple[Fields, list[str]]]:
     """Learn what is about no field: what is no request at all, models that are not served, streams, the body."""
     values: Fields = {}
-    untold: list[str] = []
+    undetermined: list[str] = []
     if scope.wants("errors"):
-        yield from asked(*_unreadable(base))
+        yield from ask_all(*_unreadable(base))
     names = UNKNOWN_MODELS if scope.wants("models") else ()
-    unknown = yield from asked(*(base.question("models", {"model": name}) for name in names))
-    if any(reply.is_accepted for reply in unknown):
-        untold.append("models: any name of a model is answered")
+    unknown = yield from ask_all(*(base.experiment("models", {"model": name}) for name in names))
+    if any(result.is_accepted for result in unknown):
+        undetermined.append("models: any name of a model is answered")
     if scope.wants("response.stream.usage"):
         values |= yield from _learn_stream(base)
     if scope.wants("limits.max_body_bytes"):
         limits = yield from learn_body(base, max_body)
         values |= {"limits": limits.limits} if limits.limits else {}
-        untold += limits.untold
-    return values, untold
+        undetermined += limits.undetermined
+    return values, undetermined
 
 
-def _unreadable(base: Base) -> list[Question]:
-    whole = base.question("request").ask
-    asks = [whole._replace(text=text) for text in ("{", "", "[]")]
-    asks += [whole.replaced("model"), whole.replaced("model", "1"), whole.replaced("stream", '"true"')]
-    return [Question("request", {}, ask) for ask in asks]
+def _unreadable(base: BaseRequest) -> list[Experiment]:
+    whole = base.experiment("request").request
+    chat_requests = [whole._replace(text=text) for text in ("{", "", "[]")]
+    chat_requests += [whole.replaced("model"), whole.replaced("model", "1"), whole.replaced("stream", '"true"')]
+    return [Experiment("request", {}, request) for request in chat_requests]
 
 
-def _learn_stream(base: Base) -> Learning[Fields]:
-    plain, _, _ = yield from asked(
-        base.question("response.stream.usage", {"stream": True}),
-        base.question("response.stream.usage", {"stream": True, "stream_options": {"include_usage": True}}),
-        base.question("response.stream.usage", {"stream": True, "stream_options": {"include_usage": False}}),
+def _learn_stream(base: BaseRequest) -> Learner[Fields]:
+    plain, _, _ = yield from ask_all(
+        base.experiment("response.stream.usage", {"stream": True}),
+        base.experiment("response.stream.usage", {"stream": True, "stream_options": {"include_usage": True}}),
+        base.experiment("response.stream.usage", {"stream": True, "stream_options": {"include_usage": False}}),
     )
     if not plain.is_accepted:
         return {}
@@ -161,14 +161,14 @@ def _learn_stream(base: Base) -> Learning[Fields]:
     if not in_end and not in_tail:
         return {}
     usage = "end_frame" if in_end else "tail_frame"
-    said = things_said(["a stream that asks for no usage reports it"], [], [plain])
+    said = evidence_of(["a stream that asks for no usage reports it"], [], [plain])
     return {"response": {"stream": {"usage": usage, "source": said}}}
 
 
-def _usage_of(reply: Reply) -> tuple[bool, bool]:
+def _usage_of(result: ExperimentResult) -> tuple[bool, bool]:
     """Tell whether a stream reports usage in the frame that ends the answer, and in one of its own."""
     frames: list[dict[str, Any]] = []
-    for line in reply.answer.body.decode(errors="replace").splitlines():
+    for line in result.response.body.decode(errors="replace").splitlines():
         try:
             frame = json.loads(line.removeprefix("data:"))
         except ValueError:
@@ -180,7 +180,7 @@ def _usage_of(reply: Reply) -> tuple[bool, bool]:
     return in_end, any(frame.get("usage") and not frame.get("choices") for frame in frames)
 
 
-class _Unknown(NamedTuple):
+class _UnknownFields(NamedTuple):
     """The names that are not known, the section `unknown_fields`, and rules of fields that are refused like these."""
 
     names: frozenset[str] = frozenset()
@@ -188,45 +188,47 @@ class _Unknown(NamedTuple):
     fields: dict[str, Fields] = {}  # noqa: RUF012
 
 
-def _learn_unknown(base: Base, scope: Scope) -> Learning[_Unknown]:
+def _learn_unknown(base: BaseRequest, scope: Scope) -> Learner[_UnknownFields]:
     """Learn whether fields that nobody knows are refused, and if so which are known."""
     if not scope.wants("unknown_fields") and scope.only:
-        return _Unknown()
-    first = yield from asked(*(base.question("unknown_fields", {name: 1}) for name in UNKNOWN_FIELDS))
-    if not all(reply.is_refused for reply in first):
-        return _Unknown()
+        return _UnknownFields()
+    first = yield from ask_all(*(base.experiment("unknown_fields", {name: 1}) for name in UNKNOWN_FIELDS))
+    if not all(result.is_rejected for result in first):
+        return _UnknownFields()
     values: Fields = {entry.root: _likely(entry) for entry in ENTRIES} | OTHER_NAMES
     names = sorted(name for name in values if name not in (*base.fields, *ALWAYS_KNOWN))
-    replies = yield from asked(*(base.question("unknown_fields", {name: values[name]}) for name in names))
+    results = yield from ask_all(*(base.experiment("unknown_fields", {name: values[name]}) for name in names))
     unlike = _without_name(first[0])
     unknown = {
-        name for name, reply in zip(names, replies, strict=True) if reply.is_refused and _without_name(reply) == unlike
+        name
+        for name, result in zip(names, results, strict=True)
+        if result.is_rejected and _without_name(result) == unlike
     }
     nulls = sorted(unknown & {entry.root for entry in ENTRIES})
-    of_nulls = yield from asked(
-        *(base.question("unknown_fields", {name: None}) for name in (*UNKNOWN_FIELDS[:1], *nulls))
+    of_nulls = yield from ask_all(
+        *(base.experiment("unknown_fields", {name: None}) for name in (*UNKNOWN_FIELDS[:1], *nulls))
     )
     # Where only a value is refused, the field is known.
     refused = [
-        name for name, reply in zip(nulls, of_nulls[1:], strict=True) if reply.is_accepted and of_nulls[0].is_refused
+        name for name, result in zip(nulls, of_nulls[1:], strict=True) if result.is_accepted and of_nulls[0].is_rejected
     ]
     known = sorted({*names, *base.fields} - unknown - {*ALWAYS_KNOWN} - {*OTHER_SPELLINGS})
-    said = things_said([], [f"{UNKNOWN_FIELDS[0]} and {len(unknown)} more"], first)
+    said = evidence_of([], [f"{UNKNOWN_FIELDS[0]} and {len(unknown)} more"], first)
     rule = {"reject": True, "source": "any value is refused like an unknown field, null is not"}
     section = {"policy": "reject", "known": known, "source": said}
-    return _Unknown(frozenset(unknown), section, dict.fromkeys(refused, rule))
+    return _UnknownFields(frozenset(unknown), section, dict.fromkeys(refused, rule))
 
 
-def _without_name(reply: Reply) -> tuple[int, str]:
+def _without_name(result: ExperimentResult) -> tuple[int, str]:
     """Return a refusal without the field that it is about, its value, numbers and ids."""
-    ((name, value),) = reply.question.changes.items()
-    body = reply.answer.body.decode(errors="replace")
+    ((name, value),) = result.experiment.changes.items()
+    body = result.response.body.decode(errors="replace")
     for text in (written(value), json.dumps(value), json.dumps(written(value))[1:-1]):
         body = body.replace(text, "")
-    return reply.answer.status, re.sub(rf"\b{re.escape(name)}\b|[0-9a-f-]{{8,}}|[0-9]+|\W", "", body)
+    return result.response.status, re.sub(rf"\b{re.escape(name)}\b|[0-9a-f-]{{8,}}|[0-9]+|\W", "", body)
 
 
-def _likely(entry: Entry) -> Any:  # noqa: ANN401 - any JSON value
+def _likely(entry: CorpusEntry) -> Any:  # noqa: ANN401 - any JSON value
     if "." in entry.path or entry.kind == "object":
         return {}
     if entry.kind == "list":

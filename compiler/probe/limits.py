@@ -5,14 +5,14 @@ from typing import Any, Final, NamedTuple
 
 from compiler.artifact.sizes import size_of
 from compiler.probe.boundary_search import numbers
-from compiler.probe.conversations import Checks, words_of
-from compiler.probe.evidence import things_said
-from compiler.probe.experiment import Base, Learning, Question, Reply, asked, one
+from compiler.probe.conversations import LearnedChecks, error_words
+from compiler.probe.evidence import evidence_of
+from compiler.probe.experiment import BaseRequest, Experiment, ExperimentResult, Learner, ask_all, ask_one
 from compiler.verify.check import Fields, run_of_letters
 from compiler.verify.generation.limits import PIXEL
 from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
-Taken = Callable[[Reply], bool]
+IsAccepted = Callable[[ExperimentResult], bool]
 """Tells whether a size was taken, by the reply to it."""
 
 MIB: Final = 1024 * 1024
@@ -22,56 +22,58 @@ _COUNTS: Final = (1, 2, 3, 4, 5, 8, 10, 16, 20, 30, 32, 50, 60, 64, 100, 128, 25
 _SMALL: Final = f"{_DATA}AA=="
 
 
-class Limits(NamedTuple):
+class LearnedLimits(NamedTuple):
     """The sections `limits` and `checks.images` as a profile writes them, and what could not be told."""
 
     limits: Fields
     checks: dict[str, Fields]
-    untold: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
 
-def learn_images(base: Base, max_body: int) -> Learning[Limits]:
+def learn_images(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
     """Learn how many images are taken, from where, and how large."""
-    first = yield from one(_showing(base, "limits.max_images", [PIXEL]))
-    if first.is_refused:
-        more = yield from asked(*(_showing(base, "limits.max_images", [PIXEL] * count) for count in (2, 3)))
-        said = things_said([], ["1 image", "2 images"], [first, *more])
-        size, untold = yield from _learn_size(base, max_body, usual=words_of(first))
-        return Limits({"max_images": 0, "source": said}, {} if size is None else {"images": size}, untold)
+    first = yield from ask_one(_showing(base, "limits.max_images", [PIXEL]))
+    if first.is_rejected:
+        more = yield from ask_all(*(_showing(base, "limits.max_images", [PIXEL] * count) for count in (2, 3)))
+        said = evidence_of([], ["1 image", "2 images"], [first, *more])
+        size, undetermined = yield from _learn_size(base, max_body, usual=error_words(first))
+        return LearnedLimits({"max_images": 0, "source": said}, {} if size is None else {"images": size}, undetermined)
     if not first.is_accepted:
-        return Limits({}, {}, ("limits.max_images: no image was answered or refused",))
+        return LearnedLimits({}, {}, ("limits.max_images: no image was answered or refused",))
     sources = yield from _learn_sources(base)
     small = [_SMALL]
     counted = yield from largest_count(lambda count: _showing(base, "limits.max_images", small * count), "max_images")
     check: Fields = sources.rules.get("images", {})
-    untold = (*sources.untold, *counted.untold)
+    undetermined = (*sources.undetermined, *counted.undetermined)
     limits = counted.limits
     if limits:
         beyond = ["https://127.0.0.1/a.png"] * (limits["max_images"] + 1)
-        elsewhere = yield from one(_showing(base, "limits.max_images", beyond))
+        elsewhere = yield from ask_one(_showing(base, "limits.max_images", beyond))
         if elsewhere.is_accepted:
             check = {**check, "max_data_urls": limits["max_images"], "source": limits["source"]}
             limits = {}
     size, not_told = yield from _learn_size(base, max_body)
-    untold = (*untold, *not_told)
+    undetermined = (*undetermined, *not_told)
     if size is not None:
         check = {**check, **size}
-    return Limits(limits, {"images": check} if check else {}, untold)
+    return LearnedLimits(limits, {"images": check} if check else {}, undetermined)
 
 
-def largest_count(carrying: Callable[[int], Question], limit: str) -> Learning[Limits]:
+def largest_count(carrying: Callable[[int], Experiment], limit: str) -> Learner[LearnedLimits]:
     """Learn the largest number of parts that is accepted, as a member of `limits`; one part is."""
-    most = yield from one(carrying(_COUNTS[-1]))
+    most = yield from ask_one(carrying(_COUNTS[-1]))
     if most.is_accepted:
-        return Limits({}, {})
+        return LearnedLimits({}, {})
     counted = yield from numbers(lambda count: carrying(int(count)), _COUNTS, is_whole=True)
-    if any(reply.answer.status == _TOO_LARGE for reply in counted.replies):
-        return Limits({}, {}, (f"limits.{limit}: so many parts make a body that is too large",))
+    if any(result.response.status == _TOO_LARGE for result in counted.results):
+        return LearnedLimits({}, {}, (f"limits.{limit}: so many parts make a body that is too large",))
     if counted.high is None:
-        return Limits({}, {})
+        return LearnedLimits({}, {})
     count = int(counted.high.at)
     noun = limit.removeprefix("max_")
-    return Limits({limit: count, "source": things_said([f"{count} {noun}"], [f"{count + 1}"], counted.replies)}, {})
+    return LearnedLimits(
+        {limit: count, "source": evidence_of([f"{count} {noun}"], [f"{count + 1}"], counted.results)}, {}
+    )
 
 
 def merged_limits(one_section: Fields, other: Fields) -> Fields:
@@ -80,10 +82,10 @@ def merged_limits(one_section: Fields, other: Fields) -> Fields:
     return {**one_section, **other, **({"source": source} if source else {})}
 
 
-def _showing(base: Base, about: str, urls: list[Any]) -> Question:
+def _showing(base: BaseRequest, about: str, urls: list[Any]) -> Experiment:
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     message = {"role": "user", "content": [{"type": "text", "text": base.text}, *parts]}
-    return base.question(about, {"messages": [message]})
+    return base.experiment(about, {"messages": [message]})
 
 
 _SOURCES: Final = {
@@ -93,72 +95,74 @@ _SOURCES: Final = {
 }
 
 
-def _learn_sources(base: Base) -> Learning[Checks]:
+def _learn_sources(base: BaseRequest) -> Learner[LearnedChecks]:
     """Learn what an image may refer to."""
     urls = [url for group in _SOURCES.values() for url in group]
-    replies = yield from asked(*(_showing(base, "checks.images", [url]) for url in urls))
-    taken = {url: reply.is_accepted for url, reply in zip(urls, replies, strict=True)}
+    results = yield from ask_all(*(_showing(base, "checks.images", [url]) for url in urls))
+    taken = {url: result.is_accepted for url, result in zip(urls, results, strict=True)}
     if all(taken.values()) or not taken[_SMALL]:
-        return Checks({})
+        return LearnedChecks({})
     files = [url for url in _SOURCES["file"] if taken[url]]
     sources = ["data", *(["http"] if taken[urls[1]] else []), *(["file"] if files else [])]
     section: Fields = {"sources": sources}
     if 0 < len(files) < len(_SOURCES["file"]):
         section["file_prefix"] = files[0].removesuffix("0123")
     accepted, refused = [url for url in urls if taken[url]], [url for url in urls if not taken[url]]
-    return Checks({"images": {**section, "source": things_said(accepted[1:], refused, replies)}})
+    return LearnedChecks({"images": {**section, "source": evidence_of(accepted[1:], refused, results)}})
 
 
-def _learn_size(base: Base, max_body: int, usual: str | None = None) -> Learning[tuple[Fields | None, tuple[str, ...]]]:
+def _learn_size(
+    base: BaseRequest, max_body: int, usual: str | None = None
+) -> Learner[tuple[Fields | None, tuple[str, ...]]]:
     """Return what `checks.images` says of sizes, and what could not be told."""
     try:
         return (yield from _size(base, max_body, usual)), ()
-    except _NotToldError as error:
+    except _InconclusiveError as error:
         return None, (f"checks.images: the largest image could not be told: {error}",)
 
 
-def _size(base: Base, max_body: int, usual: str | None) -> Learning[Fields | None]:
+def _size(base: BaseRequest, max_body: int, usual: str | None) -> Learner[Fields | None]:
     """Learn how large an image may be, as a data URL and decoded, as far as the bound on bodies goes.
 
     usual: how each image is refused, where each is; one that is too large is refused in other words.
     """
 
-    def is_taken(reply: Reply) -> bool:
-        return reply.is_accepted if usual is None else words_of(reply) == usual
+    def is_taken(result: ExperimentResult) -> bool:
+        return result.is_accepted if usual is None else error_words(result) == usual
 
-    def of_bytes(size: int) -> Question:
+    def of_bytes(size: int) -> Experiment:
         return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(-(-size * 4 // 3))}"])
 
     most = max_body * 3 // 4 - _SPARE
     if most < 1:
         return None
     if usual is not None:
-        largest = yield from one(of_bytes(most))
-        if is_taken(largest) or not largest.is_refused:
+        largest = yield from ask_one(of_bytes(most))
+        if is_taken(largest) or not largest.is_rejected:
             return None
     edge = yield from _edge(of_bytes, most, is_taken)
     if edge is None:
         return None
     at, (taken, refused) = edge
-    if refused.answer.status == _TOO_LARGE:
+    if refused.response.status == _TOO_LARGE:
         return None
     name, size = yield from _measured(base, at, is_taken)
-    said = things_said([f"{size:,} bytes"], ["a byte more"], [taken, refused])
+    said = evidence_of([f"{size:,} bytes"], ["a byte more"], [taken, refused])
     return {name: size_of(size) if size % 1024 == 0 else size, "source": said}
 
 
-def _measured(base: Base, at: int, is_taken: Taken) -> Learning[tuple[str, int]]:
+def _measured(base: BaseRequest, at: int, is_taken: IsAccepted) -> Learner[tuple[str, int]]:
     """Return which size is bounded, that of the image or that of its URL, and the bound; `at` is the image's."""
     for size in _ROUND:
         if abs(size * 3 // 4 - at) >= MIB:
             continue
-        kept, beyond = yield from asked(_url(base, size), _url(base, size + 1))
+        kept, beyond = yield from ask_all(_url(base, size), _url(base, size + 1))
         if is_taken(kept) and not is_taken(beyond):
             return "max_url_bytes", size
     return "max_bytes", at
 
 
-def _url(base: Base, size: int) -> Question:
+def _url(base: BaseRequest, size: int) -> Experiment:
     """Return a question about a data URL of so many bytes."""
     return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(size - len(_DATA))}"])
 
@@ -172,61 +176,63 @@ _SPARE: Final = 4096
 _TOO_LARGE: Final = 413
 
 
-def learn_body(base: Base, max_body: int) -> Learning[Limits]:
+def learn_body(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
     """Learn the largest body, by blanks behind the request."""
 
-    def of_bytes(size: int) -> Question:
-        question = base.question("limits.max_body_bytes")
-        return question._replace(ask=question.ask._replace(length=size))
+    def of_bytes(size: int) -> Experiment:
+        experiment = base.experiment("limits.max_body_bytes")
+        return experiment._replace(request=experiment.request._replace(length=size))
 
     try:
         edge = yield from _edge(of_bytes, max_body)
-    except _NotToldError as error:
-        return Limits({}, {}, (f"limits.max_body_bytes: could not be told: {error}",))
+    except _InconclusiveError as error:
+        return LearnedLimits({}, {}, (f"limits.max_body_bytes: could not be told: {error}",))
     if edge is None:
         return _without_limit(max_body)
-    at, replies = edge
-    said = things_said([f"{at:,} bytes"], ["a byte more"], replies)
-    return Limits({"max_body_bytes": size_of(at) if at % 1024 == 0 else at, "source": said}, {})
+    at, results = edge
+    said = evidence_of([f"{at:,} bytes"], ["a byte more"], results)
+    return LearnedLimits({"max_body_bytes": size_of(at) if at % 1024 == 0 else at, "source": said}, {})
 
 
-class _NotToldError(Exception):
+class _InconclusiveError(Exception):
     """What came back says nothing about a size; the message is what came."""
 
 
-def _one_told(question: Question) -> Learning[Reply]:
+def _one_told(experiment: Experiment) -> Learner[ExperimentResult]:
     """Ask one question. Raises _NotToldError where the reply says nothing."""
-    reply = yield from one(question)
-    if not reply.is_told:
-        size = question.ask.size()
-        raise _NotToldError(f"{reply.answer.failure or reply.answer.status or 'not asked'} for {size:,} bytes")
-    return reply
+    result = yield from ask_one(experiment)
+    if not result.is_conclusive:
+        size = experiment.request.size()
+        raise _InconclusiveError(
+            f"{result.response.failure or result.response.status or 'not ask_all'} for {size:,} bytes"
+        )
+    return result
 
 
-def _without_limit(max_body: int) -> Limits:
+def _without_limit(max_body: int) -> LearnedLimits:
     """Return what is written where the bound on bodies was reached: a profile has some limit in any case."""
     told = f"limits.max_body_bytes: a body of {max_body:,} bytes is accepted; more was not tried"
     if max_body < DEFAULT_MAX_BODY_BYTES:
-        return Limits({}, {}, (f"{told}, and the limit that holds where a profile has none stands",))
+        return LearnedLimits({}, {}, (f"{told}, and the limit that holds where a profile has none stands",))
     size = max_body if max_body % 1024 else size_of(max_body)
     said = f"{max_body:,} bytes accepted, more was not tried"
-    return Limits({"max_body_bytes": size, "source": said}, {}, (told,))
+    return LearnedLimits({"max_body_bytes": size, "source": said}, {}, (told,))
 
 
-def _is_accepted(reply: Reply) -> bool:
-    return reply.is_accepted
+def _is_accepted(result: ExperimentResult) -> bool:
+    return result.is_accepted
 
 
 def _edge(
-    of_bytes: Callable[[int], Question], most: int, is_taken: Taken = _is_accepted
-) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
+    of_bytes: Callable[[int], Experiment], most: int, is_taken: IsAccepted = _is_accepted
+) -> Learner[tuple[int, tuple[ExperimentResult, ExperimentResult]] | None]:
     """Return the largest size that is accepted, by doubling and then between; None where nothing is refused."""
     low, high = 0, None
     step = MIB
     while low < most:
         size = min(step, most)
-        reply = yield from _one_told(of_bytes(size))
-        if not is_taken(reply):
+        result = yield from _one_told(of_bytes(size))
+        if not is_taken(result):
             high = size
             break
         low, step = size, step * 2
@@ -244,31 +250,31 @@ def _edge(
         low, high = found
     exact = yield from _exact(of_bytes, low, high, is_taken)
     if exact is None or exact[0] < 1:
-        raise _NotToldError(f"bodies of {low:,} bytes are answered now so and now otherwise")
+        raise _InconclusiveError(f"bodies of {low:,} bytes are answered now so and now otherwise")
     return exact
 
 
 def _just_above(
-    of_bytes: Callable[[int], Question], low: int, is_taken: Taken
-) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
-    kept, beyond = yield from asked(of_bytes(low), of_bytes(low + 1))
-    return (low, (kept, beyond)) if is_taken(kept) and beyond.is_refused and not is_taken(beyond) else None
+    of_bytes: Callable[[int], Experiment], low: int, is_taken: IsAccepted
+) -> Learner[tuple[int, tuple[ExperimentResult, ExperimentResult]] | None]:
+    kept, beyond = yield from ask_all(of_bytes(low), of_bytes(low + 1))
+    return (low, (kept, beyond)) if is_taken(kept) and beyond.is_rejected and not is_taken(beyond) else None
 
 
 def _exact(
-    of_bytes: Callable[[int], Question], low: int, high: int, is_taken: Taken
-) -> Learning[tuple[int, tuple[Reply, Reply]] | None]:
+    of_bytes: Callable[[int], Experiment], low: int, high: int, is_taken: IsAccepted
+) -> Learner[tuple[int, tuple[ExperimentResult, ExperimentResult]] | None]:
     if low:
         found = yield from _just_above(of_bytes, low, is_taken)
         if found is not None:
             return found
-    below, at = yield from asked(of_bytes(high - 1), of_bytes(high))
-    return (high - 1, (below, at)) if is_taken(below) and at.is_refused and not is_taken(at) else None
+    below, at = yield from ask_all(of_bytes(high - 1), of_bytes(high))
+    return (high - 1, (below, at)) if is_taken(below) and at.is_rejected and not is_taken(at) else None
 
 
 def _bracketed(
-    of_bytes: Callable[[int], Question], sizes: tuple[int, int], unit: int, is_taken: Taken
-) -> Learning[tuple[int, int]]:
+    of_bytes: Callable[[int], Experiment], sizes: tuple[int, int], unit: int, is_taken: IsAccepted
+) -> Learner[tuple[int, int]]:
     """Narrow two sizes to neighbours among the multiples of a unit."""
     low, high = sizes
     first, last = low // unit, -(-high // unit)
@@ -278,8 +284,8 @@ def _bracketed(
         if not low < size < high:
             first, last = (middle, last) if size <= low else (first, middle)
             continue
-        reply = yield from _one_told(of_bytes(size))
-        if is_taken(reply):
+        result = yield from _one_told(of_bytes(size))
+        if is_taken(result):
             low, first = size, middle
         else:
             high, last = size, middle

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.conversations import words_of
-from compiler.probe.experiment import Base, Learning, Reply, asked, together
-from compiler.probe.sections import Scope, Sections, learn_sections
+from compiler.probe.conversations import error_words
+from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all, run_together
+from compiler.probe.sections import LearnedSections, Scope, learn_sections
 from compiler.probe.seed_corpus import SWITCHES, Switch
 from compiler.verify.check import Fields
 from compiler.verify.oracle.values import at
@@ -30,29 +30,29 @@ Marks = tuple[tuple[str, str] | None, ...]
 """What came of each of some questions: the verdict and the words; None where it cannot be told."""
 
 
-class Situations(NamedTuple):
+class LearnedModes(NamedTuple):
     """The sections `mode` and `cases` as a profile writes them, and what could not be told."""
 
     mode: Fields
     cases: dict[str, Fields]
-    learnt: dict[str, Sections]
-    untold: tuple[str, ...] = ()
+    learned: dict[str, LearnedSections]
+    undetermined: tuple[str, ...] = ()
 
 
-class _Seen(NamedTuple):
+class _SwitchEffect(NamedTuple):
     """A switch, and what it made of each of the telling questions: None where it cannot be told."""
 
     switch: Switch
     marks: Marks
 
 
-def learn_situations(base: Base, usual: Sections, scope: Scope) -> Learning[Situations]:
+def learn_modes(base: BaseRequest, usual: LearnedSections, scope: Scope) -> Learner[LearnedModes]:
     """Learn what brings requests under other rules than usual, and these."""
-    telling = _telling(usual.replies)
+    telling = _telling(usual.results)
     known = [switch for switch in SWITCHES if not _roots(switch.fields) & scope.unknown]
-    plain = yield from asked(*(base.question(ABOUT, switch.fields) for switch in known))
+    plain = yield from ask_all(*(base.experiment(ABOUT, switch.fields) for switch in known))
     switches = [switch for switch, reply in zip(known, plain, strict=True) if reply.is_accepted]
-    seen = yield from together({switch.said: _see(base, switch, telling) for switch in switches})
+    seen = yield from run_together({switch.said: _see(base, switch, telling) for switch in switches})
     before = tuple(_mark(reply) for reply in telling)
     others = [each for each in seen.values() if _differs(each.marks, before)]
     of_modes = [each for each in others if each.switch.mode is not None]
@@ -66,95 +66,95 @@ def learn_situations(base: Base, usual: Sections, scope: Scope) -> Learning[Situ
     names = {name if name != default else f"{name} too": group for name, group in groups.items()}
     mode["match"] = yield from _readings(base, names, [*seen.values()], default, telling)
     cases: dict[str, Fields] = {}
-    learnt: dict[str, Sections] = {}
+    learned: dict[str, LearnedSections] = {}
     for name, group in names.items():
         switch = group[0].switch
         apart = scope._replace(apart=_roots(switch.fields))
-        turned = base.switched(switch.fields)
+        turned = base.with_fields(switch.fields)
         changed = _differing(group[0].marks, before, telling)
-        changed |= yield from _changed(turned, usual.replies, apart)
+        changed |= yield from _changed(turned, usual.results, apart)
         narrowed = apart._replace(only=tuple(sorted(changed)))
-        learnt[name] = (yield from learn_sections(turned, narrowed)) if changed else Sections({}, (), ())
+        learned[name] = (yield from learn_sections(turned, narrowed)) if changed else LearnedSections({}, (), ())
         cases[name] = {"when": {"mode": name}}
     said = "; ".join(f"{', '.join(each.switch.said for each in group)}: other rules" for group in names.values())
-    return Situations({**mode, "source": said}, cases, learnt)
+    return LearnedModes({**mode, "source": said}, cases, learned)
 
 
-def _differing(marks: Marks, before: Marks, telling: Sequence[Reply]) -> set[str]:
+def _differing(marks: Marks, before: Marks, telling: Sequence[ExperimentResult]) -> set[str]:
     """Return what the telling questions that a switch changes are about."""
     return {
-        reply.question.about
+        reply.experiment.about
         for reply, one, other in zip(telling, marks, before, strict=True)
         if None not in {one, other} and one != other
     }
 
 
-def _changed(turned: Base, usual: Sequence[Reply], scope: Scope) -> Learning[set[str]]:
+def _changed(turned: BaseRequest, usual: Sequence[ExperimentResult], scope: Scope) -> Learner[set[str]]:
     """Return what is answered otherwise under a switch: of each rule, some of what was asked is asked again."""
-    chosen: list[Reply] = []
-    by_about: dict[str, list[Reply]] = {}
+    chosen: list[ExperimentResult] = []
+    by_about: dict[str, list[ExperimentResult]] = {}
     for reply in usual:
-        if reply.is_told and not scope.apart & _roots(reply.question.changes):
-            by_about.setdefault(reply.question.about, []).append(reply)
-    for replies in by_about.values():
-        refused = list({words_of(reply): reply for reply in replies if reply.is_refused}.values())
-        accepted = [reply for reply in replies if reply.is_accepted]
+        if reply.is_conclusive and not scope.apart & _roots(reply.experiment.changes):
+            by_about.setdefault(reply.experiment.about, []).append(reply)
+    for results in by_about.values():
+        refused = list({error_words(reply): reply for reply in results if reply.is_rejected}.values())
+        accepted = [reply for reply in results if reply.is_accepted]
         if refused:
             # Where everything is accepted, the extremes are; where something is refused, what stands at the edge.
             chosen += [*_spread(refused), *_spread(accepted)]
         else:
             chosen += accepted[:2]
-    again = yield from asked(*(turned.moved(reply.question) for reply in chosen))
+    again = yield from ask_all(*(turned.on_base(reply.experiment) for reply in chosen))
     return {
-        reply.question.about
+        reply.experiment.about
         for reply, other in zip(chosen, again, strict=True)
-        if other.is_told and _mark(reply) != _mark(other)
+        if other.is_conclusive and _mark(reply) != _mark(other)
     }
 
 
-def _spread(replies: list[Reply]) -> list[Reply]:
+def _spread(results: list[ExperimentResult]) -> list[ExperimentResult]:
     """Return the first, the middle and the last."""
-    return [replies[place] for place in sorted({0, len(replies) // 2, len(replies) - 1})] if replies else []
+    return [results[place] for place in sorted({0, len(results) // 2, len(results) - 1})] if results else []
 
 
-def _telling(replies: Sequence[Reply]) -> list[Reply]:
+def _telling(results: Sequence[ExperimentResult]) -> list[ExperimentResult]:
     """Return replies that other rules would change: a refusal of each kind, and what is accepted and often is not."""
-    chosen: list[Reply] = []
+    chosen: list[ExperimentResult] = []
     kinds: set[str] = set()
-    for reply in replies:
-        about = reply.question.about
-        kind = f"{about}: {words_of(reply)}" if about == _MARK else about
-        if reply.is_refused and kind not in kinds:
+    for reply in results:
+        about = reply.experiment.about
+        kind = f"{about}: {error_words(reply)}" if about == _MARK else about
+        if reply.is_rejected and kind not in kinds:
             kinds.add(kind)
             chosen.append(reply)
     for path, values in _ACCEPTED_TOO.items():
         for value in values:
-            found = [each for each in replies if each.is_accepted and at(each.question.changes, path) == value]
-            chosen += [each for each in found if each.question.about.endswith(path)][:1]
-    chosen += [each for each in replies if each.is_accepted and _calls_thoughtlessly(each)][:1]
+            found = [each for each in results if each.is_accepted and at(each.experiment.changes, path) == value]
+            chosen += [each for each in found if each.experiment.about.endswith(path)][:1]
+    chosen += [each for each in results if each.is_accepted and _calls_thoughtlessly(each)][:1]
     return chosen
 
 
-def _calls_thoughtlessly(reply: Reply) -> bool:
-    messages = reply.question.changes.get("messages")
-    return reply.question.about == _MARK and any(
+def _calls_thoughtlessly(reply: ExperimentResult) -> bool:
+    messages = reply.experiment.changes.get("messages")
+    return reply.experiment.about == _MARK and any(
         message.get("tool_calls") and "reasoning_content" not in message for message in messages or ()
     )
 
 
-def _mark(reply: Reply) -> tuple[str, str] | None:
-    if not reply.is_told:
+def _mark(reply: ExperimentResult) -> tuple[str, str] | None:
+    if not reply.is_conclusive:
         return None
-    return reply.verdict, words_of(reply) if reply.is_refused else ""
+    return reply.kind, error_words(reply) if reply.is_rejected else ""
 
 
-def _see(base: Base, switch: Switch, telling: Sequence[Reply]) -> Learning[_Seen]:
+def _see(base: BaseRequest, switch: Switch, telling: Sequence[ExperimentResult]) -> Learner[_SwitchEffect]:
     """Ask the telling questions of a base in which a switch is turned."""
-    turned, roots = base.switched(switch.fields), _roots(switch.fields)
-    apart = [bool(roots & _roots(reply.question.changes)) for reply in telling]
-    asked_of = [reply.question for reply, is_apart in zip(telling, apart, strict=True) if not is_apart]
-    replies = iter((yield from asked(*map(turned.moved, asked_of))))
-    return _Seen(switch, tuple(None if is_apart else _mark(next(replies)) for is_apart in apart))
+    turned, roots = base.with_fields(switch.fields), _roots(switch.fields)
+    apart = [bool(roots & _roots(reply.experiment.changes)) for reply in telling]
+    asked_of = [reply.experiment for reply, is_apart in zip(telling, apart, strict=True) if not is_apart]
+    results = iter((yield from ask_all(*map(turned.on_base, asked_of))))
+    return _SwitchEffect(switch, tuple(None if is_apart else _mark(next(results)) for is_apart in apart))
 
 
 def _roots(fields: Fields) -> frozenset[str]:
@@ -165,9 +165,9 @@ def _differs(marks: Marks, before: Marks) -> bool:
     return any(one != other for one, other in zip(marks, before, strict=True) if None not in {one, other})
 
 
-def _grouped(seen: Sequence[_Seen]) -> dict[str, list[_Seen]]:
+def _grouped(seen: Sequence[_SwitchEffect]) -> dict[str, list[_SwitchEffect]]:
     """Return the switches that have the same effect together, each group by the name of its mode."""
-    groups: dict[str, list[_Seen]] = {}
+    groups: dict[str, list[_SwitchEffect]] = {}
     for each in seen:
         alike = next((group for group in groups.values() if not _differs(group[0].marks, each.marks)), None)
         if alike is not None:
@@ -179,8 +179,12 @@ def _grouped(seen: Sequence[_Seen]) -> dict[str, list[_Seen]]:
 
 
 def _readings(
-    base: Base, groups: dict[str, list[_Seen]], seen: list[_Seen], default: str, telling: list[Reply]
-) -> Learning[list[Fields]]:
+    base: BaseRequest,
+    groups: dict[str, list[_SwitchEffect]],
+    seen: list[_SwitchEffect],
+    default: str,
+    telling: list[ExperimentResult],
+) -> Learner[list[Fields]]:
     """Return how the mode is read, in the order in which one switch prevails over another."""
     of_mode = {each.switch.said: name for name, group in groups.items() for each in group}
     readers = [each for each in seen if each.switch.mode is not None]
@@ -190,14 +194,14 @@ def _readings(
         if of_mode.get(one.switch.said) != of_mode.get(other.switch.said)
         if (place := _telling_apart(one, other, telling)) is not None
     ]
-    replies = yield from asked(
+    results = yield from ask_all(
         *(
-            base.switched({**one.switch.fields, **other.switch.fields}).moved(telling[place].question)
+            base.with_fields({**one.switch.fields, **other.switch.fields}).on_base(telling[place].experiment)
             for one, other, place in pairs
         )
     )
     before: dict[str, set[str]] = {each.switch.said: set() for each in readers}
-    for (one, other, place), reply in zip(pairs, replies, strict=True):
+    for (one, other, place), reply in zip(pairs, results, strict=True):
         if _mark(reply) == one.marks[place]:
             before[other.switch.said].add(one.switch.said)
         elif _mark(reply) == other.marks[place]:
@@ -210,19 +214,19 @@ def _readings(
     ]
 
 
-def _telling_apart(one: _Seen, other: _Seen, telling: list[Reply]) -> int | None:
+def _telling_apart(one: _SwitchEffect, other: _SwitchEffect, telling: list[ExperimentResult]) -> int | None:
     """Return the place of a question that two switches answer differently; None where both cannot be turned."""
     if {*one.switch.fields} & {*other.switch.fields}:
         return None
     roots = _roots({**one.switch.fields, **other.switch.fields})
     for place, reply in enumerate(telling):
         marks = {one.marks[place], other.marks[place]}
-        if len(marks) > 1 and None not in marks and not roots & _roots(reply.question.changes):
+        if len(marks) > 1 and None not in marks and not roots & _roots(reply.experiment.changes):
             return place
     return None
 
 
-def _sorted(seen: list[_Seen], before: dict[str, set[str]]) -> list[_Seen]:
+def _sorted(seen: list[_SwitchEffect], before: dict[str, set[str]]) -> list[_SwitchEffect]:
     """Return switches such that each stands behind those that prevail over it, and else as they stand."""
     left, result = list(seen), []
     while left:
@@ -234,16 +238,16 @@ def _sorted(seen: list[_Seen], before: dict[str, set[str]]) -> list[_Seen]:
 
 
 def _of_values(
-    base: Base, others: list[_Seen], before: Marks, telling: list[Reply], scope: Scope
-) -> Learning[Situations]:
+    base: BaseRequest, others: list[_SwitchEffect], before: Marks, telling: list[ExperimentResult], scope: Scope
+) -> Learner[LearnedModes]:
     """Learn what a single value of a field changes: what was seen to be otherwise, and no more."""
     cases: dict[str, Fields] = {}
-    learnt: dict[str, Sections] = {}
+    learned: dict[str, LearnedSections] = {}
     for each in others:
         changed = _differing(each.marks, before, telling)
         ((path, value),) = each.switch.fields.items()
         name = f"{path}-{value}"
         narrowed = scope._replace(only=tuple(sorted(changed)), apart=_roots(each.switch.fields))
-        learnt[name] = yield from learn_sections(base.switched(each.switch.fields), narrowed)
+        learned[name] = yield from learn_sections(base.with_fields(each.switch.fields), narrowed)
         cases[name] = {"when": {"fields": {path: value}}}
-    return Situations({}, cases, learnt)
+    return LearnedModes({}, cases, learned)

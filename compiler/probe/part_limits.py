@@ -3,9 +3,18 @@
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from compiler.probe.evidence import things_said
-from compiler.probe.experiment import Base, Learning, Question, Reply, asked, one, texts_in, together
-from compiler.probe.limits import Limits, largest_count, merged_limits
+from compiler.probe.evidence import evidence_of
+from compiler.probe.experiment import (
+    BaseRequest,
+    Experiment,
+    ExperimentResult,
+    Learner,
+    ask_all,
+    ask_one,
+    run_together,
+    texts_in,
+)
+from compiler.probe.limits import LearnedLimits, largest_count, merged_limits
 from compiler.verify.generation.limits import KINDS_OF, part_of
 from router.contract.schema.rule_list import PART_LIMITS
 
@@ -26,45 +35,47 @@ class _PartLimit(NamedTuple):
     def about(self) -> str:
         return f"limits.{self.name}"
 
-    def question(self, base: Base, kind: str, count: int) -> Question:
+    def experiment(self, base: BaseRequest, kind: str, count: int) -> Experiment:
         parts = [part_of(kind, base.text)] * count
         message = {"role": "user", "content": [{"type": "text", "text": base.text}, *parts]}
-        return base.question(self.about, {"messages": [message]})
+        return base.experiment(self.about, {"messages": [message]})
 
 
-def learn_part_limits(base: Base, names: list[str], allowed: list[str] | None) -> Learning[Limits]:
+def learn_part_limits(base: BaseRequest, names: list[str], allowed: list[str] | None) -> Learner[LearnedLimits]:
     """Learn limits by name. allowed: the types of parts that the endpoint accepts; None: it has no list of them."""
-    learnings: dict[str, Learning[Limits]] = {}
+    learnings: dict[str, Learner[LearnedLimits]] = {}
     for name in names:
         kinds = [kind for kind in KINDS_OF[OTHER_LIMITS[name]] if allowed is None or kind in allowed]
         if kinds:
             learnings[name] = _learn_limit(base, _PartLimit(name, OTHER_LIMITS[name]), kinds)
-    found: dict[str, Limits] = yield from together(learnings)
+    found: dict[str, LearnedLimits] = yield from run_together(learnings)
     limits: Fields = {}
     for each in found.values():
         limits = merged_limits(limits, each.limits)
-    return Limits(limits, {}, tuple(line for each in found.values() for line in each.untold))
+    return LearnedLimits(limits, {}, tuple(line for each in found.values() for line in each.undetermined))
 
 
-def _learn_limit(base: Base, limit: _PartLimit, kinds: list[str]) -> Learning[Limits]:
+def _learn_limit(base: BaseRequest, limit: _PartLimit, kinds: list[str]) -> Learner[LearnedLimits]:
     """Learn one limit by parts of the first type that is accepted."""
-    singles = yield from asked(*(limit.question(base, kind, 1) for kind in kinds))
-    accepted = [kind for kind, reply in zip(kinds, singles, strict=True) if reply.is_accepted]
+    singles = yield from ask_all(*(limit.experiment(base, kind, 1) for kind in kinds))
+    accepted = [kind for kind, result in zip(kinds, singles, strict=True) if result.is_accepted]
     if accepted:
-        return (yield from largest_count(lambda count: limit.question(base, accepted[0], count), limit.name))
-    two = yield from one(limit.question(base, kinds[0], 2))
+        return (yield from largest_count(lambda count: limit.experiment(base, accepted[0], count), limit.name))
+    two = yield from ask_one(limit.experiment(base, kinds[0], 2))
     if not _counts_parts(singles[0], two):
         # The data that is sent is no real video or document: it may be rejected for that.
-        return Limits({}, {}, (f"{limit.about}: no {limit.modality} was accepted, and no number of them was named",))
-    source = things_said([], [f"1 {limit.modality}", f"2 {limit.modality}s"], [singles[0], two])
-    return Limits({limit.name: 0, "source": source}, {})
+        return LearnedLimits(
+            {}, {}, (f"{limit.about}: no {limit.modality} was accepted, and no number of them was named",)
+        )
+    source = evidence_of([], [f"1 {limit.modality}", f"2 {limit.modality}s"], [singles[0], two])
+    return LearnedLimits({limit.name: 0, "source": source}, {})
 
 
-def _counts_parts(one_part: Reply, two_parts: Reply) -> bool:
+def _counts_parts(one_part: ExperimentResult, two_parts: ExperimentResult) -> bool:
     """Return whether the error texts of one part and of two name these numbers."""
-    is_rejected = one_part.is_refused and two_parts.is_refused
+    is_rejected = one_part.is_rejected and two_parts.is_rejected
     return is_rejected and _names(one_part, 1) and _names(two_parts, 2) and not _names(one_part, 2)
 
 
-def _names(reply: Reply, number: int) -> bool:
-    return any(re.search(rf"\b{number}\b", text) for text in texts_in(reply))
+def _names(result: ExperimentResult, number: int) -> bool:
+    return any(re.search(rf"\b{number}\b", text) for text in texts_in(result))

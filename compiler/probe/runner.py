@@ -3,79 +3,81 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from compiler.probe.experiment import Learning, reply_to
-from compiler.verify.assertion import Answer
+from compiler.probe.experiment import Learner, result_of
+from compiler.verify.assertion import EndpointResponse
 from compiler.verify.cassette import Record
-from compiler.verify.check import Ask
-from compiler.verify.exchange import ATTEMPTS, EndpointError, Exchange
+from compiler.verify.check import ChatRequest
+from compiler.verify.client import ATTEMPTS, EndpointClient, EndpointError
 
 T = TypeVar("T")
 
-Answering = Callable[[Sequence[Ask]], Mapping[str, Answer]]
+Send = Callable[[Sequence[ChatRequest]], Mapping[str, EndpointResponse]]
 """Answers requests, by their keys; what is not among them was not sent."""
 
 _OK: Final = 200
 _MOST_FAILURES: Final = 5
 
 
-def drive(learning: Learning[T], answering: Answering) -> T:
+def run_learner(learning: Learner[T], send: Send) -> T:
     """Let a learning ask until it knows, and return what it learnt."""
-    replies = None
+    results = None
     while True:
         try:
-            questions = next(learning) if replies is None else learning.send(replies)
+            experiments = next(learning) if results is None else learning.send(results)
         except StopIteration as done:
             result: T = done.value
             return result
-        answers = answering([question.ask for question in questions])
-        replies = [reply_to(question, answers.get(question.ask.key())) for question in questions]
+        responses = send([experiment.request for experiment in experiments])
+        results = [result_of(experiment, responses.get(experiment.request.key())) for experiment in experiments]
 
 
-class Asker(NamedTuple):
+class RequestSender(NamedTuple):
     """Who is asked: an endpoint (None: nobody), what is known of it already, and where to write down what is new.
 
     most: how many requests may be sent in all, repetitions included. tell: is told how many were sent.
     """
 
-    exchange: Exchange | None
-    known: dict[str, Answer]
+    client: EndpointClient | None
+    known: dict[str, EndpointResponse]
     record: Record | None
     most: int
     tell: Callable[[int], None]
 
-    def answers(self, asks: Sequence[Ask]) -> Mapping[str, Answer]:
+    def responses(self, chat_requests: Sequence[ChatRequest]) -> Mapping[str, EndpointResponse]:
         """Return the answers to requests, those that are not known as far as the bound lets them be sent.
 
         Raises EndpointError where the endpoint lets nobody in, is not there, or has gone.
         """
-        left = list({ask.key(): ask for ask in asks if ask.key() not in self.known}.values())
+        left = list({request.key(): request for request in chat_requests if request.key() not in self.known}.values())
         failures = 0
-        while left and self.exchange is not None:
+        while left and self.client is not None:
             # Each may be sent again, and the bound holds for these, too.
-            room = (self.most - self.exchange.requests_sent) // ATTEMPTS
+            room = (self.most - self.client.requests_sent) // ATTEMPTS
             chunk, left = left[:room], left[room:]
             if not chunk:
                 break
             try:
-                for ask, answer in self._sent(self.exchange, chunk):
-                    self._keep(ask, answer)
+                for request, response in self._sent(self.client, chunk):
+                    self._keep(request, response)
                     failures = 0
             except EndpointError as error:
                 failures += 1
-                if failures >= _MOST_FAILURES or not any(answer.status == _OK for answer in self.known.values()):
+                if failures >= _MOST_FAILURES or not any(response.status == _OK for response in self.known.values()):
                     raise
                 # The first of those that are left failed; others may be answered.
-                unanswered = [ask for ask in chunk if ask.key() not in self.known]
-                self.known[unanswered[0].key()] = Answer(0, "", b"", failure=str(error))
+                unanswered = [request for request in chunk if request.key() not in self.known]
+                self.known[unanswered[0].key()] = EndpointResponse(0, "", b"", failure=str(error))
                 left = [*unanswered[1:], *left]
         return self.known
 
-    def _sent(self, exchange: Exchange, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answer]]:
-        return exchange.answers((ask, _OK) for ask in asks)
+    def _sent(
+        self, client: EndpointClient, chat_requests: Sequence[ChatRequest]
+    ) -> Iterator[tuple[ChatRequest, EndpointResponse]]:
+        return client.responses((request, _OK) for request in chat_requests)
 
-    def _keep(self, ask: Ask, answer: Answer) -> None:
-        self.known[ask.key()] = answer
+    def _keep(self, request: ChatRequest, response: EndpointResponse) -> None:
+        self.known[request.key()] = response
         if self.record is not None:
-            self.record.add(ask, answer)
-        if self.exchange is not None:
-            self.tell(self.exchange.requests_sent)
+            self.record.add(request, response)
+        if self.client is not None:
+            self.tell(self.client.requests_sent)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.to_profile import difference_from
+from compiler.probe.content_parts import learn_content_parts
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
-from compiler.probe.conversations import Checks, learn_messages, words_of
+from compiler.probe.conversations import LearnedChecks, error_words, learn_messages
 from compiler.probe.evidence import statuses
-from compiler.probe.experiment import Base, Learning, Question, Reply, asked, together
-from compiler.probe.fields import Found, learn_field
-from compiler.probe.parts import learn_content_parts
-from compiler.probe.seed_corpus import BUDGET_ENTRIES, ENTRIES, Entry
+from compiler.probe.experiment import BaseRequest, Experiment, ExperimentResult, Learner, ask_all, run_together
+from compiler.probe.fields import LearnedField, learn_field
+from compiler.probe.seed_corpus import BUDGET_ENTRIES, ENTRIES, CorpusEntry
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
 from compiler.verify.check import Fields
 from compiler.verify.oracle.values import at
@@ -30,12 +30,12 @@ _PAIRS: Final = (
 """Fields that some endpoints do not take together."""
 
 
-class Sections(NamedTuple):
+class LearnedSections(NamedTuple):
     """What was learnt of one situation, as a profile writes it: its sections, what could not be told, all replies."""
 
     values: dict[str, Fields]
-    untold: tuple[str, ...]
-    replies: tuple[Reply, ...]
+    undetermined: tuple[str, ...]
+    results: tuple[ExperimentResult, ...]
 
 
 class Scope(NamedTuple):
@@ -68,7 +68,7 @@ _AROUND: Final = (
     *(OUTPUT, "unknown_fields", "response.stream.usage", "errors"),
 )
 
-_CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
+_CHECKS: Final[dict[str, Callable[[BaseRequest], Learner[LearnedChecks]]]] = {
     "checks.messages": learn_messages,
     "checks.content_parts": learn_content_parts,
     "checks.tools": learn_tools,
@@ -78,25 +78,25 @@ _CHECKS: Final[dict[str, Callable[[Base], Learning[Checks]]]] = {
 }
 
 
-def learn_sections(base: Base, scope: Scope) -> Learning[Sections]:
+def learn_sections(base: BaseRequest, scope: Scope) -> Learner[LearnedSections]:
     """Learn the fields and checks of one situation."""
-    kept: list[Reply] = []
+    kept: list[ExperimentResult] = []
     entries = [entry for entry in ENTRIES if _is_asked(entry, scope)]
     fields = {
         f"fields.{entry.path}": learn_field(_without_budget(base) if entry.path in BUDGET_ENTRIES else base, entry)
         for entry in entries
     }
     checks = {name: learn(base) for name, learn in _CHECKS.items() if _wants_check(scope, name)}
-    learnings: dict[str, Learning[Any]] = {**fields, **checks}
-    found: dict[str, Any] = yield from keeping(together(learnings), kept)
+    learnings: dict[str, Learner[Any]] = {**fields, **checks}
+    found: dict[str, Any] = yield from collect_results(run_together(learnings), kept)
     fields_found = {entry.path: found[f"fields.{entry.path}"] for entry in entries}
-    rules, untold = yield from keeping(_with_pairs(base, fields_found), kept)
+    rules, undetermined = yield from collect_results(_with_pairs(base, fields_found), kept)
     values: dict[str, Fields] = {"fields": rules, "checks": {}}
     for name in checks:
         for key, rule in found[name].rules.items():
             kind, _, path = key.partition(".")
             (values["fields"] if kind == "fields" else values["checks"])[path or key] = rule
-        untold += found[name].untold
+        undetermined += found[name].undetermined
     if "required_role" in values["checks"] and _is_emptiness_alike(kept):
         # The check refuses an empty conversation, too.
         values["fields"]["messages"].pop("min_items", None)
@@ -106,22 +106,24 @@ def learn_sections(base: Base, scope: Scope) -> Learning[Sections]:
     if output:
         values["output"] = output
     values["fields"] = {path: rule for path, rule in sorted(values["fields"].items()) if rule}
-    return Sections({name: section for name, section in values.items() if section}, tuple(untold), tuple(kept))
+    return LearnedSections(
+        {name: section for name, section in values.items() if section}, tuple(undetermined), tuple(kept)
+    )
 
 
-def keeping(learning: Learning[Any], kept: list[Reply]) -> Learning[Any]:
+def collect_results(learning: Learner[Any], kept: list[ExperimentResult]) -> Learner[Any]:
     """Learn something, and keep all replies on the way."""
-    replies = None
+    results = None
     while True:
         try:
-            questions = next(learning) if replies is None else learning.send(replies)
+            experiments = next(learning) if results is None else learning.send(results)
         except StopIteration as done:
             return done.value
-        replies = yield questions
-        kept += replies
+        results = yield experiments
+        kept += results
 
 
-def _is_asked(entry: Entry, scope: Scope) -> bool:
+def _is_asked(entry: CorpusEntry, scope: Scope) -> bool:
     about = f"fields.{entry.path}"
     is_budget = entry.path in BUDGET_ENTRIES and scope.wants(OUTPUT)
     return entry.root not in scope.unknown | scope.apart and (is_budget or scope.wants(about))
@@ -149,44 +151,44 @@ def _wants_check(scope: Scope, name: str) -> bool:
     return any(scope.wants(f"checks.{each}") for each in members.get(name, (name.removeprefix("checks."),)))
 
 
-def _without_budget(base: Base) -> Base:
+def _without_budget(base: BaseRequest) -> BaseRequest:
     return base._replace(fields={name: value for name, value in base.fields.items() if name not in BUDGET_ENTRIES})
 
 
-def _with_pairs(base: Base, found: dict[str, Found]) -> Learning[tuple[dict[str, Fields], list[str]]]:
+def _with_pairs(base: BaseRequest, found: dict[str, LearnedField]) -> Learner[tuple[dict[str, Fields], list[str]]]:
     """Return the rules of fields; those of fields that are not taken together say so."""
     rules = {path: dict(each.rule) for path, each in found.items()}
-    untold = [line for each in found.values() for line in each.untold]
+    undetermined = [line for each in found.values() for line in each.undetermined]
     pairs = [pair for pair in _PAIRS if all(path in found and found[path].good is not None for path in pair)]
-    replies = yield from asked(*(_pair(base, found, pair) for pair in pairs))
-    for (one, other), reply in zip(pairs, replies, strict=True):
-        if reply.is_refused:
-            said = f"refused together with {other} {statuses([reply])}"
+    results = yield from ask_all(*(_pair(base, found, pair) for pair in pairs))
+    for (one, other), result in zip(pairs, results, strict=True):
+        if result.is_rejected:
+            said = f"refused together with {other} {statuses([result])}"
             source = f"{rules[one]['source']}; {said}" if "source" in rules[one] else said
             rules[one] |= {"excludes": [other], "source": source}
     # An engine may not look at a budget beside the one that it prefers.
-    yield from asked(*_wrong_budgets(base, found))
-    return rules, untold
+    yield from ask_all(*_wrong_budgets(base, found))
+    return rules, undetermined
 
 
-def _wrong_budgets(base: Base, found: dict[str, Found]) -> Iterator[Question]:
+def _wrong_budgets(base: BaseRequest, found: dict[str, LearnedField]) -> Iterator[Experiment]:
     """Yield questions about budgets that are refused alone, a number and a text, beside other ones that are not."""
     for one, other in ((path, beside) for path in sorted(BUDGET_ENTRIES) for beside in (*BUDGET_ENTRIES, "n_predict")):
         good = found[other].good if other in found else _SMALL_BUDGET
         if one in found and one != other and found[one].rule and good is not None:
             for value in (0, str(_SMALL_BUDGET)):
-                yield _without_budget(base).question(f"fields.{one}", {other: good, one: value})
+                yield _without_budget(base).experiment(f"fields.{one}", {other: good, one: value})
 
 
 _SMALL_BUDGET: Final = 1
 
 
-def _pair(base: Base, found: dict[str, Found], pair: tuple[str, str]) -> Question:
+def _pair(base: BaseRequest, found: dict[str, LearnedField], pair: tuple[str, str]) -> Experiment:
     plain = _without_budget(base) if BUDGET_ENTRIES & {*pair} else base
-    return plain.question(f"fields.{pair[0]}", {path: found[path].good for path in pair})
+    return plain.experiment(f"fields.{pair[0]}", {path: found[path].good for path in pair})
 
 
-def _folded_budget(fields: dict[str, Fields], replies: list[Reply]) -> Fields:
+def _folded_budget(fields: dict[str, Fields], results: list[ExperimentResult]) -> Fields:
     """Take the rules of both budgets out of the fields where they are one cap, and return the section `output`."""
     caps = {path: fields.get(path, {}).get("max") for path in BUDGET_ENTRIES}
     most = set(caps.values())
@@ -197,26 +199,32 @@ def _folded_budget(fields: dict[str, Fields], replies: list[Reply]) -> Fields:
     source = fields["max_tokens"]["source"]
     for path in sorted(BUDGET_ENTRIES):
         rule = fields.pop(path)
-        is_other = "min" in rule and not any(_OWN_WORDS in each.answer.body for each in _refused_low(path, replies))
+        is_other = "min" in rule and not any(_OWN_WORDS in each.response.body for each in _refused_low(path, results))
         # The language tells a budget of 0 in the words for bad requests; a field's rule has words of its own.
         if is_other:
             fields[path] = {"min": 1, "max": cap, "source": rule["source"]}
     return {"max_tokens": {"cap": cap, "default": "none", "source": source}}
 
 
-def _is_emptiness_alike(replies: list[Reply]) -> bool:
+def _is_emptiness_alike(results: list[ExperimentResult]) -> bool:
     """Tell whether no message at all is refused in the words in which some conversation is."""
-    empty = {words_of(reply) for reply in replies if reply.is_refused and reply.question.changes.get("messages") == []}
-    others = {words_of(reply) for reply in replies if reply.is_refused and reply.question.about == ABOUT_MESSAGES}
+    empty = {
+        error_words(result)
+        for result in results
+        if result.is_rejected and result.experiment.changes.get("messages") == []
+    }
+    others = {
+        error_words(result) for result in results if result.is_rejected and result.experiment.about == ABOUT_MESSAGES
+    }
     return bool(empty) and empty <= others
 
 
-def _refused_low(path: str, replies: list[Reply]) -> Iterator[Reply]:
-    for reply in replies:
-        if reply.is_refused and reply.question.about == f"fields.{path}":
-            value = at(reply.question.ask.fields(), path)
+def _refused_low(path: str, results: list[ExperimentResult]) -> Iterator[ExperimentResult]:
+    for result in results:
+        if result.is_rejected and result.experiment.about == f"fields.{path}":
+            value = at(result.experiment.request.fields(), path)
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-                yield reply
+                yield result
 
 
 def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:

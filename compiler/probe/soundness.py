@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.from_profile import contract_of
-from compiler.probe.experiment import Reply, is_read_otherwise, shown
-from compiler.probe.learner import Learnt
+from compiler.probe.experiment import ExperimentResult, is_read_otherwise, shown
+from compiler.probe.learner import LearnedContract
 from compiler.probe.sections import assembled
 from compiler.verify.check import Fields
 from router.contract.decide import Refusal, ServedIds, decide
@@ -50,41 +50,41 @@ _SECTIONS: Final = ("fields", "checks")
 _WHOLE: Final = {"output.max_tokens": "output", "unknown_fields": "unknown_fields"}
 
 
-class _Wrong(NamedTuple):
+class _WrongRejection(NamedTuple):
     """A rejection of what was answered: in which case (None: outside of all), by which rule and part of it."""
 
     place: str | None
     rule: str
     part: str
-    reply: Reply
+    result: ExperimentResult
 
 
-def sound(learnt: Learnt, model: str) -> Learnt:
+def without_wrong_rejections(learned: LearnedContract, model: str) -> LearnedContract:
     """Return what was learnt without what would reject a request that was answered, and with a line about each."""
-    taken = (reply for reply in learnt.replies if reply.is_accepted and not is_read_otherwise(reply))
-    accepted = {reply.question.ask.key(): reply for reply in taken}
-    judged = [reply for reply in accepted.values() if reply.question.ask.size() <= LARGE]
-    while wrong := {(each.place, each.rule, each.part): each for each in _wrong(learnt, judged, model)}:
-        before = learnt
+    taken = (result for result in learned.results if result.is_accepted and not is_read_otherwise(result))
+    accepted = {result.experiment.request.key(): result for result in taken}
+    judged = [result for result in accepted.values() if result.experiment.request.size() <= LARGE]
+    while wrong := {(each.place, each.rule, each.part): each for each in _wrong(learned, judged, model)}:
+        before = learned
         for each in wrong.values():
-            learnt = _without(learnt, each)
-        if learnt is before:
+            learned = _without(learned, each)
+        if learned is before:
             break
-    return learnt
+    return learned
 
 
-def _wrong(learnt: Learnt, judged: Sequence[Reply], model: str) -> Iterator[_Wrong]:
-    contract, served = contract_of(assembled(learnt.values, learnt.cases)), ServedIds((model,))
-    for reply in judged:
-        decision = decide(reply.question.ask.body(), contract, served)
+def _wrong(learned: LearnedContract, judged: Sequence[ExperimentResult], model: str) -> Iterator[_WrongRejection]:
+    contract, served = contract_of(assembled(learned.values, learned.cases)), ServedIds((model,))
+    for result in judged:
+        decision = decide(result.experiment.request.body(), contract, served)
         if isinstance(decision, Refusal):
             place = None if decision.found.case is None else decision.found.case.name
-            yield _Wrong(place, decision.rule, decision.error.part or "", reply)
+            yield _WrongRejection(place, decision.rule, decision.error.part or "", result)
 
 
-def _without(learnt: Learnt, wrong: _Wrong) -> Learnt:
+def _without(learned: LearnedContract, wrong: _WrongRejection) -> LearnedContract:
     """Return what was learnt without a part of a rule; itself, where a profile has no such rule."""
-    sections = learnt.values if wrong.place is None else learnt.cases[wrong.place]
+    sections = learned.values if wrong.place is None else learned.cases[wrong.place]
     kind, _, name = wrong.rule.partition(".")
     changed: dict[str, Any] | None = None
     if kind in _SECTIONS and name in sections.get(kind, {}):
@@ -102,12 +102,12 @@ def _without(learnt: Learnt, wrong: _Wrong) -> Learnt:
     elif wrong.rule in _WHOLE and _WHOLE[wrong.rule] in sections:
         changed = {each: section for each, section in sections.items() if each != _WHOLE[wrong.rule]}
     if changed is None:
-        return learnt
+        return learned
     line = f"{wrong.rule}: {_said(wrong)}; what would reject that is left out"
-    learnt = learnt._replace(untold=tuple(dict.fromkeys((*learnt.untold, line))))
+    learned = learned._replace(undetermined=tuple(dict.fromkeys((*learned.undetermined, line))))
     if wrong.place is None:
-        return learnt._replace(values=changed)
-    return learnt._replace(cases={**learnt.cases, wrong.place: changed})
+        return learned._replace(values=changed)
+    return learned._replace(cases={**learned.cases, wrong.place: changed})
 
 
 def _lessened(kind: str, name: str, rule: Fields, part: str) -> Fields:
@@ -122,6 +122,6 @@ def _lessened(kind: str, name: str, rule: Fields, part: str) -> Fields:
     return {} if is_nothing else kept
 
 
-def _said(wrong: _Wrong) -> str:
-    changes = ", ".join(f"{path} {shown(value)}" for path, value in wrong.reply.question.changes.items())
+def _said(wrong: _WrongRejection) -> str:
+    changes = ", ".join(f"{path} {shown(value)}" for path, value in wrong.result.experiment.changes.items())
     return f"{changes or 'the plainest request'} is answered"

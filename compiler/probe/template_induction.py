@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
 from typing import Any, Final, NamedTuple
 
-from compiler.probe.sent import Sent, is_same_text, places_of, repeated
+from compiler.probe.sent_values import SentValues, is_same_text, places_of, repeated
 from router.contract.templates import PLACEHOLDERS, filled
 
 
@@ -13,7 +13,7 @@ class Example(NamedTuple):
 
     text: str
     details: Mapping[str, Any]
-    sent: Sent = frozenset()
+    sent: SentValues = frozenset()
 
     def is_given_by(self, template: str) -> bool:
         """Tell whether a template gives the text, numbers by value."""
@@ -100,15 +100,15 @@ def _templates(example: Example, *, prefers_names: bool) -> Iterator[str]:
 
 _MOST_WAYS: Final = 32
 
-Places = Sequence[tuple[int, int]]
+TemplatePlaces = Sequence[tuple[int, int]]
 """Where something stands in a text: beginnings and ends."""
 
 
-def _length(places: Places) -> int:
+def _length(places: TemplatePlaces) -> int:
     return places[0][1] - places[0][0]
 
 
-def _occurrences(places: Places) -> tuple[int | None, ...]:
+def _occurrences(places: TemplatePlaces) -> tuple[int | None, ...]:
     """Return which occurrences of something may be meant: all (None), or one of a few; short ones are rather one."""
     single = tuple(range(min(len(places), _MOST))) if len(places) > 1 else ()
     return (*single, None) if _length(places) <= _SHORT else (None, *single)
@@ -121,7 +121,7 @@ def _said(value: object) -> str:
     return "" if value is None else filled("{value}", {"value": value})
 
 
-def _replaced(text: str, found: Mapping[str, Places], which: Mapping[str, int | None]) -> str:
+def _replaced(text: str, found: Mapping[str, TemplatePlaces], which: Mapping[str, int | None]) -> str:
     """Return a text in which what is said, in all places or in one, stands as placeholders, longer ones first."""
     taken: list[tuple[int, int, str]] = []
     for name in sorted(which, key=lambda each: -_length(found[each])):

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from compiler.probe.boundary_search import Numbers, numbers
-from compiler.probe.experiment import Learning, Question, Reply, asked
+from compiler.probe.boundary_search import AcceptedNumbers, numbers
+from compiler.probe.experiment import Experiment, ExperimentResult, Learner, ask_all
 from compiler.verify.check import Fields
 from router.contract.rules.patterns import MAX_REPEATS
 
-Ask = Callable[[object], Question]
+AskText = Callable[[object], Experiment]
 
 LENGTHS: Final = (0, 1, 2, 3, 5, 6, 32, 33, 63, 64, 65, 128, 129, 256, 257, 512, 513, 1024)
 
@@ -34,17 +34,17 @@ _TWO_BYTES: Final = "é"
 _SHORTEST: Final = 2
 
 
-class Texts(NamedTuple):
+class AcceptedTexts(NamedTuple):
     """Which texts are accepted: how long, which letters may stand first and which behind, and what is counted.
 
     is_length_its_own: whether a text that is too long is refused in other words than one of wrong letters.
     """
 
-    lengths: Numbers
+    lengths: AcceptedNumbers
     first: str
     rest: str
     are_bytes: bool
-    replies: tuple[Reply, ...]
+    results: tuple[ExperimentResult, ...]
     is_length_its_own: bool = False
 
     @property
@@ -53,53 +53,55 @@ class Texts(NamedTuple):
         return len(self.first) == len(self.rest) == len(_LETTERS)
 
 
-def learn_texts(ask: Ask, lengths: Sequence[int] = LENGTHS, *, are_letters_tried: bool = True) -> Learning[Texts]:
+def learn_texts(
+    request: AskText, lengths: Sequence[int] = LENGTHS, *, are_letters_tried: bool = True
+) -> Learner[AcceptedTexts]:
     """Learn which texts are accepted."""
-    found = yield from numbers(lambda count: ask("a" * int(count)), lengths, is_whole=True)
+    found = yield from numbers(lambda count: request("a" * int(count)), lengths, is_whole=True)
     fitting = [int(each) for each in found.accepted if each >= _SHORTEST]
     every = "".join(_LETTERS)
     if not fitting:
-        return Texts(found, every, every, are_bytes=False, replies=found.replies)
+        return AcceptedTexts(found, every, every, are_bytes=False, results=found.results)
     size = fitting[min(1, len(fitting) - 1)]
-    first, rest, replies = every, every, list(found.replies)
+    first, rest, results = every, every, list(found.results)
     if are_letters_tried:
         others = [letter for letter in _LETTERS if letter != "a"]
-        led = yield from asked(*(ask(f"{letter}{'a' * (size - 1)}") for letter in others))
-        followed = yield from asked(*(ask(f"a{letter}{'a' * (size - 2)}") for letter in others))
-        first = "a" + "".join(letter for letter, reply in zip(others, led, strict=True) if reply.is_accepted)
-        rest = "a" + "".join(letter for letter, reply in zip(others, followed, strict=True) if reply.is_accepted)
-        replies += [*led, *followed]
+        led = yield from ask_all(*(request(f"{letter}{'a' * (size - 1)}") for letter in others))
+        followed = yield from ask_all(*(request(f"a{letter}{'a' * (size - 2)}") for letter in others))
+        first = "a" + "".join(letter for letter, result in zip(others, led, strict=True) if result.is_accepted)
+        rest = "a" + "".join(letter for letter, result in zip(others, followed, strict=True) if result.is_accepted)
+        results += [*led, *followed]
     are_bytes = False
     if found.high is not None and _TWO_BYTES in rest:
-        wide = yield from asked(ask(_TWO_BYTES * int(found.high.at)))
-        are_bytes = wide[0].is_refused
-        replies += wide
-    return Texts(found, first, rest, are_bytes, tuple(replies), _is_length_its_own(found, replies))
+        wide = yield from ask_all(request(_TWO_BYTES * int(found.high.at)))
+        are_bytes = wide[0].is_rejected
+        results += wide
+    return AcceptedTexts(found, first, rest, are_bytes, tuple(results), _is_length_its_own(found, results))
 
 
-def _is_length_its_own(found: Numbers, replies: list[Reply]) -> bool:
+def _is_length_its_own(found: AcceptedNumbers, results: list[ExperimentResult]) -> bool:
     most = 0 if found.high is None else found.high.at
-    refused = [reply for reply in replies if reply.is_refused]
-    long = {_plain(reply) for reply in refused if len(_text_of(reply)) > most}
-    wrong = {_plain(reply) for reply in refused if len(_text_of(reply)) <= most}
+    refused = [result for result in results if result.is_rejected]
+    long = {_plain(result) for result in refused if len(_text_of(result)) > most}
+    wrong = {_plain(result) for result in refused if len(_text_of(result)) <= most}
     return bool(most and long and wrong) and long.isdisjoint(wrong)
 
 
-def _text_of(reply: Reply) -> str:
-    values = [value for value in reply.question.changes.values() if isinstance(value, str)]
+def _text_of(result: ExperimentResult) -> str:
+    values = [value for value in result.experiment.changes.values() if isinstance(value, str)]
     return values[-1] if values else ""
 
 
-def _plain(reply: Reply) -> str:
+def _plain(result: ExperimentResult) -> str:
     """Return an answer without what was sent and without numbers, so that equal words are equal."""
-    said, sent = reply.answer.body.decode(errors="replace"), _text_of(reply)
+    said, sent = result.response.body.decode(errors="replace"), _text_of(result)
     # A text may stand in it as JSON, and as JSON within JSON.
     for form in (json.dumps(json.dumps(sent, ensure_ascii=False), ensure_ascii=False)[1:-1], json.dumps(sent), sent):
         said = said.replace(form, "") if form else said
     return re.sub(r"[0-9]+|a{3,}[^ ]*|[\"\\\\]", "", said)
 
 
-def rules_of_texts(texts: Texts) -> Iterator[Fields]:
+def rules_of_texts(texts: AcceptedTexts) -> Iterator[Fields]:
     """Yield rules that may say which texts are accepted."""
     high = texts.lengths.high
     if texts.takes_any_letter and texts.lengths.low is None:
@@ -113,7 +115,7 @@ def rules_of_texts(texts: Texts) -> Iterator[Fields]:
     yield {"pattern": pattern_of(texts)}
 
 
-def pattern_of(texts: Texts, *, is_bounded: bool = True) -> str:
+def pattern_of(texts: AcceptedTexts, *, is_bounded: bool = True) -> str:
     """Return the pattern of the texts that are accepted."""
     low = 0 if texts.lengths.low is None else int(texts.lengths.low.at)
     high = None if texts.lengths.high is None or not is_bounded else int(texts.lengths.high.at)

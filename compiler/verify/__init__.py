@@ -18,22 +18,22 @@ from compiler.cli.version import release
 from compiler.diagnostics import printable
 from compiler.explain.origin import Origin
 from compiler.resolve.selection import UsageError
-from compiler.verify.assertion import UNWELL, Answer, judge
-from compiler.verify.cassette import About, Record, RecordError, about_record, open_record, replayed
-from compiler.verify.check import Acceptance, Check, Derived, Untried, written
-from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
+from compiler.verify.assertion import UNWELL, EndpointResponse, evaluate
+from compiler.verify.cassette import Record, RecordError, RecordHeader, open_record, record_header, recorded_responses
+from compiler.verify.check import Check, CheckSuite, ExpectedAcceptance, SkippedCheck, written
+from compiler.verify.client import EndpointClient, EndpointError, Target, api_key, chat_url
 from compiler.verify.generation import Options, derive, shuffled
 from compiler.verify.generation.names import Deployment
-from compiler.verify.harness import staged
+from compiler.verify.harness import router_under_test
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
 from compiler.verify.report.formatting import caution_of, counted, shortened, verdict_of
-from compiler.verify.rule_descriptions import Sayings
-from compiler.verify.run import Judged, Run
-from compiler.verify.untestable import unprovoked
+from compiler.verify.rule_descriptions import RuleDescriptions
+from compiler.verify.run import CompletedCheck, VerifyRun
+from compiler.verify.untestable import untestable_rules
 from router.artifact.format import Artifact
 
-_NOT_RECORDED = Answer(0, "", b"", failure="the record holds no answer to it")
+_NOT_RECORDED = EndpointResponse(0, "", b"", failure="the record holds no answer to it")
 _OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"
 
 _MOST_UNANSWERED: Final = 20
@@ -51,26 +51,26 @@ def run(arguments: Namespace) -> int:
     _refuse_contradictions(arguments)
     loaded = load_source(arguments)
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
-    derived, deployment = _derived(arguments, artifact)
+    suite, deployment = _suite(arguments, artifact)
     begun = time.monotonic()
-    with _asker(arguments, artifact, deployment) as asker:
-        _say(f"{len(derived.checks):,} checks of {artifact.name} against {asker.in_words()}")
-        answers = _answers(derived, asker, deployment.asked)
-    sayings = Sayings(artifact.contract, Origin.of(loaded))
-    judged = tuple(_judged(check, answers, sayings) for check in derived.checks)
-    done = Run(
+    with _response_source(arguments, artifact, deployment) as asker:
+        _say(f"{len(suite.checks):,} checks of {artifact.name} against {asker.in_words()}")
+        responses = _answers(suite, asker, deployment.asked)
+    descriptions = RuleDescriptions(artifact.contract, Origin.of(loaded))
+    completed = tuple(_completed(check, responses, descriptions) for check in suite.checks)
+    done = VerifyRun(
         artifact.name,
         artifact.digest,
-        asker.about.target or f"the endpoint of the record {arguments.replay}, which does not name it",
+        asker.header.target or f"the endpoint of the record {arguments.replay}, which does not name it",
         deployment.asked,
-        judged,
-        derived.untried,
+        completed,
+        suite.skipped,
         asker.requests_sent(),
         time.monotonic() - begun,
-        asker.about.begun,
+        asker.header.begun,
         release(),
         asker.record_name,
-        sum(check.ask.key() in asker.known for check in derived.checks),
+        sum(check.request.key() in asker.known for check in suite.checks),
     )
     if (arguments.format, arguments.output) != ("text", "-") and (caution := caution_of(done)) is not None:
         _say(caution)
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
     return 1 if done.failed or not done.is_telling else 0
 
 
-def _rendered(run: Run, arguments: Namespace) -> bytes:
+def _rendered(run: VerifyRun, arguments: Namespace) -> bytes:
     if arguments.format == "text" and arguments.output == "-" and sys.stdout is not None and sys.stdout.isatty():
         return text_of(run, shutil.get_terminal_size().columns)
     return RENDERED_BY[arguments.format](run)
@@ -105,7 +105,7 @@ def _refuse_contradictions(arguments: Namespace) -> None:
         raise UsageError(f"--replay: there is no file {arguments.replay}")
 
 
-def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deployment]:
+def _suite(arguments: Namespace, artifact: Artifact) -> tuple[CheckSuite, Deployment]:
     """Return the checks to make, in their order, for the models that there are."""
     models = tuple(arguments.model or ())
     if arguments.through_engine:
@@ -113,77 +113,79 @@ def _derived(arguments: Namespace, artifact: Artifact) -> tuple[Derived, Deploym
     else:
         deployment = Deployment.of(models)
     options = Options(is_own=arguments.through_engine, max_body=arguments.max_body)
-    derived = derive(artifact.contract, deployment, options)
-    derived = derived._replace(untried=(*derived.untried, *unprovoked(artifact.contract)))
+    suite = derive(artifact.contract, deployment, options)
+    suite = suite._replace(skipped=(*suite.skipped, *untestable_rules(artifact.contract)))
     if arguments.only:
-        unknown = set(arguments.only) - {check.rule for check in derived.checks} - {u.rule for u in derived.untried}
+        unknown = set(arguments.only) - {check.rule for check in suite.checks} - {u.rule for u in suite.skipped}
         if unknown:
-            known = ", ".join(dict.fromkeys(check.rule for check in derived.checks))
+            known = ", ".join(dict.fromkeys(check.rule for check in suite.checks))
             raise UsageError(f"--only {min(unknown)}: the contract has no such rule; there are {known}")
-        derived = derived.only(arguments.only)
+        suite = suite.only(arguments.only)
     if arguments.seed is not None:
-        derived = shuffled(derived, arguments.seed)
-    return _at_most(derived, arguments.max_requests), deployment
+        suite = shuffled(suite, arguments.seed)
+    return _at_most(suite, arguments.max_requests), deployment
 
 
-def _at_most(derived: Derived, most: int | None) -> Derived:
+def _at_most(suite: CheckSuite, most: int | None) -> CheckSuite:
     """Return the checks that so many requests answer, and the others as untried."""
     if most is None:
-        return derived
+        return suite
     left_out = (
-        Untried(check.rule, check.case, check.shows, f"--max-requests {most} was reached")
-        for check in derived.checks[most:]
+        SkippedCheck(check.rule, check.case, check.description, f"--max-requests {most} was reached")
+        for check in suite.checks[most:]
     )
-    return Derived(derived.checks[:most], (*derived.untried, *left_out))
+    return CheckSuite(suite.checks[:most], (*suite.skipped, *left_out))
 
 
-class _Asker(NamedTuple):
+class _ResponseSource(NamedTuple):
     """Who answers: an endpoint, or a record of what it answered once.
 
     known: the answers that the record `record_name` has. exchange: what asks for the others; None: nobody does.
     record: where new ones are written.
     """
 
-    about: About
-    known: dict[str, Answer]
+    header: RecordHeader
+    known: dict[str, EndpointResponse]
     record_name: str | None = None
-    exchange: Exchange | None = None
+    client: EndpointClient | None = None
     record: Record | None = None
 
     def in_words(self) -> str:
-        if self.exchange is not None:
-            return f"{self.about.target}"
-        return f"{self.about.target or 'an endpoint without a name'}, from the record {self.record_name}"
+        if self.client is not None:
+            return f"{self.header.target}"
+        return f"{self.header.target or 'an endpoint without a name'}, from the record {self.record_name}"
 
     def requests_sent(self) -> int:
-        return 0 if self.exchange is None else self.exchange.requests_sent
+        return 0 if self.client is None else self.client.requests_sent
 
 
 @contextmanager
-def _asker(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> Iterator[_Asker]:
+def _response_source(arguments: Namespace, artifact: Artifact, deployment: Deployment) -> Iterator[_ResponseSource]:
     if arguments.replay is not None:
-        yield _Asker(about_record(arguments.replay), replayed(arguments.replay), arguments.replay)
+        yield _ResponseSource(record_header(arguments.replay), recorded_responses(arguments.replay), arguments.replay)
         return
     pace = (arguments.rps, arguments.concurrency, arguments.timeout)
     with ExitStack() as open_things:
         if arguments.through_engine:
             open_things.enter_context(_ended_by_signals())
-            stage = open_things.enter_context(staged(artifact, deployment.served))
-            exchange = Exchange(Target(chat_url(stage.url), None, *pace), stage.engine.taken)
+            router = open_things.enter_context(router_under_test(artifact, deployment.served))
+            client = EndpointClient(Target(chat_url(router.url), None, *pace), router.engine.take_capture)
             target = _OWN_ROUTER
         else:
             target = chat_url(arguments.url)
-            exchange = Exchange(Target(target, api_key(arguments.api_key_env), *pace))
-        about = About(target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            client = EndpointClient(Target(target, api_key(arguments.api_key_env), *pace))
+        header = RecordHeader(target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if arguments.record is None:
-            yield _Asker(about, {}, exchange=exchange)
+            yield _ResponseSource(header, {}, client=client)
             return
-        record, known = open_record(arguments.record, about)
+        record, known = open_record(arguments.record, header)
         open_things.callback(record.close)
         # An endpoint that was not well may be so by now.
-        known = {key: answer for key, answer in known.items() if answer.status not in UNWELL}
-        about = about_record(arguments.record) if known else about
-        yield _Asker(about._replace(target=target), known, arguments.record if known else None, exchange, record)
+        known = {key: response for key, response in known.items() if response.status not in UNWELL}
+        header = record_header(arguments.record) if known else header
+        yield _ResponseSource(
+            header._replace(target=target), known, arguments.record if known else None, client, record
+        )
 
 
 @contextmanager
@@ -197,19 +199,19 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _answers(derived: Derived, asker: _Asker, models: tuple[str, ...]) -> dict[str, Answer]:
+def _answers(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
     """Return the answers to all requests by their keys."""
-    return _remembered(derived, asker, models) if asker.exchange is None else _ask_all(derived, asker, asker.exchange)
+    return _remembered(suite, asker, models) if asker.client is None else _ask_all(suite, asker, asker.client)
 
 
-def _remembered(derived: Derived, asker: _Asker, models: tuple[str, ...]) -> dict[str, Answer]:
+def _remembered(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
     """Return the answers of a record. Raises RecordError where it has none to any check that names one of the models.
 
     Requests without a model, or for one that nobody serves, are alike in all records.
     """
-    naming = [check for check in derived.checks if check.ask.text is None and _names_one(check, models)]
-    if derived.checks and not any(check.ask.key() in asker.known for check in naming or derived.checks):
-        held = f"{counted(len(asker.known), 'answer')} of {asker.about.target or 'some endpoint'}"
+    naming = [check for check in suite.checks if check.request.text is None and _names_one(check, models)]
+    if suite.checks and not any(check.request.key() in asker.known for check in naming or suite.checks):
+        held = f"{counted(len(asker.known), 'response')} of {asker.header.target or 'some endpoint'}"
         raise RecordError(
             f"{asker.record_name}: holds {held}, and none to a check of this contract: "
             "name the profile and the models that it was recorded with"
@@ -218,55 +220,55 @@ def _remembered(derived: Derived, asker: _Asker, models: tuple[str, ...]) -> dic
 
 
 def _names_one(check: Check, models: tuple[str, ...]) -> bool:
-    return dict(check.ask.members).get("model") in {written(model) for model in models}
+    return dict(check.request.members).get("model") in {written(model) for model in models}
 
 
-def _ask_all(derived: Derived, asker: _Asker, exchange: Exchange) -> dict[str, Answer]:
+def _ask_all(suite: CheckSuite, asker: _ResponseSource, client: EndpointClient) -> dict[str, EndpointResponse]:
     """Return all answers after asking for those that are not known."""
-    answers = dict(asker.known)
-    left = [check for check in derived.checks if check.ask.key() not in answers]
-    failed, unwell, due = 0, 0, _Due()
+    responses = dict(asker.known)
+    left = [check for check in suite.checks if check.request.key() not in responses]
+    failed, unwell, due = 0, 0, _RejectionMonitor()
     with progress_bar("verifying", len(left), remaining_time=True) as update:
-        by_key = {check.ask.key(): check for check in left}
-        asks = [(check.ask, _status(check)) for check in left]
-        for done, (ask, answer) in enumerate(exchange.answers(asks), start=1):
-            answers[ask.key()] = answer
+        by_key = {check.request.key(): check for check in left}
+        chat_requests = [(check.request, _status(check)) for check in left]
+        for done, (request, response) in enumerate(client.responses(chat_requests), start=1):
+            responses[request.key()] = response
             if asker.record is not None:
-                asker.record.add(ask, answer)
-            failed += judge(by_key[ask.key()], answer).result == "fail"
-            unwell += answer.status in UNWELL
-            _give_up_if_unwell(asker.about, answer, done, unwell)
-            due.hear(by_key[ask.key()], answer, asker.about)
+                asker.record.add(request, response)
+            failed += evaluate(by_key[request.key()], response).result == "fail"
+            unwell += response.status in UNWELL
+            _give_up_if_unwell(asker.header, response, done, unwell)
+            due.watch(by_key[request.key()], response, asker.header)
             update(done, f"[red]{failed} failed" if failed else "none failed")
-    return answers
+    return responses
 
 
-def _give_up_if_unwell(about: About, answer: Answer, done: int, unwell: int) -> None:
+def _give_up_if_unwell(header: RecordHeader, response: EndpointResponse, done: int, unwell: int) -> None:
     """Raise EndpointError where an endpoint has told of nothing but its own state, as one does that still loads."""
     if done == unwell == _MOST_UNWELL:
         raise EndpointError(
-            f"{about.target} answered {answer.status} to each of the first {done} requests: it is not ready, or too "
+            f"{header.target} answered {response.status} to each of the first {done} requests: it is not ready, or too "
             "busy; ask it again once it is, or more gently with --rps and --concurrency"
         )
 
 
-class _Due:
+class _RejectionMonitor:
     """Watches what comes of the requests that the contract lets pass."""
 
     def __init__(self) -> None:
         self._rejected = 0
         self._is_over = False
 
-    def hear(self, check: Check, answer: Answer, about: About) -> None:
+    def watch(self, check: Check, response: EndpointResponse, header: RecordHeader) -> None:
         """Raise EndpointError where, from the first on, each is rejected with words that name the model."""
-        if self._is_over or not isinstance(check.expected, Acceptance):
+        if self._is_over or not isinstance(check.expected, ExpectedAcceptance):
             return
         self._rejected += 1
-        self._is_over = answer.status not in _REJECTING or check.model.encode() not in answer.body
+        self._is_over = response.status not in _REJECTING or check.model.encode() not in response.body
         if not self._is_over and self._rejected == _MOST_UNANSWERED:
-            said = shortened(" ".join(answer.body.decode("utf-8", "replace").split()), _MOST_SAID)
+            said = shortened(" ".join(response.body.decode("utf-8", "replace").split()), _MOST_SAID)
             raise EndpointError(
-                f"{about.target} answered {answer.status} to each of the first {self._rejected} requests that the "
+                f"{header.target} answered {response.status} to each of the first {self._rejected} requests that the "
                 f"contract lets pass: {said}. See that it serves --model {check.model}"
             )
 
@@ -279,10 +281,15 @@ def _status(check: Check) -> int:
     return getattr(check.expected, "status", 200)
 
 
-def _judged(check: Check, answers: dict[str, Answer], sayings: Sayings) -> Judged:
-    answer = answers.get(check.ask.key(), _NOT_RECORDED)
-    return Judged(
-        check, answer, judge(check, answer), sayings.says(check), sayings.declared(check), sayings.source(check)
+def _completed(check: Check, responses: dict[str, EndpointResponse], descriptions: RuleDescriptions) -> CompletedCheck:
+    response = responses.get(check.request.key(), _NOT_RECORDED)
+    return CompletedCheck(
+        check,
+        response,
+        evaluate(check, response),
+        descriptions.rule_description(check),
+        descriptions.declared(check),
+        descriptions.source(check),
     )
 
 

@@ -6,7 +6,16 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from compiler.verify.check import Acceptance, Check, Gap, Refusal, Text, Told, filled, written
+from compiler.verify.check import (
+    Check,
+    ExpectedAcceptance,
+    ExpectedEngineError,
+    ExpectedRejection,
+    TextPattern,
+    Wildcard,
+    filled,
+    written,
+)
 from compiler.verify.oracle.engine import is_same
 
 Result = Literal["pass", "fail", "not observable"]
@@ -21,7 +30,7 @@ _MOST_TOLD: Final = 160
 _raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Answer(NamedTuple):
+class EndpointResponse(NamedTuple):
     """What came back, and what the engine got: None, where it got nothing or nobody looked (`is_captured` False).
 
     failure: why nothing came back, in which case all else is empty.
@@ -35,91 +44,97 @@ class Answer(NamedTuple):
     failure: str | None = None
 
 
-class Verdict(NamedTuple):
+class CheckVerdict(NamedTuple):
     """Whether a check passed, and why not."""
 
     result: Result
     reason: str = ""
 
 
-PASS: Final = Verdict("pass")
+PASS: Final = CheckVerdict("pass")
 
 
-def judge(check: Check, answer: Answer) -> Verdict:
+def evaluate(check: Check, response: EndpointResponse) -> CheckVerdict:
     """Return the verdict on the answer to a check's request."""
-    if answer.failure is not None:
-        return Verdict("not observable", answer.failure)
+    if response.failure is not None:
+        return CheckVerdict("not observable", response.failure)
     expected = check.expected
-    if isinstance(expected, Told):
-        return _judge_told(expected, answer)
-    if isinstance(expected, Refusal):
-        return _judge_refusal(expected, answer)
-    return _judge_acceptance(check, expected, answer)
+    if isinstance(expected, ExpectedEngineError):
+        return _judge_told(expected, response)
+    if isinstance(expected, ExpectedRejection):
+        return _judge_refusal(expected, response)
+    return _judge_acceptance(check, expected, response)
 
 
-def _judge_refusal(expected: Refusal, answer: Answer) -> Verdict:
-    if answer.status != expected.status:
-        return _unwell(answer) or _fail(
-            f"answered {answer.status}, and {expected.rule} refuses it with {expected.status}"
+def _judge_refusal(expected: ExpectedRejection, response: EndpointResponse) -> CheckVerdict:
+    if response.status != expected.status:
+        return _unwell(response) or _fail(
+            f"answered {response.status}, and {expected.rule} refuses it with {expected.status}"
         )
-    difference = _difference(_json(answer.body), expected.body, "the body", exact=expected.exact)
+    difference = _difference(_json(response.body), expected.body, "the body", exact=expected.exact)
     if difference is not None:
         return _fail(difference)
-    if answer.is_captured and answer.engine is not None:
+    if response.is_captured and response.engine is not None:
         return _fail("the request was refused, and yet an engine got it")
     return PASS
 
 
-def _judge_told(expected: Told, answer: Answer) -> Verdict:
-    if expected.if_refused and answer.status != expected.status:
-        return Verdict("not observable", f"the engine does not refuse it with {expected.status}, but {answer.status}")
-    if answer.status != expected.status:
-        return _unwell(answer) or _fail(f"the engine's 400 came back as {answer.status} and not {expected.status}")
-    difference = _difference(_json(answer.body), expected.body, "the body", exact=expected.exact)
+def _judge_told(expected: ExpectedEngineError, response: EndpointResponse) -> CheckVerdict:
+    if expected.if_refused and response.status != expected.status:
+        return CheckVerdict(
+            "not observable", f"the engine does not refuse it with {expected.status}, but {response.status}"
+        )
+    if response.status != expected.status:
+        return _unwell(response) or _fail(f"the engine's 400 came back as {response.status} and not {expected.status}")
+    difference = _difference(_json(response.body), expected.body, "the body", exact=expected.exact)
     return PASS if difference is None else _fail(difference)
 
 
-def _judge_acceptance(check: Check, expected: Acceptance, answer: Answer) -> Verdict:
-    if answer.status != _OK:
-        if expected.doubt is not None and answer.status >= _BAD_REQUEST:
-            return Verdict("not observable", expected.doubt)
-        return _unwell(answer) or _fail(f"answered {answer.status}, and the contract lets it pass{_error_in(answer)}")
-    problem = _wrong_stream(expected, answer) if expected.streamed else _wrong_answer(expected, answer)
+def _judge_acceptance(check: Check, expected: ExpectedAcceptance, response: EndpointResponse) -> CheckVerdict:
+    if response.status != _OK:
+        if expected.doubt is not None and response.status >= _BAD_REQUEST:
+            return CheckVerdict("not observable", expected.doubt)
+        return _unwell(response) or _fail(
+            f"answered {response.status}, and the contract lets it pass{_error_in(response)}"
+        )
+    problem = _wrong_stream(expected, response) if expected.streamed else _wrong_answer(expected, response)
     if problem is not None:
         return _fail(problem)
-    if answer.is_captured:
-        problem = _wrong_request(check, expected, answer)
+    if response.is_captured:
+        problem = _wrong_request(check, expected, response)
         return PASS if problem is None else _fail(problem)
     if check.wants_engine:
-        return Verdict(
+        return CheckVerdict(
             "not observable", "the answer is as it should be; what the engine got cannot be seen from outside"
         )
     return PASS
 
 
-def _fail(reason: str) -> Verdict:
-    return Verdict("fail", reason)
+def _fail(reason: str) -> CheckVerdict:
+    return CheckVerdict("fail", reason)
 
 
-def _unwell(answer: Answer) -> Verdict | None:
-    if answer.status not in UNWELL:
+def _unwell(response: EndpointResponse) -> CheckVerdict | None:
+    if response.status not in UNWELL:
         return None
-    return Verdict("not observable", f"the endpoint answered {answer.status}, which tells of its own state")
+    return CheckVerdict("not observable", f"the endpoint answered {response.status}, which tells of its own state")
 
 
-def _wrong_answer(expected: Acceptance, answer: Answer) -> str | None:
-    value = _json(answer.body)
+def _wrong_answer(expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
+    value = _json(response.body)
     if not isinstance(value, dict) or not isinstance(value.get("choices"), list):
-        return f"the answer is no chat completion: {_cut(answer.body.decode(errors='replace'))}"
+        return f"the answer is no chat completion: {_cut(response.body.decode(errors='replace'))}"
     if expected.model is not None and value.get("model") != expected.model:
         return f"the answer says model {written(value.get('model'))} and not {written(expected.model)}"
     return None
 
 
-def _wrong_stream(expected: Acceptance, answer: Answer) -> str | None:
-    if not answer.content_type.startswith(EVENT_STREAM):
-        return f"the answer is no stream of events, but {answer.content_type or 'of no type'}"
-    lines = [line[5:].strip() for line in answer.body.decode(errors="replace").splitlines() if line.startswith("data:")]
+def _wrong_stream(expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
+    if not response.content_type.startswith(EVENT_STREAM):
+        return f"the answer is no stream of events, but {response.content_type or 'of no type'}"
+    lines = [
+        line[5:].strip() for line in response.body.decode(errors="replace").splitlines() if line.startswith("data:")
+    ]
     if not lines or lines[-1] != "[DONE]":
         return "the stream does not end with [DONE]"
     events = [value for line in lines[:-1] if isinstance(value := _json(line.encode()), dict)]
@@ -147,17 +162,17 @@ def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
 
 
-def _wrong_request(check: Check, expected: Acceptance, answer: Answer) -> str | None:
+def _wrong_request(check: Check, expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
     """Return what is wrong with the request that the engine got."""
-    if answer.engine is None:
+    if response.engine is None:
         return "the request was answered, and yet no engine got it"
     if expected.untouched:
-        same = answer.engine == check.ask.body()
-        return None if same else f"the engine did not get the bytes that were sent: {_cut(answer.engine.decode())}"
-    got = _json(answer.engine)
+        same = response.engine == check.request.body()
+        return None if same else f"the engine did not get the bytes that were sent: {_cut(response.engine.decode())}"
+    got = _json(response.engine)
     wanted = json.loads(filled(written(expected.engine)))
     if not isinstance(got, dict):
-        return f"the engine got {_cut(answer.engine.decode(errors='replace'))}"
+        return f"the engine got {_cut(response.engine.decode(errors='replace'))}"
     for name in {**wanted, **got}:
         if name not in got:
             return f"the engine did not get {name}: {_cut(written(wanted[name]))}"
@@ -165,13 +180,13 @@ def _wrong_request(check: Check, expected: Acceptance, answer: Answer) -> str | 
             return f"the engine got {name}: {_cut(written(got[name]))}, and should get none"
         if not is_same(got[name], wanted[name]):
             return f"the engine got {name}: {_cut(written(got[name]))} and not {_cut(written(wanted[name]))}"
-    return _changed_bytes(check, expected, answer.engine)
+    return _changed_bytes(check, expected, response.engine)
 
 
-def _changed_bytes(check: Check, expected: Acceptance, engine: bytes) -> str | None:
+def _changed_bytes(check: Check, expected: ExpectedAcceptance, engine: bytes) -> str | None:
     """Return which member reached the engine in other bytes than it was sent, or more than once."""
     got = _raw_members(engine)
-    for name, value in dict(check.ask.members).items():
+    for name, value in dict(check.request.members).items():
         if name not in expected.changed and bytes(got[name]) != filled(value).encode():
             return f"the engine got {name} in other bytes: {_cut(bytes(got[name]).decode(errors='replace'))}"
     names = [name for name, _ in json.loads(engine, object_pairs_hook=list)] if expected.once else []
@@ -181,9 +196,9 @@ def _changed_bytes(check: Check, expected: Acceptance, engine: bytes) -> str | N
 
 def _difference(value: Any, wanted: Any, at: str, *, exact: bool) -> str | None:  # noqa: ANN401 - any JSON value
     """Return where a value is not as it is wanted; None where it is."""
-    if isinstance(wanted, Gap):
+    if isinstance(wanted, Wildcard):
         return None
-    if isinstance(wanted, Text):
+    if isinstance(wanted, TextPattern):
         return None if wanted.holds(value) else f"{at} is {_cut(written(value))} and not {_cut(f'{wanted}')}"
     if isinstance(wanted, dict) and isinstance(value, dict):
         return next(_differences(value, wanted, at, exact=exact), None)
@@ -198,10 +213,10 @@ def _difference(value: Any, wanted: Any, at: str, *, exact: bool) -> str | None:
 
 def _differences(value: dict[str, Any], wanted: dict[str, Any], at: str, *, exact: bool) -> Iterator[str]:
     for name, inner in wanted.items():
-        place = name if at == "the body" else f"{at}.{name}"
+        case_match = name if at == "the body" else f"{at}.{name}"
         if name not in value:
-            yield f"{place} is missing"
-        elif (found := _difference(value[name], inner, place, exact=exact)) is not None:
+            yield f"{case_match} is missing"
+        elif (found := _difference(value[name], inner, case_match, exact=exact)) is not None:
             yield found
     yield from (f"{name} is there, and should not be" for name in value if exact and name not in wanted)
 
@@ -212,8 +227,8 @@ def shown_wanted(wanted: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def _without_gaps(wanted: Any) -> Any:  # noqa: ANN401
-    if isinstance(wanted, Gap | Text):
-        return "…" if isinstance(wanted, Gap) else str(wanted)
+    if isinstance(wanted, Wildcard | TextPattern):
+        return "…" if isinstance(wanted, Wildcard) else str(wanted)
     if isinstance(wanted, dict):
         return {name: _without_gaps(value) for name, value in wanted.items()}
     return [_without_gaps(value) for value in wanted] if isinstance(wanted, list) else wanted
@@ -226,8 +241,8 @@ def _json(body: bytes) -> Any:  # noqa: ANN401
         return None
 
 
-def _error_in(answer: Answer) -> str:
-    text = answer.body.decode(errors="replace").strip()
+def _error_in(response: EndpointResponse) -> str:
+    text = response.body.decode(errors="replace").strip()
     return f": {_cut(text)}" if text else ""
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from compiler.diagnostics import CommandError, quoted_path
-from compiler.verify.assertion import Answer
-from compiler.verify.check import Ask
+from compiler.verify.assertion import EndpointResponse
+from compiler.verify.check import ChatRequest
 
 FORMAT_VERSION: Final = 1
 """The version of the lines that this module writes."""
@@ -28,7 +28,7 @@ class RecordError(CommandError):
     """A record cannot be read or written; the message is one line."""
 
 
-class About(NamedTuple):
+class RecordHeader(NamedTuple):
     """What a record says of itself; None where it does not.
 
     target: what was asked, by its address or in words. begun: when that began, as ISO 8601 in UTC.
@@ -38,7 +38,7 @@ class About(NamedTuple):
     begun: str | None = None
 
 
-NOTHING_SAID: Final = About()
+NOTHING_SAID: Final = RecordHeader()
 """Of a record that tells only what came back."""
 
 
@@ -48,9 +48,9 @@ class Record:
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
-    def add(self, ask: Ask, answer: Answer) -> None:
+    def add(self, request: ChatRequest, response: EndpointResponse) -> None:
         """Write an exchange down at once, so that a run that is broken off can be resumed."""
-        self._file.write(f"{json.dumps(_line(ask, answer))}\n")
+        self._file.write(f"{json.dumps(_line(request, response))}\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -58,22 +58,22 @@ class Record:
         self._file.close()
 
 
-def open_record(path: str, about: About = NOTHING_SAID) -> tuple[Record, dict[str, Answer]]:
+def open_record(path: str, header: RecordHeader = NOTHING_SAID) -> tuple[Record, dict[str, EndpointResponse]]:
     """Open a record to add to, and return it with what it holds already; a new one says what it is about.
 
     Raises RecordError, also where it holds the answers of something else than what is asked now.
     """
     known = read_record(path) if Path(path).exists() else {}
-    before = about_record(path).target if known else None
-    if None not in {before, about.target} and before != about.target:
-        raise RecordError(f"{quoted_path(path)}: holds the answers of {before}: name another file for {about.target}")
+    before = record_header(path).target if known else None
+    if None not in {before, header.target} and before != header.target:
+        raise RecordError(f"{quoted_path(path)}: holds the answers of {before}: name another file for {header.target}")
     try:
         _cut_broken_line(Path(path))
         file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
     except OSError as error:
         raise RecordError(f"{quoted_path(path)}: cannot be written: {error.strerror}") from error
     if not known:
-        said = {name: value for name, value in about._asdict().items() if value is not None}
+        said = {name: value for name, value in header._asdict().items() if value is not None}
         file.write(f"{json.dumps({'profilec': 'verify', 'format_version': FORMAT_VERSION, **said})}\n")
         file.flush()
     return Record(file), known
@@ -86,12 +86,12 @@ def _cut_broken_line(path: Path) -> None:
         os.truncate(path, data.rfind(b"\n") + 1)
 
 
-def read_record(path: str) -> dict[str, Answer]:
+def read_record(path: str) -> dict[str, EndpointResponse]:
     """Return the answers of a record by the keys of their requests. Raises RecordError."""
     return dict(_answers(_lines(path), path))
 
 
-def replayed(path: str) -> dict[str, Answer]:
+def recorded_responses(path: str) -> dict[str, EndpointResponse]:
     """Return the answers of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
     known = read_record(path)
     if not known:
@@ -101,14 +101,14 @@ def replayed(path: str) -> dict[str, Answer]:
     return known
 
 
-def about_record(path: str) -> About:
+def record_header(path: str) -> RecordHeader:
     """Return what a record says of itself; one that was begun twice says it twice, and the last holds.
 
     Raises RecordError.
     """
     heads = [line for line in _lines(path) if line.startswith(_HEAD) and line.endswith("}")]
     said = json.loads(heads[-1]) if heads else {}
-    return About(said.get("target"), said.get("begun"))
+    return RecordHeader(said.get("target"), said.get("begun"))
 
 
 def _lines(path: str) -> list[str]:
@@ -120,7 +120,7 @@ def _lines(path: str) -> list[str]:
         ) from error
 
 
-def _answers(lines: list[str], path: str) -> Iterator[tuple[str, Answer]]:
+def _answers(lines: list[str], path: str) -> Iterator[tuple[str, EndpointResponse]]:
     for number, line in enumerate(lines, start=1):
         try:
             value = json.loads(line)
@@ -148,31 +148,33 @@ def _no_record(path: str, number: int, found: str) -> RecordError:
     )
 
 
-def _line(ask: Ask, answer: Answer) -> dict[str, Any]:
-    sent = ask.body()
-    line: dict[str, Any] = {"key": ask.key(), "status": answer.status, "content_type": answer.content_type}
+def _line(request: ChatRequest, response: EndpointResponse) -> dict[str, Any]:
+    sent = request.body()
+    line: dict[str, Any] = {"key": request.key(), "status": response.status, "content_type": response.content_type}
     line["request"] = _text(sent) if len(sent) <= _LONGEST_REQUEST else None
-    line["answer"] = _text(answer.body)
-    if answer.failure is not None:
-        line["failure"] = answer.failure
-    if answer.is_captured:
+    line["answer"] = _text(response.body)
+    if response.failure is not None:
+        line["failure"] = response.failure
+    if response.is_captured:
         line["is_captured"] = True
-    if answer.engine is not None:
+    if response.engine is not None:
         # What reached the engine as it was sent need not stand here twice, however large it is.
-        line["engine"] = None if answer.engine == sent else _text(answer.engine)
-        line["is_engine_alike"] = answer.engine == sent
-        line["members"] = [list(member) for member in ask.members] if answer.engine == sent else None
-        line["length"] = ask.length
+        line["engine"] = None if response.engine == sent else _text(response.engine)
+        line["is_engine_alike"] = response.engine == sent
+        line["members"] = [list(member) for member in request.members] if response.engine == sent else None
+        line["length"] = request.length
     return line
 
 
-def _answer(value: dict[str, Any]) -> Answer:
+def _answer(value: dict[str, Any]) -> EndpointResponse:
     engine = value.get("engine")
     got = None if engine is None else _bytes(engine)
     if value.get("is_engine_alike"):
         members = tuple((name, text) for name, text in value["members"])
-        got = Ask(members, value["length"]).body()
-    return Answer(value["status"], value["content_type"], _bytes(value["answer"]), got, value.get("is_captured", False))
+        got = ChatRequest(members, value["length"]).body()
+    return EndpointResponse(
+        value["status"], value["content_type"], _bytes(value["answer"]), got, value.get("is_captured", False)
+    )
 
 
 def _text(data: bytes) -> str:

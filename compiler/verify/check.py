@@ -17,7 +17,7 @@ FILL: Final = "~letters:"
 _RUN: Final = re.compile(f"{FILL}([0-9]+)~")
 
 
-class Ask(NamedTuple):
+class ChatRequest(NamedTuple):
     """One chat completion request, to the byte.
 
     members: of the request object, in order, repetitions allowed.
@@ -91,14 +91,14 @@ def written(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class Gap(NamedTuple):
+class Wildcard(NamedTuple):
     """Stands in what is expected for what a contract does not fix: any value, or any text within a text."""
 
 
-GAP: Final = Gap()
+WILDCARD: Final = Wildcard()
 
 
-class Text(NamedTuple):
+class TextPattern(NamedTuple):
     """A text that is expected: literal pieces with anything between them."""
 
     pieces: tuple[str, ...]
@@ -126,11 +126,11 @@ class Text(NamedTuple):
         return "…".join(self.pieces)
 
 
-ANY_TEXT: Final = Text(("", ""))
+ANY_TEXT: Final = TextPattern(("", ""))
 """Stands in what is expected for any text at all."""
 
 
-class Refusal(NamedTuple):
+class ExpectedRejection(NamedTuple):
     """The request is refused: with this status and a body like this one; `exact` says that it has no other members.
 
     rule: which rule says so; an engine never gets the request.
@@ -142,7 +142,7 @@ class Refusal(NamedTuple):
     exact: bool
 
 
-class Acceptance(NamedTuple):
+class ExpectedAcceptance(NamedTuple):
     """The request is answered by an engine.
 
     engine: the request that the engine gets, as engines read it.
@@ -165,7 +165,7 @@ class Acceptance(NamedTuple):
     doubt: str | None = None
 
 
-class Told(NamedTuple):
+class ExpectedEngineError(NamedTuple):
     """The engine refuses with a 400, and the client is told so with this status and a body like this one.
 
     if_refused: nobody told the engine to, so that another answer says nothing.
@@ -188,29 +188,29 @@ class Check(NamedTuple):
     rule: str
     case: str | None
     model: str
-    shows: str
-    ask: Ask
-    expected: Refusal | Acceptance | Told
+    description: str
+    request: ChatRequest
+    expected: ExpectedRejection | ExpectedAcceptance | ExpectedEngineError
     wants_engine: bool = False
 
 
-class Untried(NamedTuple):
+class SkippedCheck(NamedTuple):
     """What is not tried, and why."""
 
     rule: str
     case: str | None
-    shows: str
+    description: str
     reason: str
 
 
-class Derived(NamedTuple):
+class CheckSuite(NamedTuple):
     """The checks of a contract, in the order in which they are made, and what is left out."""
 
     checks: tuple[Check, ...]
-    untried: tuple[Untried, ...]
+    skipped: tuple[SkippedCheck, ...]
 
     def only(self, rules: Iterable[str]) -> Self:
         """Return those of some rules."""
         wanted = frozenset(rules)
         kept = (check for check in self.checks if check.rule in wanted)
-        return self._replace(checks=tuple(kept), untried=tuple(each for each in self.untried if each.rule in wanted))
+        return self._replace(checks=tuple(kept), skipped=tuple(each for each in self.skipped if each.rule in wanted))

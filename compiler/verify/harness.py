@@ -16,7 +16,7 @@ _ID: Final = "X-Request-Id"
 _MARK: Final = MARK.encode()
 
 
-class Stage(NamedTuple):
+class RouterUnderTest(NamedTuple):
     """A router that is up: its address, and the engine behind it."""
 
     url: str
@@ -30,7 +30,7 @@ class CapturingEngine:
         self._got: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def hear(self, received: ReceivedRequest) -> ScriptedResponse | None:
+    def record_capture(self, received: ReceivedRequest) -> ScriptedResponse | None:
         """Keep a request; return the refusal that it asks for, None for the engine's own answer."""
         ids = received.values(_ID)
         if received.method != "POST" or not ids:
@@ -42,14 +42,14 @@ class CapturingEngine:
         name = received.body.partition(_MARK)[2].partition(b'"')[0].decode()
         return MockResponse.json(ENGINE_ANSWERS[name], 400)
 
-    def taken(self, request_id: str) -> bytes | None:
+    def take_capture(self, request_id: str) -> bytes | None:
         """Return what the engine got of a request, and forget it; None where it got nothing."""
         with self._lock:
             return self._got.pop(request_id, None)
 
 
 @contextmanager
-def staged(artifact: Artifact, models: tuple[str, ...]) -> Iterator[Stage]:
+def router_under_test(artifact: Artifact, models: tuple[str, ...]) -> Iterator[RouterUnderTest]:
     """Start a router of an artifact before an engine that serves these models; stop both at the end.
 
     Raises HarnessError when the router does not come up.
@@ -61,12 +61,12 @@ def staged(artifact: Artifact, models: tuple[str, ...]) -> Iterator[Stage]:
         "WEB_CONCURRENCY": "1",
     }
     capturing = CapturingEngine()
-    with TemporaryDirectory(prefix="profilec-verify-") as folder, MockEngine(models=models) as mock_engine:
-        mock_engine.recording = False
-        mock_engine.script(capturing.hear)
-        router = Router(artifact, mock_engine.url, Path(folder), settings)
+    with TemporaryDirectory(prefix="profilec-verify-") as folder, MockEngine(models=models) as standin:
+        standin.recording = False
+        standin.script(capturing.record_capture)
+        router = Router(artifact, standin.url, Path(folder), settings)
         try:
             router.wait_until_ready()
-            yield Stage(router.url, capturing)
+            yield RouterUnderTest(router.url, capturing)
         finally:
             router.stop()

@@ -5,7 +5,7 @@ from typing import Final
 from compiler.docs.enforced import words_of
 from compiler.explain.origin import Origin
 from compiler.explain.steps import evidence_of
-from compiler.verify.check import Acceptance, Check, Refusal
+from compiler.verify.check import Check, ExpectedAcceptance, ExpectedRejection
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import Rule
 
@@ -27,7 +27,7 @@ _UNDECLARED: Final = {
 """What is told of a rule for which there is no place in a profile."""
 
 
-class Sayings:
+class RuleDescriptions:
     """Tells of each check what its contract says."""
 
     def __init__(self, contract: Contract, origin: Origin) -> None:
@@ -35,7 +35,7 @@ class Sayings:
         self._origin = origin
         self._cases = {case.name: case for case in contract.cases}
 
-    def says(self, check: Check) -> str:
+    def rule_description(self, check: Check) -> str:
         """Return what the contract says to a check's request."""
         rule = self._rule(check.rule, check.case)
         words = words_of(rule) if rule is not None else _ALWAYS.get(check.rule)
@@ -45,8 +45,8 @@ class Sayings:
         """Return where the rule of a check was declared, or why it holds where no profile says it."""
         if check.rule == "cases" and check.case is not None:
             return self._origin.declared(f"cases.{check.case}")
-        place = self._origin.declared(check.rule, check.case)
-        return _UNDECLARED.get(place, place)
+        case_match = self._origin.declared(check.rule, check.case)
+        return _UNDECLARED.get(case_match, case_match)
 
     def source(self, check: Check) -> str | None:
         """Return the evidence for the rule of a check."""
@@ -63,9 +63,9 @@ class Sayings:
 
 def _due(check: Check) -> str:
     expected = check.expected
-    if isinstance(expected, Refusal):
+    if isinstance(expected, ExpectedRejection):
         return f"it is refused with {expected.status}"
-    if not isinstance(expected, Acceptance):
+    if not isinstance(expected, ExpectedAcceptance):
         return f"the client gets a {expected.status} in the contract's words"
     if expected.untouched:
         return "it is answered, and the engine gets the bytes that were sent"

@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from compiler.verify.assertion import Answer, Result, Verdict
-from compiler.verify.check import Check, Untried
+from compiler.verify.assertion import CheckVerdict, EndpointResponse, Result
+from compiler.verify.check import Check, SkippedCheck
 
 
-class Judged(NamedTuple):
+class CompletedCheck(NamedTuple):
     """A check that was made: the answer, the verdict, what the contract says in words, where, and on what evidence."""
 
     check: Check
-    answer: Answer
-    verdict: Verdict
-    says: str
+    response: EndpointResponse
+    verdict: CheckVerdict
+    rule_description: str
     declared: str
     source: str | None
 
 
-class Run(NamedTuple):
+class VerifyRun(NamedTuple):
     """A whole run.
 
     profile: its name. digest: of the contract. target: what was asked, by its address or in words. models: that were
@@ -32,8 +32,8 @@ class Run(NamedTuple):
     digest: str
     target: str
     models: tuple[str, ...]
-    judged: tuple[Judged, ...]
-    untried: tuple[Untried, ...]
+    completed: tuple[CompletedCheck, ...]
+    skipped: tuple[SkippedCheck, ...]
     requests: int
     seconds: float
     begun: str | None = None
@@ -43,36 +43,36 @@ class Run(NamedTuple):
 
     def count(self, result: Result) -> int:
         """Return how many checks had a result."""
-        return sum(judged.verdict.result == result for judged in self.judged)
+        return sum(completed.verdict.result == result for completed in self.completed)
 
     @property
-    def failed(self) -> tuple[Judged, ...]:
+    def failed(self) -> tuple[CompletedCheck, ...]:
         """The checks that failed."""
-        return tuple(judged for judged in self.judged if judged.verdict.result == "fail")
+        return tuple(completed for completed in self.completed if completed.verdict.result == "fail")
 
     @property
     def is_telling(self) -> bool:
         """Whether any check passed or failed: else nothing is known of the contract."""
         return bool(self.count("pass") or self.count("fail"))
 
-    def by_rule(self) -> Iterator["OfRule"]:
+    def by_rule(self) -> Iterator["RuleResults"]:
         """Yield what was found of each rule, in the contract's order."""
-        order = dict.fromkeys([*(each.check.rule for each in self.judged), *(each.rule for each in self.untried)])
+        order = dict.fromkeys([*(each.check.rule for each in self.completed), *(each.rule for each in self.skipped)])
         for rule in order:
-            judged = tuple(each for each in self.judged if each.check.rule == rule)
-            yield OfRule(rule, judged, tuple(each for each in self.untried if each.rule == rule))
+            completed = tuple(each for each in self.completed if each.check.rule == rule)
+            yield RuleResults(rule, completed, tuple(each for each in self.skipped if each.rule == rule))
 
 
-class OfRule(NamedTuple):
+class RuleResults(NamedTuple):
     """What was found of one rule."""
 
     rule: str
-    judged: Sequence[Judged]
-    untried: Sequence[Untried]
+    completed: Sequence[CompletedCheck]
+    skipped: Sequence[SkippedCheck]
 
     def count(self, result: Result) -> int:
         """Return how many of its checks had a result."""
-        return sum(each.verdict.result == result for each in self.judged)
+        return sum(each.verdict.result == result for each in self.completed)
 
     @property
     def is_kept(self) -> bool:
@@ -81,7 +81,7 @@ class OfRule(NamedTuple):
 
     def unobservable(self) -> Counter[str]:
         """Return why checks could not be observed, and how many."""
-        return Counter(each.verdict.reason for each in self.judged if each.verdict.result == "not observable")
+        return Counter(each.verdict.reason for each in self.completed if each.verdict.result == "not observable")
 
 
 VERDICTS: Final[tuple[Result, ...]] = ("pass", "fail", "not observable")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from compiler.verify.check import Untried
+from compiler.verify.check import SkippedCheck
 from router.contract.errors import STATUS_OF
 from router.contract.schema.model import Contract
 
@@ -29,12 +29,12 @@ _REASONS: Final = {
 """Why an error is not provoked, by its code; the other codes are."""
 
 
-def unprovoked(contract: Contract) -> Iterator[Untried]:
+def untestable_rules(contract: Contract) -> Iterator[SkippedCheck]:
     """Yield the errors that a contract has words for, and that no check can bring about."""
-    answers = {**contract.errors.codes}
+    responses = {**contract.errors.codes}
     for case in contract.cases:
-        answers |= case.sections.errors.codes
-    for code, words in answers.items():
+        responses |= case.sections.errors.codes
+    for code, words in responses.items():
         if code in _REASONS:
             status = words.status or STATUS_OF[code]
-            yield Untried("errors", None, f"the words of {code} ({status})", _REASONS[code])
+            yield SkippedCheck("errors", None, f"the words of {code} ({status})", _REASONS[code])

@@ -3,26 +3,26 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from compiler.verify.check import Ask, Fields, run_of_letters
+from compiler.verify.check import ChatRequest, Fields, run_of_letters
 from compiler.verify.generation.boundary_values import FOREIGN, function, shown
 from compiler.verify.generation.conversations import TURNS_BY, Turn, holding, tools_named
-from compiler.verify.generation.fixture import Situation
+from compiler.verify.generation.fixture import Fixture
 from compiler.verify.generation.limits import PIXEL
 from compiler.verify.generation.patterns import texts_for
-from compiler.verify.generation.trial import Probe
+from compiler.verify.generation.request_variant import RequestVariant
 from router.contract.schema import named_checks as named
 from router.contract.schema.rule_list import CheckRule
 
 _DATA: Final = "data:image/png;base64,"
 
 
-def probes_of_check(situation: Situation, rule: CheckRule) -> Iterator[Probe]:
+def variants_of_check(fixture: Fixture, rule: CheckRule) -> Iterator[RequestVariant]:
     """Yield requests that try a named check."""
     if isinstance(rule.check, named.Images):
-        yield from _images(rule.check, situation)
+        yield from _images(rule.check, fixture)
         return
-    for shows, fields in _TURNS_BY[type(rule.check)](rule.check, situation):
-        yield Probe(shows, situation.ask(fields))
+    for description, fields in _TURNS_BY[type(rule.check)](rule.check, fixture):
+        yield RequestVariant(description, fixture.request(fields))
 
 
 def _tool_lists(check: named.Tools | named.MessageTools, forbidden: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -45,15 +45,15 @@ def _tool_lists(check: named.Tools | named.MessageTools, forbidden: tuple[str, .
         yield f"a tool named {name}x", tools_named(f"{name}x")
 
 
-def _tools(check: named.Tools, _: Situation) -> Iterator[Turn]:
-    yield from ((shows, {"tools": tools}) for shows, tools in _tool_lists(check, check.forbidden_names))
+def _tools(check: named.Tools, _: Fixture) -> Iterator[Turn]:
+    yield from ((description, {"tools": tools}) for description, tools in _tool_lists(check, check.forbidden_names))
 
 
-def _message_tools(check: named.MessageTools, situation: Situation) -> Iterator[Turn]:
+def _message_tools(check: named.MessageTools, fixture: Fixture) -> Iterator[Turn]:
     role = check.roles[0] if check.roles else "system"
-    asked = {"role": "user", "content": situation.text}
-    for shows, tools in _tool_lists(check, ()):
-        yield f"in a message: {shows}", {"messages": [holding(tools, role), asked]}
+    asked = {"role": "user", "content": fixture.text}
+    for description, tools in _tool_lists(check, ()):
+        yield f"in a message: {description}", {"messages": [holding(tools, role), asked]}
     tools = tools_named("look")
     for other in dict.fromkeys((*check.roles, "system", "user", "assistant", "developer")):
         yield f"tools in a message of role {other}", {"messages": [holding(tools, other), asked]}
@@ -67,7 +67,7 @@ def _message_tools(check: named.MessageTools, situation: Situation) -> Iterator[
     yield "a name in two messages", {"messages": [holding(tools, role), *twice]}
 
 
-def _tool_choice(check: named.ToolChoice, situation: Situation) -> Iterator[Turn]:
+def _tool_choice(check: named.ToolChoice, fixture: Fixture) -> Iterator[Turn]:
     tools = tools_named("look")
     chosen = {"type": "function", "function": {"name": "look"}}
     unknown = {"type": "function", "function": {"name": "find"}}
@@ -79,18 +79,18 @@ def _tool_choice(check: named.ToolChoice, situation: Situation) -> Iterator[Turn
     odd: tuple[Any, ...] = (unknown, {"type": "function"}, 1, True, ["auto"], {})
     for other in odd:
         yield f"tool_choice {shown(other)}", {"tools": tools, "tool_choice": other}
-    holder = [holding(tools), {"role": "user", "content": situation.text}]
+    holder = [holding(tools), {"role": "user", "content": fixture.text}]
     for choice in ("required", chosen):
         yield f"tool_choice {shown(choice)} with tools in a message", {"messages": holder, "tool_choice": choice}
     yield "tool_choice null", {"tool_choice": None}
 
 
-def _response_format(check: named.ResponseFormat, _: Situation) -> Iterator[Turn]:
+def _response_format(check: named.ResponseFormat, _: Fixture) -> Iterator[Turn]:
     schema: Fields = {"name": "answer", "schema": {"type": "object", "properties": {}}}
     for kind in dict.fromkeys(("text", "json_object", *check.types, FOREIGN)):
         if kind != "json_schema":
             yield f"response_format {kind}", {"response_format": {"type": kind}}
-    for shows, held in (
+    for description, held in (
         ("", schema),
         (" that is strict", {**schema, "strict": True}),
         (" without a name", {"schema": schema["schema"]}),
@@ -100,39 +100,39 @@ def _response_format(check: named.ResponseFormat, _: Situation) -> Iterator[Turn
         (" with a string for a schema", {**schema, "schema": "object"}),
         (' with strict "yes"', {**schema, "strict": "yes"}),
     ):
-        yield f"a json_schema{shows}", {"response_format": {"type": "json_schema", "json_schema": held}}
+        yield f"a json_schema{description}", {"response_format": {"type": "json_schema", "json_schema": held}}
     yield "a json_schema of nothing", {"response_format": {"type": "json_schema"}}
     for value in ({}, "text", ["text"], {"type": 1}):
         yield f"response_format {shown(value)}", {"response_format": value}
     yield "response_format null", {"response_format": None}
 
 
-def _images(check: named.Images, situation: Situation) -> Iterator[Probe]:
+def _images(check: named.Images, fixture: Fixture) -> Iterator[RequestVariant]:
     prefix = check.file_prefix or "file-"
     urls = [PIXEL, "http://127.0.0.1/a.png", "https://127.0.0.1/a.png", f"{prefix}0123", "other:0123", "DATA:,"]
     for url in urls:
-        yield Probe(f"an image at {shown(url)}", _showing(situation, [{"url": url}]))
-    yield Probe("an image whose url is a bare string", _showing(situation, [PIXEL]), is_edge=False)
+        yield RequestVariant(f"an image at {shown(url)}", _showing(fixture, [{"url": url}]))
+    yield RequestVariant("an image whose url is a bare string", _showing(fixture, [PIXEL]), is_edge=False)
     if check.max_url_bytes is not None:
         for size in (check.max_url_bytes, check.max_url_bytes + 1):
             url = f"{_DATA}{run_of_letters(size - len(_DATA))}"
-            yield Probe(f"a data URL of {size:,} bytes", _showing(situation, [{"url": url}]))
+            yield RequestVariant(f"a data URL of {size:,} bytes", _showing(fixture, [{"url": url}]))
     if check.max_bytes is not None:
         for size in (check.max_bytes, check.max_bytes + 1):
             url = f"{_DATA}{run_of_letters(-(-size * 4 // 3))}"
-            yield Probe(f"an image of {size:,} bytes", _showing(situation, [{"url": url}]))
+            yield RequestVariant(f"an image of {size:,} bytes", _showing(fixture, [{"url": url}]))
     if check.max_data_urls is not None:
         for count in (check.max_data_urls, check.max_data_urls + 1):
-            yield Probe(f"{count} images in data URLs", _showing(situation, [{"url": f"{_DATA}AA=="}] * count))
+            yield RequestVariant(f"{count} images in data URLs", _showing(fixture, [{"url": f"{_DATA}AA=="}] * count))
 
 
-def _showing(situation: Situation, urls: list[Any]) -> Ask:
+def _showing(fixture: Fixture, urls: list[Any]) -> ChatRequest:
     parts = [{"type": "image_url", "image_url": url} for url in urls]
-    message = {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
-    return situation.ask({"messages": [message]})
+    message = {"role": "user", "content": [{"type": "text", "text": fixture.text}, *parts]}
+    return fixture.request({"messages": [message]})
 
 
-_TURNS_BY: Final[dict[type, Callable[[Any, Situation], Iterator[Turn]]]] = {
+_TURNS_BY: Final[dict[type, Callable[[Any, Fixture], Iterator[Turn]]]] = {
     **TURNS_BY,
     named.Tools: _tools,
     named.MessageTools: _message_tools,

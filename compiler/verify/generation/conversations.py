@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from compiler.verify.check import Fields
 from compiler.verify.generation.boundary_values import FOREIGN, function
-from compiler.verify.generation.fixture import Situation, first_values
+from compiler.verify.generation.fixture import Fixture, first_values
 from compiler.verify.generation.limits import part_of
 from router.contract.schema import named_checks as named
 
@@ -43,28 +43,28 @@ def turn_of(role: str, text: str) -> list[Fields]:
     return [{"role": role, "content": text}] if role == "user" else [{"role": role, "content": text}, user(text)]
 
 
-def _roles(check: named.Roles, situation: Situation) -> Iterator[Turn]:
-    text = situation.text
+def _roles(check: named.Roles, fixture: Fixture) -> Iterator[Turn]:
+    text = fixture.text
     for role in dict.fromkeys((*ROLES, *check.allowed)):
         yield f"a message of role {role}", {"messages": turn_of(role, text)}
     yield "a message without a role", {"messages": [user(text), {"content": text}]}
     yield "a message of role USER", {"messages": [{"role": "USER", "content": text}]}
 
 
-def _system_messages(check: named.SystemMessages, situation: Situation) -> Iterator[Turn]:
+def _system_messages(check: named.SystemMessages, fixture: Fixture) -> Iterator[Turn]:
     for count in dict.fromkeys((max(check.max - 1, 0), check.max, check.max + 1)):
-        system = [{"role": "system", "content": situation.text}] * count
-        yield f"{count} system messages", {"messages": [*system, user(situation.text)]}
+        system = [{"role": "system", "content": fixture.text}] * count
+        yield f"{count} system messages", {"messages": [*system, user(fixture.text)]}
 
 
-def _first_role(check: named.FirstRole, situation: Situation) -> Iterator[Turn]:
+def _first_role(check: named.FirstRole, fixture: Fixture) -> Iterator[Turn]:
     for role in dict.fromkeys((*ROLES, *check.allowed)):
-        first = {**turn_of(role, situation.text)[0], "role": role}
-        yield f"role {role} first", {"messages": [first, user(situation.text)]}
+        first = {**turn_of(role, fixture.text)[0], "role": role}
+        yield f"role {role} first", {"messages": [first, user(fixture.text)]}
 
 
-def _last_role(check: named.LastRole, situation: Situation) -> Iterator[Turn]:
-    text = situation.text
+def _last_role(check: named.LastRole, fixture: Fixture) -> Iterator[Turn]:
+    text = fixture.text
     for role in dict.fromkeys((*ROLES, *check.allowed)):
         messages = [user(text), ASSISTANT] if role == "assistant" else turn_of(role, text)
         if messages[-1]["role"] != role:
@@ -72,16 +72,16 @@ def _last_role(check: named.LastRole, situation: Situation) -> Iterator[Turn]:
         yield f"role {role} last", {"messages": messages}
 
 
-def _required_role(check: named.RequiredRole, situation: Situation) -> Iterator[Turn]:
+def _required_role(check: named.RequiredRole, fixture: Fixture) -> Iterator[Turn]:
     for role in dict.fromkeys((*ROLES, *check.any_of)):
-        only = [each for each in turn_of(role, situation.text) if each["role"] == role]
+        only = [each for each in turn_of(role, fixture.text) if each["role"] == role]
         yield f"nothing but role {role}", {"messages": only}
-        spoken = [{"role": "system", "content": situation.text}, *only]
+        spoken = [{"role": "system", "content": fixture.text}, *only]
         yield f"nothing but roles system and {role}", {"messages": spoken}
 
 
-def _alternation(_: named.Alternation, situation: Situation) -> Iterator[Turn]:
-    text = situation.text
+def _alternation(_: named.Alternation, fixture: Fixture) -> Iterator[Turn]:
+    text = fixture.text
     system, developer = ({"role": role, "content": text} for role in ("system", "developer"))
     told: dict[str, list[Fields]] = {
         "user, assistant, user": [user(text), ASSISTANT, user(text)],
@@ -94,19 +94,19 @@ def _alternation(_: named.Alternation, situation: Situation) -> Iterator[Turn]:
         "two results of tools": [user(text), calling("call_1", "call_2"), result("call_1"), result("call_2")],
         "a user behind the result of a tool": [user(text), calling("call_1"), result("call_1"), user(text)],
     }
-    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in told.items())
 
 
-def _string_content(check: named.StringContent, situation: Situation) -> Iterator[Turn]:
-    parts = [{"type": "text", "text": situation.text}]
+def _string_content(check: named.StringContent, fixture: Fixture) -> Iterator[Turn]:
+    parts = [{"type": "text", "text": fixture.text}]
     for role in dict.fromkeys((*check.roles, "system", "user", "assistant", "tool")):
         for content in (parts, None):
-            messages = holding_content(role, situation.text, content)
+            messages = holding_content(role, fixture.text, content)
             yield f"content of role {role} that is {'null' if content is None else 'a list'}", {"messages": messages}
 
 
-def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[Turn]:
-    text = situation.text
+def _content_parts(check: named.ContentParts, fixture: Fixture) -> Iterator[Turn]:
+    text = fixture.text
     listed = {kind for kinds in (check.allowed, *check.by_role.values()) for kind in kinds}
     # With a role that has no list of its own, whichever have one.
     for role in dict.fromkeys((*_USUAL_ROLES, *check.by_role, *(("function",) if check.by_role else ()))):
@@ -119,8 +119,8 @@ def _content_parts(check: named.ContentParts, situation: Situation) -> Iterator[
         "a part whose type is a list": {"type": ["text"], "text": text},
         "a part that is a string": text,
     }
-    for shows, part in odd.items():
-        yield shows, {"messages": [user([part])]}
+    for description, part in odd.items():
+        yield description, {"messages": [user([part])]}
     yield "content that is no list", {"messages": [user({"type": FOREIGN})]}
     yield "an empty list of parts", {"messages": [user([]), user(text)]}
 
@@ -139,21 +139,21 @@ _USUAL_ROLES: Final = ("user", "system", "assistant", "tool")
 _USUAL_KINDS: Final = ("text", "image_url", "video_url", "input_audio", "file", FOREIGN)
 
 
-def _tool_results(_: named.ToolResults, situation: Situation) -> Iterator[Turn]:
-    asked = [user(situation.text), calling("call_1")]
+def _tool_results(_: named.ToolResults, fixture: Fixture) -> Iterator[Turn]:
+    asked = [user(fixture.text), calling("call_1")]
     told: dict[str, list[Fields]] = {
         "a result that answers a call": [*asked, result("call_1")],
         "a result without tool_call_id": [*asked, {"role": "tool", "content": "Seen."}],
         "a result with an empty tool_call_id": [*asked, result("")],
         "a result with a number for tool_call_id": [*asked, result(1)],
         "a result that answers no call": [*asked, result("call_1"), result("call_9")],
-        "a result where nothing was called": [user(situation.text), result("call_1")],
+        "a result where nothing was called": [user(fixture.text), result("call_1")],
     }
-    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in told.items())
 
 
-def _tool_calls_answered(_: named.ToolCallsAnswered, situation: Situation) -> Iterator[Turn]:
-    question, asked = user(situation.text), calling("call_1", "call_2")
+def _tool_calls_answered(_: named.ToolCallsAnswered, fixture: Fixture) -> Iterator[Turn]:
+    question, asked = user(fixture.text), calling("call_1", "call_2")
     one, two = result("call_1"), result("call_2")
     told: dict[str, list[Fields]] = {
         "two calls and both results": [question, asked, one, two],
@@ -164,24 +164,24 @@ def _tool_calls_answered(_: named.ToolCallsAnswered, situation: Situation) -> It
         "a user between the results": [question, asked, one, question, two],
         "two rounds of calls": [question, calling("call_1"), one, calling("call_2"), two],
     }
-    yield from ((shows, {"messages": messages}) for shows, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in told.items())
 
 
-def _reasoning_passed_back(_: named.ReasoningPassedBack, situation: Situation) -> Iterator[Turn]:
+def _reasoning_passed_back(_: named.ReasoningPassedBack, fixture: Fixture) -> Iterator[Turn]:
     asked = calling("call_1")
     del asked["reasoning_content"]
-    for shows, given in (
+    for description, given in (
         ("with reasoning_content", {"reasoning_content": "So."}),
         ("with empty reasoning_content", {"reasoning_content": ""}),
         ("without reasoning_content", {}),
         ("with reasoning_content null", {"reasoning_content": None}),
     ):
-        yield f"calls {shows}", {"messages": [user(situation.text), {**asked, **given}, result("call_1")]}
+        yield f"calls {description}", {"messages": [user(fixture.text), {**asked, **given}, result("call_1")]}
     plain = {"role": "assistant", "content": "OK."}
-    yield "no calls and no reasoning_content", {"messages": [user(situation.text), plain, user(situation.text)]}
+    yield "no calls and no reasoning_content", {"messages": [user(fixture.text), plain, user(fixture.text)]}
 
 
-def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn]:
+def _prompt_contains(check: named.PromptContains, _: Fixture) -> Iterator[Turn]:
     when, lacking = first_values(check.when), "Say OK."
     told: dict[str, list[Fields]] = {
         "the word": [user(f"Say OK in {check.word}.")],
@@ -190,7 +190,7 @@ def _prompt_contains(check: named.PromptContains, _: Situation) -> Iterator[Turn
         "the word in a system message": [{"role": "system", "content": check.word}, user(lacking)],
         "no such word": [user(lacking)],
     }
-    yield from ((shows, {**when, "messages": messages}) for shows, messages in told.items())
+    yield from ((description, {**when, "messages": messages}) for description, messages in told.items())
     for path, wanted in check.when.items():
         for value in (*wanted[1:], "text", FOREIGN):
             yield f"no such word with {path} {value}", {**when, path: value, "messages": [user(lacking)]}
@@ -207,7 +207,7 @@ def tools_named(*names: str) -> list[Any]:
     return [function(name) for name in names]
 
 
-TURNS_BY: Final[dict[type, Callable[[Any, Situation], Iterator[Turn]]]] = {
+TURNS_BY: Final[dict[type, Callable[[Any, Fixture], Iterator[Turn]]]] = {
     named.Roles: _roles,
     named.SystemMessages: _system_messages,
     named.FirstRole: _first_role,

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from typing import Any, Final, NamedTuple
 
-from compiler.verify.check import Ask, Fields
+from compiler.verify.check import ChatRequest, Fields
 from compiler.verify.generation.boundary_values import values_for
 from compiler.verify.oracle.fields import fault_of_field
-from compiler.verify.oracle.outcome import Answered, Meaning, Place, Refused
+from compiler.verify.oracle.outcome import CaseMatch, ForwardedOutcome, Oracle, RejectedOutcome
 from compiler.verify.oracle.values import at, put
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import PromptContains
@@ -20,11 +20,11 @@ ANY_VALUE: Final = "verify"
 """Is sent where a condition asks for a field and not for its value."""
 
 
-class Situation(NamedTuple):
+class Fixture(NamedTuple):
     """A request that is valid in one case of a contract, to be changed in one thing at a time."""
 
-    meaning: Meaning
-    place: Place
+    oracle: Oracle
+    case_match: CaseMatch
     fields: Fields
     rules: tuple[Rule, ...]
     text: str
@@ -32,41 +32,41 @@ class Situation(NamedTuple):
     @property
     def name(self) -> str | None:
         """The name of the case, None outside of all."""
-        return None if self.place.case is None else self.place.case.name
+        return None if self.case_match.case is None else self.case_match.case.name
 
-    def ask(self, changes: Fields | None = None) -> Ask:
+    def request(self, changes: Fields | None = None) -> ChatRequest:
         """Return the request with some of its fields, by dotted path, set to other values."""
         fields = copy.deepcopy(self.fields)
         for path, value in (changes or {}).items():
             put(fields, path, copy.deepcopy(value))
-        return Ask.of(fields)
+        return ChatRequest.of(fields)
 
-    def without(self, *paths: str) -> Ask:
+    def without(self, *paths: str) -> ChatRequest:
         """Return the request without some of its top-level fields."""
-        return Ask.of({name: value for name, value in self.fields.items() if name not in paths})
+        return ChatRequest.of({name: value for name, value in self.fields.items() if name not in paths})
 
-    def outcome(self, ask: Ask) -> Refused | Answered:
+    def outcome(self, request: ChatRequest) -> RejectedOutcome | ForwardedOutcome:
         """Return what must come of a request."""
-        return self.meaning.outcome(ask)
+        return self.oracle.outcome(request)
 
-    def accepts(self, ask: Ask) -> bool:
+    def accepts(self, request: ChatRequest) -> bool:
         """Tell whether a request must be answered."""
-        return isinstance(self.outcome(ask), Answered)
+        return isinstance(self.outcome(request), ForwardedOutcome)
 
-    def refuses(self, ask: Ask, rule: str) -> bool:
+    def rejects(self, request: ChatRequest, rule: str) -> bool:
         """Tell whether a rule must refuse a request."""
-        outcome = self.outcome(ask)
-        return isinstance(outcome, Refused) and outcome.rule == rule
+        outcome = self.outcome(request)
+        return isinstance(outcome, RejectedOutcome) and outcome.rule == rule
 
 
-def situations(meaning: Meaning, asked: Iterable[str]) -> Iterator[Situation]:
+def fixtures(oracle: Oracle, asked: Iterable[str]) -> Iterator[Fixture]:
     """Yield the situations of a contract: one for each name asked for and each way to bring about a mode or a case.
 
     `asked` are the names that requests may ask for. Only with the first are several conditions brought together.
     """
-    for place, name in enumerate(asked):
-        for conditions in _conditions(meaning.contract, are_joined=place == 0):
-            found = _situation(meaning, name, conditions)
+    for case_match, name in enumerate(asked):
+        for conditions in _conditions(oracle.contract, are_joined=case_match == 0):
+            found = _fixture(oracle, name, conditions)
             if found is not None:
                 yield found
 
@@ -122,26 +122,26 @@ _OTHERS: Final = {"disabled": ("enabled",), "enabled": ("disabled",), "none": ("
 
 
 def _distinct(found: list[Fields]) -> list[Fields]:
-    return [each for place, each in enumerate(found) if each not in found[:place]]
+    return [each for case_match, each in enumerate(found) if each not in found[:case_match]]
 
 
-def _situation(meaning: Meaning, name: str, conditions: Fields) -> Situation | None:
+def _fixture(oracle: Oracle, name: str, conditions: Fields) -> Fixture | None:
     """Return a situation of a request for a name with these fields, None where everything like it is refused."""
     fields: Fields = {"model": name, "messages": [{"role": "user", "content": PLAIN}]}
     for path, value in conditions.items():
         put(fields, path, value)
-    served = meaning.served_for(name)
+    served = oracle.served_for(name)
     if served is None:
         return None
-    place = meaning.place_of(meaning.with_implied(fields, served), served)
-    _, rules = meaning.sections_of(place)
+    case_match = oracle.case_match_of(oracle.with_implied(fields, served), served)
+    _, rules = oracle.sections_of(case_match)
     text = _text_for(rules)
     for messages, budget in product(_conversations(text), _BUDGETS):
         candidate = copy.deepcopy({**fields, "messages": messages, **budget})
         _add_required(candidate, rules)
-        outcome = meaning.outcome(Ask.of(candidate))
-        if isinstance(outcome, Answered) and outcome.place == place:
-            return Situation(meaning, place, candidate, rules, text)
+        outcome = oracle.outcome(ChatRequest.of(candidate))
+        if isinstance(outcome, ForwardedOutcome) and outcome.case_match == case_match:
+            return Fixture(oracle, case_match, candidate, rules, text)
     return None
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from compiler.verify.check import Ask, Fields, written
+from compiler.verify.check import ChatRequest, Fields, written
 from compiler.verify.generation.boundary_values import shown
-from compiler.verify.generation.fixture import Situation
-from compiler.verify.generation.trial import Probe
+from compiler.verify.generation.fixture import Fixture
+from compiler.verify.generation.request_variant import RequestVariant
 from compiler.verify.oracle.fields import BUDGETS
 from router.contract.schema.fields import BUDGET_FIELDS, MODALITY_OF
 from router.contract.schema.rule_list import BodyLimit, Budget, PartLimit, UnknownFieldsRule
@@ -21,42 +21,42 @@ PIXEL: Final = (
 """An image of one pixel."""
 
 
-def probes_of_budget(situation: Situation, rule: Budget) -> Iterator[Probe]:
+def variants_of_budget(fixture: Fixture, rule: Budget) -> Iterator[RequestVariant]:
     """Yield requests that try the output budget under all its names."""
     cap = rule.cap
-    yield Probe("no budget", situation.without(*BUDGETS))
+    yield RequestVariant("no budget", fixture.without(*BUDGETS))
     for name in BUDGET_FIELDS:
-        yield from _of_budget(situation, name, (1, cap, cap + 1), is_edge=True)
-        yield from _of_budget(situation, name, (None, 0), is_edge=True)
-        yield from _of_budget(situation, name, (-1, 1.0, 1.5, "1", True, [1]), is_edge=False)
-        ask = _with(situation, {name: 1})
-        yield Probe(f"{name} of forty digits", ask.replaced(name, "9" * 40), is_edge=False)
-        yield Probe(f"{name} twice", ask.replaced(name, "1", "1"), is_edge=False)
+        yield from _of_budget(fixture, name, (1, cap, cap + 1), is_edge=True)
+        yield from _of_budget(fixture, name, (None, 0), is_edge=True)
+        yield from _of_budget(fixture, name, (-1, 1.0, 1.5, "1", True, [1]), is_edge=False)
+        request = _with(fixture, {name: 1})
+        yield RequestVariant(f"{name} of forty digits", request.replaced(name, "9" * 40), is_edge=False)
+        yield RequestVariant(f"{name} twice", request.replaced(name, "1", "1"), is_edge=False)
     first, second = BUDGET_FIELDS
     for one, two in ((1, 1), (1, cap + 1), (cap + 1, 1), (2, 1)):
-        shows = f"{first} {one} and {second} {two}"
-        yield Probe(shows, _with(situation, {first: one, second: two}), is_edge=(one, two) != (2, 1))
+        description = f"{first} {one} and {second} {two}"
+        yield RequestVariant(description, _with(fixture, {first: one, second: two}), is_edge=(one, two) != (2, 1))
     for name in BUDGETS:
         if name not in BUDGET_FIELDS:
-            yield from _of_budget(situation, name, (1, cap + 1, 0), is_edge=False)
-            yield Probe(f"{name} and {second}", _with(situation, {second: 1, name: 2}), is_edge=False)
+            yield from _of_budget(fixture, name, (1, cap + 1, 0), is_edge=False)
+            yield RequestVariant(f"{name} and {second}", _with(fixture, {second: 1, name: 2}), is_edge=False)
     if cap > 1:
         over = {second: cap + 1, "min_tokens": cap + 1}
-        yield Probe("min_tokens above the cap, too", _with(situation, over), is_edge=False)
+        yield RequestVariant("min_tokens above the cap, too", _with(fixture, over), is_edge=False)
     if rule.default is not None and rule.default < cap:
         # Not min_tokens: an endpoint would have to write as much.
         thought = {"thinking_token_budget": rule.default + 1}
-        yield Probe("thinking_token_budget above the default", _with(situation, thought), is_edge=False)
+        yield RequestVariant("thinking_token_budget above the default", _with(fixture, thought), is_edge=False)
 
 
-def _of_budget(situation: Situation, name: str, values: tuple[Any, ...], *, is_edge: bool) -> Iterator[Probe]:
+def _of_budget(fixture: Fixture, name: str, values: tuple[Any, ...], *, is_edge: bool) -> Iterator[RequestVariant]:
     for value in values:
-        yield Probe(f"{name}: {shown(value)}", _with(situation, {name: value}), is_edge)
+        yield RequestVariant(f"{name}: {shown(value)}", _with(fixture, {name: value}), is_edge)
 
 
-def _with(situation: Situation, budgets: Fields) -> Ask:
-    fields = situation.without(*BUDGETS).fields()
-    return Ask.of({**fields, **budgets})
+def _with(fixture: Fixture, budgets: Fields) -> ChatRequest:
+    fields = fixture.without(*BUDGETS).fields()
+    return ChatRequest.of({**fields, **budgets})
 
 
 def part_of(kind: str, text: str) -> Fields:
@@ -80,28 +80,30 @@ _URLS: Final = {
 }
 
 
-def probes_of_part_limit(situation: Situation, rule: PartLimit) -> Iterator[Probe]:
+def variants_of_part_limit(fixture: Fixture, rule: PartLimit) -> Iterator[RequestVariant]:
     """Yield requests with as many parts of a modality as are allowed, and one more."""
     most, (kind, *others) = rule.max, KINDS_OF[rule.modality]
 
     def showing(count: int, kind: str = kind) -> Fields:
-        parts = [part_of(kind, situation.text)] * count
-        return {"role": "user", "content": [{"type": "text", "text": situation.text}, *parts]}
+        parts = [part_of(kind, fixture.text)] * count
+        return {"role": "user", "content": [{"type": "text", "text": fixture.text}, *parts]}
 
     def named(count: int) -> str:
         return f"{count} {rule.modality}{'' if count == 1 else 's'}"
 
     for count in dict.fromkeys((most, most + 1)):
         if count:
-            yield Probe(named(count), situation.ask({"messages": [showing(count)]}))
+            yield RequestVariant(named(count), fixture.request({"messages": [showing(count)]}))
     if most:
         split = [showing(most), {"role": "assistant", "content": "OK."}, showing(1)]
-        yield Probe(f"{named(most + 1)} over two messages", situation.ask({"messages": split}), is_edge=False)
-        split[0] = showing(most - 1) if most > 1 else {"role": "user", "content": situation.text}
-        yield Probe(f"{named(most)} over two messages", situation.ask({"messages": split}), is_edge=False)
+        yield RequestVariant(
+            f"{named(most + 1)} over two messages", fixture.request({"messages": split}), is_edge=False
+        )
+        split[0] = showing(most - 1) if most > 1 else {"role": "user", "content": fixture.text}
+        yield RequestVariant(f"{named(most)} over two messages", fixture.request({"messages": split}), is_edge=False)
     for other in others:
-        ask = situation.ask({"messages": [showing(most + 1, other)]})
-        yield Probe(f"{named(most + 1)} of type {other}", ask, is_edge=False)
+        request = fixture.request({"messages": [showing(most + 1, other)]})
+        yield RequestVariant(f"{named(most + 1)} of type {other}", request, is_edge=False)
 
 
 KINDS_OF: Final = {
@@ -113,16 +115,16 @@ KINDS_OF: Final = {
 """The types of parts that are tried for each modality, the usual one first."""
 
 
-def probes_of_size(situation: Situation, rule: BodyLimit) -> Iterator[Probe]:
+def variants_of_size(fixture: Fixture, rule: BodyLimit) -> Iterator[RequestVariant]:
     """Yield a body of the size that is allowed and one a byte larger."""
     for size in (rule.max_bytes, rule.max_bytes + 1):
-        yield Probe(f"a body of {size:,} bytes", situation.ask()._replace(length=size))
+        yield RequestVariant(f"a body of {size:,} bytes", fixture.request()._replace(length=size))
 
 
-def probes_of_unknown(situation: Situation, rule: UnknownFieldsRule) -> Iterator[Probe]:
+def variants_of_unknown(fixture: Fixture, rule: UnknownFieldsRule) -> Iterator[RequestVariant]:
     """Yield requests with a field that is not known, and one with every field that is."""
     for value in (1, None, {"a": 1}):
-        ask = situation.ask().replaced(UNKNOWN, written(value))
-        yield Probe(f"a field that is not known: {UNKNOWN}: {shown(value)}", ask, is_edge=value == 1)
-    nulls: Fields = {name: None for name in rule.known if name not in situation.fields}
-    yield Probe("every known field, as null", Ask.of({**situation.fields, **nulls}))
+        request = fixture.request().replaced(UNKNOWN, written(value))
+        yield RequestVariant(f"a field that is not known: {UNKNOWN}: {shown(value)}", request, is_edge=value == 1)
+    nulls: Fields = {name: None for name in rule.known if name not in fixture.fields}
+    yield RequestVariant("every known field, as null", ChatRequest.of({**fixture.fields, **nulls}))

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
 
-from compiler.verify.check import Ask, Check, written
-from compiler.verify.generation.fixture import Situation, example_names, situations
-from compiler.verify.generation.trial import Probe
+from compiler.verify.check import ChatRequest, Check, written
+from compiler.verify.generation.fixture import Fixture, example_names, fixtures
+from compiler.verify.generation.request_variant import RequestVariant
 from compiler.verify.oracle.engine import is_same
-from compiler.verify.oracle.error_text import Refusing, may_be_alike
-from compiler.verify.oracle.outcome import Answered, Meaning, Refused
+from compiler.verify.oracle.error_text import ErrorRenderer, may_be_alike
+from compiler.verify.oracle.outcome import ForwardedOutcome, Oracle, RejectedOutcome
 from router.contract.schema.model import Case, Contract
 
 PLAIN_MODEL: Final = "served-model"
@@ -17,7 +17,7 @@ PLAIN_MODEL: Final = "served-model"
 _LARGE: Final = 1024 * 1024
 """Size of a body in bytes above which it is sent only where it has to be."""
 
-Homes = dict[str | None, Situation]
+Homes = dict[str | None, Fixture]
 """The situation in which the rules of each case are tried, by the name of the case."""
 
 
@@ -53,100 +53,111 @@ class Deployment(NamedTuple):
         return f"none of the models named by --model is one of {', '.join(case.when.model)}"
 
 
-def distinguishing(situation: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+def distinguishing(fixture: Fixture, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, ChatRequest]]:
     """Yield requests of a situation that would fare otherwise in the other cases, with what they show.
 
     `homes` are the situations in which the rules of each case were tried, `checks` those that were derived there.
     """
-    left = [home for name, home in homes.items() if name != situation.name]
+    left = [home for name, home in homes.items() if name != fixture.name]
     while left:
-        found = next(_telling(situation, left[0], homes, checks), None)
+        found = next(_telling(fixture, left[0], homes, checks), None)
         if found is None:
             left = left[1:]
             continue
-        shows, ask = found
-        outcome = situation.outcome(ask)
-        left = [other for other in left if _is_alike(outcome, situation.meaning.outcome(ask, other.place))]
-        mode = f"mode {situation.place.mode}" if situation.place.mode else "case"
-        yield f"{mode} from {_conditions(situation)}: {shows}", ask
+        description, request = found
+        outcome = fixture.outcome(request)
+        left = [other for other in left if _is_alike(outcome, fixture.oracle.outcome(request, other.case_match))]
+        mode = f"mode {fixture.case_match.mode}" if fixture.case_match.mode else "case"
+        yield f"{mode} from {_conditions(fixture)}: {description}", request
 
 
-def _telling(situation: Situation, other: Situation, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, Ask]]:
+def _telling(fixture: Fixture, other: Fixture, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, ChatRequest]]:
     """Yield requests of a situation that would fare otherwise in another case."""
-    ours, theirs = situation.rules, other.rules
+    ours, theirs = fixture.rules, other.rules
     differing = {rule.rule for rule in (*ours, *theirs) if rule not in ours or rule not in theirs}
     for check in checks:
-        if check.rule not in differing or check.ask.text is not None or check.case not in homes:
+        if check.rule not in differing or check.request.text is not None or check.case not in homes:
             continue
-        ask = moved(check.ask, homes[check.case], situation)
-        outcome = situation.outcome(ask)
-        if outcome.place != situation.place or ask.length is not None or ask.size() > _LARGE or ask.engine is not None:
+        request = moved(check.request, homes[check.case], fixture)
+        outcome = fixture.outcome(request)
+        if (
+            outcome.case_match != fixture.case_match
+            or request.length is not None
+            or request.size() > _LARGE
+            or request.engine is not None
+        ):
             continue
-        if not _is_alike(outcome, situation.meaning.outcome(ask, other.place)):
-            yield check.shows, ask
+        if not _is_alike(outcome, fixture.oracle.outcome(request, other.case_match)):
+            yield check.description, request
 
 
-def moved(ask: Ask, home: Situation, situation: Situation) -> Ask:
+def moved(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatRequest:
     """Return a request of one situation with what tells its case replaced by what tells that of another."""
-    names = [name for name, _ in ask.members]
-    own = {name: written(value) for name, value in situation.fields.items()}
+    names = [name for name, _ in request.members]
+    own = {name: written(value) for name, value in fixture.fields.items()}
     replaced = {*home.fields, *own} - {*_SHARED}
-    keep = [(name, value) for name, value in ask.members if name not in replaced]
+    keep = [(name, value) for name, value in request.members if name not in replaced]
     added = [(name, value) for name, value in own.items() if name not in _SHARED or name not in names]
-    return ask._replace(members=(*keep, *added))
+    return request._replace(members=(*keep, *added))
 
 
-def carried(ask: Ask, home: Situation, situation: Situation) -> Ask | None:
+def carried(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatRequest | None:
     """Return a request of one situation with all that it changes there, beside what tells the case of another.
 
     None where both speak of the same field.
     """
     told = {(name, written(value)) for name, value in home.fields.items()}
-    changed = [member for member in ask.members if member not in told]
-    own = [(name, written(value)) for name, value in situation.fields.items()]
-    if not {name for name, _ in changed}.isdisjoint(situation.fields):
+    changed = [member for member in request.members if member not in told]
+    own = [(name, written(value)) for name, value in fixture.fields.items()]
+    if not {name for name, _ in changed}.isdisjoint(fixture.fields):
         return None
-    return ask._replace(members=(*own, *changed))
+    return request._replace(members=(*own, *changed))
 
 
 _SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
 
 
-def _conditions(situation: Situation) -> str:
-    told = {name: value for name, value in situation.fields.items() if name not in (*_SHARED, "model")}
-    return f"{situation.fields['model']}{', ' if told else ''}{written(told)[1:-1]}"
+def _conditions(fixture: Fixture) -> str:
+    told = {name: value for name, value in fixture.fields.items() if name not in (*_SHARED, "model")}
+    return f"{fixture.fields['model']}{', ' if told else ''}{written(told)[1:-1]}"
 
 
-def _is_alike(one: Refused | Answered, other: Refused | Answered) -> bool:
-    if isinstance(one, Answered) and isinstance(other, Answered):
+def _is_alike(one: RejectedOutcome | ForwardedOutcome, other: RejectedOutcome | ForwardedOutcome) -> bool:
+    if isinstance(one, ForwardedOutcome) and isinstance(other, ForwardedOutcome):
         return is_same(one.engine, other.engine)
-    if isinstance(one, Refused) and isinstance(other, Refused):
+    if isinstance(one, RejectedOutcome) and isinstance(other, RejectedOutcome):
         (status, body, _), (other_status, other_body, _) = _told(one), _told(other)
         return status == other_status and may_be_alike(body, other_body)
     return False
 
 
-def _told(refused: Refused) -> tuple[int, Any, bool]:
-    return Refusing(refused.sections.errors, None).told(refused.fault)
+def _told(refused: RejectedOutcome) -> tuple[int, Any, bool]:
+    return ErrorRenderer(refused.sections.errors, None).told(refused.fault)
 
 
-def alias_probes(meaning: Meaning, homes: Homes, checks: list[Check]) -> Iterator[tuple[Situation, Probe]]:
+def alias_variants(oracle: Oracle, homes: Homes, checks: list[Check]) -> Iterator[tuple[Fixture, RequestVariant]]:
     """Yield requests for each alias: plain, streamed, and where its case is another than that of most."""
-    for name in meaning.contract.models.aliases:
-        of_alias = list(situations(meaning, (name,)))
+    for name in oracle.contract.models.aliases:
+        of_alias = list(fixtures(oracle, (name,)))
         if not of_alias:
             continue
         first = of_alias[0]
-        yield first, Probe(f"the alias {name}", first.ask())
-        yield first, Probe(f"the alias {name}, streamed", first.ask({"stream": True}))
-        implied = meaning.contract.models.aliases[name].implies
+        yield first, RequestVariant(f"the alias {name}", first.request())
+        yield first, RequestVariant(f"the alias {name}, streamed", first.request({"stream": True}))
+        implied = oracle.contract.models.aliases[name].implies
         for path, value in implied.items():
             other = (
                 (not value)
                 if isinstance(value, bool)
                 else {"enabled": "disabled", "disabled": "enabled"}.get(str(value), value)
             )
-            yield first, Probe(f"the alias {name} with {path} {written(other)}", first.ask({path: other}))
+            yield first, RequestVariant(f"the alias {name} with {path} {written(other)}", first.request({path: other}))
         if implied:
-            yield from ((each, Probe(f"the alias {name} with {_conditions(each)}", each.ask())) for each in of_alias)
-            yield from ((first, Probe(shows, ask)) for shows, ask in distinguishing(first, homes, checks))
+            yield from (
+                (each, RequestVariant(f"the alias {name} with {_conditions(each)}", each.request()))
+                for each in of_alias
+            )
+            yield from (
+                (first, RequestVariant(description, request))
+                for description, request in distinguishing(first, homes, checks)
+            )

@@ -7,7 +7,7 @@ contract is not broken: nothing can be told of it from outside.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from compiler.verify.check import Ask
+from compiler.verify.check import ChatRequest
 from compiler.verify.oracle.named_checks import parts_of_types
 from compiler.verify.oracle.tools import messages_in, name_of
 from compiler.verify.oracle.values import Fields
@@ -17,9 +17,9 @@ from router.contract.schema.rule_list import FieldRule, Rule
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
-def doubt_of(ask: Ask, rules: Iterable[Rule]) -> str | None:
+def doubt_of(request: ChatRequest, rules: Iterable[Rule]) -> str | None:
     """Return why an engine may refuse a request by itself; None where nothing speaks for it."""
-    names, fields = [name for name, _ in ask.members], ask.fields()
+    names, fields = [name for name, _ in request.members], request.fields()
     for modality, types in PART_TYPES.items():
         if any(True for _ in parts_of_types(fields, types)):
             return f"an engine whose model takes no {modality}s refuses them by itself"

@@ -81,17 +81,17 @@ _ROOM: Final = {"min_tokens": 0, "min_new_tokens": 0, "thinking.budget_tokens": 
 
 def _make_room(got: Fields, sent: Fields, rules: Sequence[Rule]) -> None:
     """Have what asks for a part of the budget fit into it, unless the budget is the client's own."""
-    asks = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
+    chat_requests = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
     budget = next((name for name in BUDGETS if _whole_in(got.get(name)) is not None), None)
     own = _own_budgets(sent, rules)
-    if budget is None or not asks or (own and all(got.get(name) in (None, own[name]) for name in own)):
+    if budget is None or not chat_requests or (own and all(got.get(name) in (None, own[name]) for name in own)):
         return
     tokens = int(_whole_in(got[budget]) or 0)
     rule = next((each for each in rules if isinstance(each, Budget)), None)
     if rule is not None and not own and tokens == rule.default:
-        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in asks.items())))
+        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in chat_requests.items())))
         got[budget] = tokens
-    for name, number in asks.items():
+    for name, number in chat_requests.items():
         if number + _ROOM[name] > tokens:
             put(got, name, max(0, tokens - _ROOM[name]))
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compiler.verify.check import ANY_TEXT, GAP, Gap, Text
+from compiler.verify.check import ANY_TEXT, WILDCARD, TextPattern, Wildcard
 from compiler.verify.oracle.fields import Fault
 from compiler.verify.oracle.values import told
 from router.contract.errors import STATUS_OF
@@ -19,7 +19,7 @@ _OWN_ENVELOPE: Final = {"error": {"message": "{message}", "type": "{type}", "par
 _USUAL_ENVELOPE: Final = {"error": {"message": "{message}"}}
 
 
-class Refusing:
+class ErrorRenderer:
     """How refusals are told under a contract's `errors`.
 
     own_id: the id of the request, where the endpoint is this project's router: what the contract leaves open is told
@@ -65,23 +65,23 @@ class Refusing:
             details["type"] = self._errors.bad_request_type
         if details["type"] is None:
             own = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
-            details["type"] = own if self._is_own else GAP
+            details["type"] = own if self._is_own else WILDCARD
         if details["code"] is None:
-            details["code"] = fault.code if self._is_own else GAP
+            details["code"] = fault.code if self._is_own else WILDCARD
 
     def _usual(self, details: Mapping[str, Any]) -> dict[str, Any]:
         """Return the envelope where none is stated: OpenAI's, and in it what is fixed."""
-        fixed = {name: f"{{{name}}}" for name in ("type", "code") if not isinstance(details[name], Gap)}
+        fixed = {name: f"{{{name}}}" for name in ("type", "code") if not isinstance(details[name], Wildcard)}
         return {"error": {**_USUAL_ENVELOPE["error"], **fixed}}
 
 
 def may_be_alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
     """Tell whether one answer may be like two expected bodies, given what both leave open."""
-    if isinstance(one, Gap) or isinstance(other, Gap):
+    if isinstance(one, Wildcard) or isinstance(other, Wildcard):
         return True
-    if isinstance(one, Text) or isinstance(other, Text):
+    if isinstance(one, TextPattern) or isinstance(other, TextPattern):
         # Two texts that are open in places are told apart by how they begin, if at all.
-        heads = [each.pieces[0] if isinstance(each, Text) else each for each in (one, other)]
+        heads = [each.pieces[0] if isinstance(each, TextPattern) else each for each in (one, other)]
         return all(isinstance(each, str) for each in heads) and (heads[0][:1] == heads[1][:1] or "" in heads)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(may_be_alike(one[name], other[name]) for name in one)
@@ -92,7 +92,7 @@ def _first(layers: list[Words], name: str) -> Any:  # noqa: ANN401 - any member 
     return next((value for words in layers if (value := getattr(words, name)) is not None), None)
 
 
-def _filled(template: str, details: Mapping[str, Any]) -> Text | str | Gap:
+def _filled(template: str, details: Mapping[str, Any]) -> TextPattern | str | Wildcard:
     """Return a text with its placeholders filled, with gaps for what is not known."""
     pieces = [""]
     for token in _TOKEN.split(template):
@@ -101,18 +101,18 @@ def _filled(template: str, details: Mapping[str, Any]) -> Text | str | Gap:
         elif not _TOKEN.fullmatch(token):
             pieces[-1] += token
         else:
-            _add(pieces, details.get(token[1:-1], GAP))
+            _add(pieces, details.get(token[1:-1], WILDCARD))
     if len(pieces) == 1:
         return pieces[0]
-    return Text(tuple(pieces)) if any(pieces) else ANY_TEXT
+    return TextPattern(tuple(pieces)) if any(pieces) else ANY_TEXT
 
 
 def _add(pieces: list[str], value: object) -> None:
-    if isinstance(value, Text):
+    if isinstance(value, TextPattern):
         pieces[-1] += value.pieces[0]
         pieces.extend(value.pieces[1:])
         return
-    text = None if isinstance(value, Gap) else "" if value is None else told(value)
+    text = None if isinstance(value, Wildcard) else "" if value is None else told(value)
     if text is None:
         pieces.append("")
     else:
@@ -122,7 +122,7 @@ def _add(pieces: list[str], value: object) -> None:
 def _filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(template, str):
         alone = re.fullmatch(r"\{([a-z_]+)\}", template)
-        return _bare(details.get(alone[1], GAP)) if alone else _filled(template, details)
+        return _bare(details.get(alone[1], WILDCARD)) if alone else _filled(template, details)
     if isinstance(template, list | tuple):
         return [_filled_body(item, details, omit_null=omit_null) for item in template]
     if not isinstance(template, dict):
@@ -132,4 +132,4 @@ def _filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool) 
 
 
 def _bare(value: object) -> object:
-    return value if isinstance(value, Text | Gap) or value is None or told(value) is not None else GAP
+    return value if isinstance(value, TextPattern | Wildcard) or value is None or told(value) is not None else WILDCARD

@@ -141,13 +141,13 @@ def _tool_results(check: named.ToolResults, fields: Fields) -> Found:
 def _tool_calls_answered(_: named.ToolCallsAnswered, fields: Fields) -> Found:
     messages = [message for _, message in messages_in(fields)]
     for index, message in enumerate(messages):
-        answers: list[Any] = []
+        responses: list[Any] = []
         for follower in messages[index + 1 :]:
             if follower.get("role") != "tool":
                 break
-            answers.append(follower.get("tool_call_id"))
+            responses.append(follower.get("tool_call_id"))
         is_asking = message.get("role") != "tool"
-        unanswered = [call for call in _calls(message) if call not in answers] if is_asking else []
+        unanswered = [call for call in _calls(message) if call not in responses] if is_asking else []
         if unanswered:
             return "tool_calls_answered", {"value": ", ".join(unanswered), "index": index}
     return None

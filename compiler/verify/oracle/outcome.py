@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from compiler.verify.check import Ask, Fields
+from compiler.verify.check import ChatRequest, Fields
 from compiler.verify.oracle.engine import ask_for_usage, engine_fields, is_same
 from compiler.verify.oracle.fields import Fault, fault_of_budget, fault_of_field, fault_of_sampling, names_of
 from compiler.verify.oracle.named_checks import fault_of_check, fault_of_part_limit
@@ -33,23 +33,23 @@ MODELS: Final = "models"
 SIZE: Final = "limits.max_body_bytes"
 
 
-class Place(NamedTuple):
+class CaseMatch(NamedTuple):
     """Where a request is judged: the mode that is read from it and the case for it, None outside of all."""
 
     mode: str | None
     case: Case | None
 
 
-class Refused(NamedTuple):
+class RejectedOutcome(NamedTuple):
     """The request is refused by a rule."""
 
     rule: str
     fault: Fault
     sections: Sections
-    place: Place | None
+    case_match: CaseMatch | None
 
 
-class Answered(NamedTuple):
+class ForwardedOutcome(NamedTuple):
     """The request is answered by an engine, which gets `engine`; `untouched` says that these are the client's bytes.
 
     model: the name that the answer carries; None: the engine's own. usage: where a stream tells it, see Acceptance.
@@ -61,33 +61,33 @@ class Answered(NamedTuple):
     streamed: bool
     usage: str | None
     sections: Sections
-    place: Place
+    case_match: CaseMatch
     changed: tuple[str, ...]
     once: tuple[str, ...]
 
 
-class Meaning:
+class Oracle:
     """A contract in front of engines that serve these models, the first being what aliases are routed as."""
 
     def __init__(self, contract: Contract, served: tuple[str, ...]) -> None:
         self.contract = contract
         self.served = served
 
-    def outcome(self, ask: Ask, place: Place | None = None) -> Refused | Answered:
+    def outcome(self, request: ChatRequest, case_match: CaseMatch | None = None) -> RejectedOutcome | ForwardedOutcome:
         """Return what must come of a request; `place`, if given, is where it is judged whatever it says."""
-        if ask.size() > self.contract.limits.max_body_bytes:
+        if request.size() > self.contract.limits.max_body_bytes:
             details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
-            return Refused(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
-        fault = _fault_of_reading(ask)
+            return RejectedOutcome(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
+        fault = _fault_of_reading(request)
         if fault is not None:
-            return Refused(REQUEST, fault, self.contract, None)
-        fields = ask.fields()
+            return RejectedOutcome(REQUEST, fault, self.contract, None)
+        fields = request.fields()
         served = self.served_for(fields["model"])
         if served is None:
             names = ", ".join(dict.fromkeys((*self.served, *self.contract.models.aliases)))
             details = {"model": fields["model"], "value": fields["model"], "models": names}
-            return Refused(MODELS, Fault("model_not_found", "model", "model", details), self.contract, None)
-        return self._judged(ask, fields, served, place)
+            return RejectedOutcome(MODELS, Fault("model_not_found", "model", "model", details), self.contract, None)
+        return self._judged(request, fields, served, case_match)
 
     def served_for(self, name: str) -> str | None:
         """Return the model that a name is answered by; None: there is none."""
@@ -108,7 +108,7 @@ class Meaning:
                 put(fields, path, value)
         return fields
 
-    def place_of(self, fields: Fields, served: str) -> Place:
+    def case_match_of(self, fields: Fields, served: str) -> CaseMatch:
         """Return the mode and the case of a request."""
         names = (fields["model"], served)
         mode = self.contract.mode.default
@@ -119,33 +119,35 @@ class Meaning:
         for case in self.contract.cases:
             is_for = _is_named(names, case.when.model) and (not case.when.mode or mode in case.when.mode)
             if is_for and _holds(fields, case.when.fields):
-                return Place(mode, case)
-        return Place(mode, None)
+                return CaseMatch(mode, case)
+        return CaseMatch(mode, None)
 
-    def sections_of(self, place: Place) -> tuple[Sections, tuple[Rule, ...]]:
+    def sections_of(self, case_match: CaseMatch) -> tuple[Sections, tuple[Rule, ...]]:
         """Return what holds at a place, and the rules there."""
-        if place.case is None:
+        if case_match.case is None:
             return self.contract, self.contract.rules
-        return place.case.sections, self.contract.case_rules[place.case.name]
+        return case_match.case.sections, self.contract.case_rules[case_match.case.name]
 
-    def _judged(self, ask: Ask, sent: Fields, served: str, place: Place | None) -> Refused | Answered:
-        fields = self.with_implied(ask.fields(), served)
-        found = place or self.place_of(fields, served)
+    def _judged(
+        self, request: ChatRequest, sent: Fields, served: str, case_match: CaseMatch | None
+    ) -> RejectedOutcome | ForwardedOutcome:
+        fields = self.with_implied(request.fields(), served)
+        found = case_match or self.case_match_of(fields, served)
         sections, rules = self.sections_of(found)
         for rule in rules:
-            fault = _fault_of(rule, fields, ask)
+            fault = _fault_of(rule, fields, request)
             if fault is not None:
                 fault.details.setdefault("model", sent["model"])
-                return Refused(rule.rule, fault, sections, found)
+                return RejectedOutcome(rule.rule, fault, sections, found)
         got = engine_fields({**fields, "model": served}, rules)
         streamed = fields.get("stream") is True
         usage = ask_for_usage(got, sections.response.stream) if streamed else None
         renamed = sent["model"] != served and self.contract.models.respond_as == "requested"
         changed = tuple(name for name in {**sent, **got} if not is_same(_Absent.of(sent, name), _Absent.of(got, name)))
-        once = tuple(_governed_twice(ask, rules, self.contract.read_by_conditions))
+        once = tuple(_governed_twice(request, rules, self.contract.read_by_conditions))
         untouched = not changed and not once
         name = sent["model"] if renamed else None
-        return Answered(got, untouched, name, streamed, usage, sections, found, changed, once)
+        return ForwardedOutcome(got, untouched, name, streamed, usage, sections, found, changed, once)
 
 
 class _Absent:
@@ -156,14 +158,14 @@ class _Absent:
         return [fields[name]] if name in fields else []
 
 
-def _fault_of_reading(ask: Ask) -> Fault | None:
-    if ask.text is not None:
+def _fault_of_reading(request: ChatRequest) -> Fault | None:
+    if request.text is not None:
         return Fault("bad_request", None, "json", {})
-    names = [name for name, _ in ask.members]
+    names = [name for name, _ in request.members]
     for name in ("messages", "model", "stream"):
         if names.count(name) > 1:
             return Fault("bad_request", name, "repeated", {})
-    fields = ask.fields()
+    fields = request.fields()
     if not isinstance(fields.get("stream"), bool | None):
         return Fault("bad_request", "stream", "wrong_type", {})
     if not isinstance(fields.get("model"), str):
@@ -171,7 +173,7 @@ def _fault_of_reading(ask: Ask) -> Fault | None:
     return None
 
 
-def _fault_of(rule: Rule, fields: Fields, ask: Ask) -> Fault | None:
+def _fault_of(rule: Rule, fields: Fields, request: ChatRequest) -> Fault | None:
     match rule:
         case Pin() | Band():
             return fault_of_sampling(rule, fields)
@@ -182,32 +184,32 @@ def _fault_of(rule: Rule, fields: Fields, ask: Ask) -> Fault | None:
         case PartLimit():
             return fault_of_part_limit(rule, fields)
         case Budget():
-            read = ask.fields()
-            twice = [(name, read[name]) for name, _ in ask.members]
+            read = request.fields()
+            twice = [(name, read[name]) for name, _ in request.members]
             return fault_of_budget(rule, [*twice, *((name, fields[name]) for name in fields if name not in read)])
         case UnknownFieldsRule():
-            return _fault_of_unknown(rule, ask)
+            return _fault_of_unknown(rule, request)
         case BodyLimit():
             return None
 
 
-def _fault_of_unknown(rule: UnknownFieldsRule, ask: Ask) -> Fault | None:
-    unknown = [name for name, _ in ask.members if name not in rule.known]
+def _fault_of_unknown(rule: UnknownFieldsRule, request: ChatRequest) -> Fault | None:
+    unknown = [name for name, _ in request.members if name not in rule.known]
     if not unknown or rule.unknown_fields.policy != "reject":
         return None
     words = rule.unknown_fields.error
-    details = {"value": ask.fields()[unknown[0]]}
+    details = {"value": request.fields()[unknown[0]]}
     return Fault("unknown_field", unknown[0], "unknown", details, () if words is None else (words,))
 
 
-def _governed_twice(ask: Ask, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:
+def _governed_twice(request: ChatRequest, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:
     """Yield the fields that a contract looks at and that are sent more than once: of those one value leaves."""
     governed = {path.partition(".")[0] for path in read}
     governed |= {name for rule in rules if isinstance(rule, Pin | Band) for name in names_of(rule.field)}
     for rule in rules:
         if isinstance(rule, FieldRule):
             governed |= {name.partition(".")[0] for name in names_of(rule.path)}
-    names = [name for name, _ in ask.members]
+    names = [name for name, _ in request.members]
     return (name for name in sorted(governed) if names.count(name) > 1)
 
 

@@ -7,9 +7,9 @@ from compiler.verify.report.as_json import json_of
 from compiler.verify.report.as_junit import junit_of
 from compiler.verify.report.as_page import page_of
 from compiler.verify.report.as_text import text_of
-from compiler.verify.run import Run
+from compiler.verify.run import VerifyRun
 
-RENDERED_BY: Final[dict[str, Callable[[Run], bytes]]] = {
+RENDERED_BY: Final[dict[str, Callable[[VerifyRun], bytes]]] = {
     "text": text_of,
     "json": json_of,
     "junit": junit_of,

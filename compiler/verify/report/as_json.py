@@ -22,14 +22,15 @@ middle where they are long; `engine_got` is null where nothing came to an engine
 import json
 from typing import Any, Final
 
+from compiler.verify.check import SkippedCheck
 from compiler.verify.report.formatting import MAX_SHOWN, caution_of, engine_got, sent_whole, shortened, wanted
-from compiler.verify.run import Judged, Run
+from compiler.verify.run import CompletedCheck, VerifyRun
 
 FORMAT_VERSION: Final = 1
 """The version of the JSON that this module writes."""
 
 
-def json_of(run: Run) -> bytes:
+def json_of(run: VerifyRun) -> bytes:
     """Return a run as JSON."""
     value = {
         "format_version": FORMAT_VERSION,
@@ -45,38 +46,42 @@ def json_of(run: Run) -> bytes:
         "passed": run.count("pass"),
         "failed": run.count("fail"),
         "not_observable": run.count("not observable"),
-        "not_tried": len(run.untried),
+        "not_tried": len(run.skipped),
         "requests": run.requests,
         "seconds": round(run.seconds, 3),
-        "checks": [_check(judged) for judged in run.judged],
-        "untried": [each._asdict() for each in run.untried],
+        "checks": [_check(completed) for completed in run.completed],
+        "untried": [_untried(skipped) for skipped in run.skipped],
     }
     return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n".encode("utf-8", "backslashreplace")
 
 
-def _check(judged: Judged) -> dict[str, Any]:
-    check, answer = judged.check, judged.answer
-    body = shortened(answer.body.decode("utf-8", "replace"), MAX_SHOWN)
+def _untried(skipped: SkippedCheck) -> dict[str, str | None]:
+    return {"rule": skipped.rule, "case": skipped.case, "shows": skipped.description, "reason": skipped.reason}
+
+
+def _check(completed: CompletedCheck) -> dict[str, Any]:
+    check, response = completed.check, completed.response
+    body = shortened(response.body.decode("utf-8", "replace"), MAX_SHOWN)
     return {
         "id": check.id,
         "rule": check.rule,
         "case": check.case,
         "model": check.model,
-        "shows": check.shows,
-        "result": judged.verdict.result,
-        "reason": judged.verdict.reason or None,
-        "sent": sent_whole(check.ask),
-        "sent_bytes": check.ask.size(),
+        "shows": check.description,
+        "result": completed.verdict.result,
+        "reason": completed.verdict.reason or None,
+        "sent": sent_whole(check.request),
+        "sent_bytes": check.request.size(),
         "expected": wanted(check),
         "expected_status": getattr(check.expected, "status", 200),
         "came_back": {
-            "status": answer.status,
-            "content_type": answer.content_type,
+            "status": response.status,
+            "content_type": response.content_type,
             "body": body,
-            "failure": answer.failure,
+            "failure": response.failure,
         },
-        "engine_got": engine_got(answer) if answer.engine is not None else None,
-        "says": judged.says,
-        "declared": judged.declared,
-        "source": judged.source,
+        "engine_got": engine_got(response) if response.engine is not None else None,
+        "says": completed.rule_description,
+        "declared": completed.declared,
+        "source": completed.source,
     }

@@ -4,13 +4,13 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from compiler.verify.report.formatting import came_back, caution_of, facts_of, sent_in_words, wanted
-from compiler.verify.run import Judged, OfRule, Run
+from compiler.verify.run import CompletedCheck, RuleResults, VerifyRun
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not have."""
 
 
-def junit_of(run: Run) -> bytes:
+def junit_of(run: VerifyRun) -> bytes:
     """Return a run as JUnit XML."""
     root = Element("testsuites", _attributes("profilec verify", run.count("fail"), _skipped(run), _all(run)))
     root.set("time", f"{run.seconds:.3f}")
@@ -23,29 +23,29 @@ def junit_of(run: Run) -> bytes:
     return xml + b"\n"
 
 
-def _all(run: Run) -> int:
-    return len(run.judged) + len(run.untried)
+def _all(run: VerifyRun) -> int:
+    return len(run.completed) + len(run.skipped)
 
 
-def _skipped(run: Run) -> int:
-    return run.count("not observable") + len(run.untried)
+def _skipped(run: VerifyRun) -> int:
+    return run.count("not observable") + len(run.skipped)
 
 
-def _suite(root: Element, run: Run, of_rule: OfRule) -> None:
-    skipped = of_rule.count("not observable") + len(of_rule.untried)
-    tests = len(of_rule.judged) + len(of_rule.untried)
+def _suite(root: Element, run: VerifyRun, of_rule: RuleResults) -> None:
+    skipped = of_rule.count("not observable") + len(of_rule.skipped)
+    tests = len(of_rule.completed) + len(of_rule.skipped)
     suite = SubElement(root, "testsuite", _attributes(of_rule.rule, of_rule.count("fail"), skipped, tests))
     _properties(suite, run)
     name = f"{run.profile}.{of_rule.rule}"
-    for judged in of_rule.judged:
-        _case(suite, name, judged)
-    for untried in of_rule.untried:
-        title = f"{untried.case or 'base'}: {untried.rule}: {untried.shows}"
+    for completed in of_rule.completed:
+        _case(suite, name, completed)
+    for untried in of_rule.skipped:
+        title = f"{untried.case or 'base'}: {untried.rule}: {untried.description}"
         case = SubElement(suite, "testcase", {"classname": name, "name": _clean(title)})
         SubElement(case, "skipped", {"message": _clean(f"not tried: {untried.reason}")})
 
 
-def _properties(suite: Element, run: Run) -> None:
+def _properties(suite: Element, run: VerifyRun) -> None:
     """Say in a suite what identifies the run; nothing else of JUnit's has a place for it."""
     if run.begun is not None:
         suite.set("timestamp", run.begun.removesuffix("Z"))
@@ -56,18 +56,19 @@ def _properties(suite: Element, run: Run) -> None:
         SubElement(properties, "property", {"name": name, "value": _clean(value)})
 
 
-def _case(suite: Element, name: str, judged: Judged) -> None:
-    case = SubElement(suite, "testcase", {"classname": name, "name": _clean(judged.check.id)})
-    reason = _clean(judged.verdict.reason)
-    if judged.verdict.result == "not observable":
+def _case(suite: Element, name: str, completed: CompletedCheck) -> None:
+    case = SubElement(suite, "testcase", {"classname": name, "name": _clean(completed.check.id)})
+    reason = _clean(completed.verdict.reason)
+    if completed.verdict.result == "not observable":
         SubElement(case, "skipped", {"message": f"not observable: {reason}"})
-    if judged.verdict.result != "fail":
+    if completed.verdict.result != "fail":
         return
-    failure = SubElement(case, "failure", {"message": reason, "type": judged.check.rule})
-    source = f" ({judged.source})" if judged.source else ""
+    failure = SubElement(case, "failure", {"message": reason, "type": completed.check.rule})
+    source = f" ({completed.source})" if completed.source else ""
     failure.text = _clean(
-        f"sent: {sent_in_words(judged.check.ask)}\ncame back: {came_back(judged.answer)}\n"
-        f"expected: {wanted(judged.check)}\ncontract: {judged.says}\ndeclared: {judged.declared}{source}\n"
+        f"sent: {sent_in_words(completed.check.request)}\ncame back: {came_back(completed.response)}\n"
+        f"expected: {wanted(completed.check)}\ncontract: {completed.rule_description}\n"
+        f"declared: {completed.declared}{source}\n"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from compiler.verify.check import Untried
+from compiler.verify.check import SkippedCheck
 from compiler.verify.report.formatting import (
     came_back,
     caution_of,
@@ -21,7 +21,7 @@ from compiler.verify.report.formatting import (
     wanted,
 )
 from compiler.verify.report.page_style import STYLE
-from compiler.verify.run import VERDICTS, Judged, OfRule, Run
+from compiler.verify.run import VERDICTS, CompletedCheck, RuleResults, VerifyRun
 
 SHOWN_OPEN: Final = 3
 """Failures of a rule that stand open; the others unfold."""
@@ -41,12 +41,12 @@ _GRADED: Final = re.compile(r"\([HML]\)")
 """How presets say behind a piece of evidence how sure it is."""
 
 
-def page_of(run: Run) -> bytes:
+def page_of(run: VerifyRun) -> bytes:
     """Return a run as a page."""
     return "\n".join(_page(run)).encode("utf-8", "backslashreplace")
 
 
-def _page(run: Run) -> Iterator[str]:
+def _page(run: VerifyRun) -> Iterator[str]:
     title = f"{run.profile} against {run.target}"
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
@@ -61,7 +61,7 @@ def _page(run: Run) -> Iterator[str]:
     yield "</main></body></html>"
 
 
-def _head(run: Run) -> Iterator[str]:
+def _head(run: VerifyRun) -> Iterator[str]:
     kind = "bad" if run.count("fail") else "good"
     yield f"<header><p class='kicker'>Contract verification</p><h1>{_text(run.profile)}</h1>"
     yield f"<p class='target'>held against <strong>{_text(run.target)}</strong></p>"
@@ -75,12 +75,12 @@ def _head(run: Run) -> Iterator[str]:
     yield "<dl class='figures'>"
     for result in ("pass", "fail", "not observable"):
         yield _figure(_NAMES.get(result, result), run.count(result), _MARKS[result][0])
-    yield _figure("not tried", len(run.untried), "")
+    yield _figure("not tried", len(run.skipped), "")
     yield "</dl></section>"
 
 
-def _bar(run: Run) -> Iterator[str]:
-    total = max(1, len(run.judged))
+def _bar(run: VerifyRun) -> Iterator[str]:
+    total = max(1, len(run.completed))
     told = ", ".join(f"{run.count(result):,} {_NAMES.get(result, result)}" for result in shown_results(run))
     yield f"<div class='bar' role='img' aria-label='{told}'>"
     for result in ("pass", "fail", "not observable"):
@@ -94,56 +94,56 @@ def _figure(name: str, value: int, kind: str) -> str:
     return f"<div class='{kind if value else 'none'}'><dt>{name}</dt><dd>{value:,}</dd></div>"
 
 
-def _table(run: Run) -> Iterator[str]:
+def _table(run: VerifyRun) -> Iterator[str]:
     shown = shown_results(run)
-    heads = ["rule", *(_NAMES.get(result, result) for result in shown), *(["not tried"] if run.untried else [])]
+    heads = ["rule", *(_NAMES.get(result, result) for result in shown), *(["not tried"] if run.skipped else [])]
     yield "<h2>Rules</h2><div class='wide'><table class='rules'><thead><tr>"
     yield "".join(f"<th scope='col'>{head}</th>" for head in heads)
     yield "</tr></thead><tbody>"
     for number, each in enumerate(run.by_rule()):
         kind = "" if each.is_kept else " class='broken'"
         cells = [f"{each.count(result) or ''}" for result in shown]
-        cells += [f"{len(each.untried) or ''}"] if run.untried else []
+        cells += [f"{len(each.skipped) or ''}"] if run.skipped else []
         if not each.is_kept:
-            place = shown.index("fail")
-            cells[place] = f"<a href='#failed-{number}'>{cells[place]}</a>"
+            case_match = shown.index("fail")
+            cells[case_match] = f"<a href='#failed-{number}'>{cells[case_match]}</a>"
         counts = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f"<tr{kind}><th scope='row'><a href='#rule-{number}'>{_broken(each.rule)}</a></th>{counts}</tr>"
     yield "</tbody></table></div>"
 
 
-def _failures(run: Run) -> Iterator[str]:
+def _failures(run: VerifyRun) -> Iterator[str]:
     broken = [(number, each) for number, each in enumerate(run.by_rule()) if not each.is_kept]
     if not broken:
         return
     yield "<h2>What is not kept</h2>"
     for number, each in broken:
-        failed = [judged for judged in each.judged if judged.verdict.result == "fail"]
+        failed = [completed for completed in each.completed if completed.verdict.result == "fail"]
         told = f"{counted(len(failed), 'check')} failed"
         yield f"<section id='failed-{number}'><h3>{_broken(each.rule)} <small>{told}</small></h3>"
-        for judged in failed[:SHOWN_OPEN]:
-            yield from _failure(judged)
+        for completed in failed[:SHOWN_OPEN]:
+            yield from _failure(completed)
         if len(failed) > SHOWN_OPEN:
             yield f"<details class='more'><summary>{len(failed) - SHOWN_OPEN} more of {_text(each.rule)}</summary>"
-            for judged in failed[SHOWN_OPEN:]:
-                yield from _failure(judged)
+            for completed in failed[SHOWN_OPEN:]:
+                yield from _failure(completed)
             yield "</details>"
         yield "</section>"
 
 
-def _failure(judged: Judged) -> Iterator[str]:
-    check = judged.check
+def _failure(completed: CompletedCheck) -> Iterator[str]:
+    check = completed.check
     case = f" <small>in case {_text(check.case)}</small>" if check.case else ""
-    yield f"<article class='failure'><h4>{_text(check.shows)}{case}</h4>"
-    yield f"<p class='reason'>{_text(judged.verdict.reason)}</p><dl class='facts'>"
-    yield _fact("sent", sent_in_words(check.ask), is_code=True)
-    yield _fact("came back", came_back(judged.answer), is_code=True)
-    if judged.answer.is_captured:
-        yield _fact("the engine got", engine_got(judged.answer), is_code=True)
+    yield f"<article class='failure'><h4>{_text(check.description)}{case}</h4>"
+    yield f"<p class='reason'>{_text(completed.verdict.reason)}</p><dl class='facts'>"
+    yield _fact("sent", sent_in_words(check.request), is_code=True)
+    yield _fact("came back", came_back(completed.response), is_code=True)
+    if completed.response.is_captured:
+        yield _fact("the engine got", engine_got(completed.response), is_code=True)
     yield _fact("expected", wanted(check), is_code=True)
-    yield _fact("the contract", judged.says)
-    source = f" — {judged.source}" if judged.source else ""
-    yield _fact("declared", f"{judged.declared}{source}")
+    yield _fact("the contract", completed.rule_description)
+    source = f" — {completed.source}" if completed.source else ""
+    yield _fact("declared", f"{completed.declared}{source}")
     yield "</dl></article>"
 
 
@@ -152,31 +152,31 @@ def _fact(name: str, value: str, *, is_code: bool = False) -> str:
     return f"<dt>{name}</dt><dd>{shown}</dd>"
 
 
-def _rules(run: Run) -> Iterator[str]:
+def _rules(run: VerifyRun) -> Iterator[str]:
     yield "<h2>Every check</h2>"
     for number, each in enumerate(run.by_rule()):
         yield from _rule(number, each)
 
 
-def _rule(number: int, each: OfRule) -> Iterator[str]:
-    counts = {result: each.count(result) for result in VERDICTS} | {"not tried": len(each.untried)}
+def _rule(number: int, each: RuleResults) -> Iterator[str]:
+    counts = {result: each.count(result) for result in VERDICTS} | {"not tried": len(each.skipped)}
     told = ", ".join(f"{count:,} {_NAMES.get(result, result)}" for result, count in counts.items() if count)
     worst = next(result for result in ("fail", "not observable", "pass", "not tried") if counts[result])
     yield f"<details class='rule'><summary>{_mark(worst)} <strong>{_broken(each.rule)}</strong> <small>{told}</small>"
     # A link opens the details that hold what it leads to, but not the ones that it leads to.
     yield f"</summary><div id='rule-{number}'>"
-    first = next(iter(each.judged), None)
+    first = next(iter(each.completed), None)
     if first is not None:
         source = f" — {first.source}" if first.source else ""
         yield f"<p class='declared'>declared: {_text(first.declared)}{_text(source)}</p>"
     yield "<div class='wide'><table class='checks'><thead><tr><th scope='col'><span class='unshown'>result</span></th>"
     yield "<th scope='col'>what was tried</th><th scope='col'>in case</th><th scope='col'>due</th></tr></thead><tbody>"
-    for judged in each.judged:
-        case = judged.check.case or ""
-        reason = f"<br><small>{_text(judged.verdict.reason)}</small>" if judged.verdict.reason else ""
-        yield f"<tr><td>{_mark(judged.verdict.result)}</td><td>{_text(judged.check.shows)}{reason}</td>"
-        yield f"<td>{_text(case)}</td><td>{_due(judged)}</td></tr>"
-    yield from (_untried_row(untried) for untried in each.untried)
+    for completed in each.completed:
+        case = completed.check.case or ""
+        reason = f"<br><small>{_text(completed.verdict.reason)}</small>" if completed.verdict.reason else ""
+        yield f"<tr><td>{_mark(completed.verdict.result)}</td><td>{_text(completed.check.description)}{reason}</td>"
+        yield f"<td>{_text(case)}</td><td>{_due(completed)}</td></tr>"
+    yield from (_untried_row(skipped) for skipped in each.skipped)
     yield "</tbody></table></div></div></details>"
 
 
@@ -185,20 +185,20 @@ def _mark(result: str) -> str:
     return f"<span class='{kind}' role='img' aria-label='{_NAMES.get(result, result)}'>{mark}</span>"
 
 
-def _due(judged: Judged) -> str:
-    status = getattr(judged.check.expected, "status", None)
+def _due(completed: CompletedCheck) -> str:
+    status = getattr(completed.check.expected, "status", None)
     return "answered" if status is None else f"refused, {status}"
 
 
-def _untried_row(untried: Untried) -> str:
-    reason = f"<br><small>not tried: {_text(untried.reason)}</small>"
+def _untried_row(skipped: SkippedCheck) -> str:
+    reason = f"<br><small>not tried: {_text(skipped.reason)}</small>"
     return (
-        f"<tr><td>{_mark('not tried')}</td><td>{_text(untried.shows)}{reason}</td>"
-        f"<td>{_text(untried.case or '')}</td><td></td></tr>"
+        f"<tr><td>{_mark('not tried')}</td><td>{_text(skipped.description)}{reason}</td>"
+        f"<td>{_text(skipped.case or '')}</td><td></td></tr>"
     )
 
 
-def _left_out(run: Run) -> Iterator[str]:
+def _left_out(run: VerifyRun) -> Iterator[str]:
     yield from _listed("What could not be observed", unobservable_of(run))
     yield from _listed("What was not tried", untried_of(run))
 
@@ -210,11 +210,11 @@ def _listed(title: str, reasons: Counter[str]) -> Iterator[str]:
         yield "</ul>"
 
 
-def _foot(run: Run) -> Iterator[str]:
+def _foot(run: VerifyRun) -> Iterator[str]:
     yield "<footer><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes"
     yield "and cases. What is expected of an answer is what the contract fixes, and nothing else; … stands for anything"
     yield "at all."
-    if any(judged.source and _GRADED.search(judged.source) for judged in run.judged):
+    if any(completed.source and _GRADED.search(completed.source) for completed in run.completed):
         yield "Behind a piece of evidence, H, M or L says how sure it is: high, medium or low."
     yield "Long requests and answers are cut in the middle.</p></footer>"
 

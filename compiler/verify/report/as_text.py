@@ -19,7 +19,7 @@ from compiler.verify.report.formatting import (
     verdict_of,
     wanted,
 )
-from compiler.verify.run import Judged, OfRule, Run
+from compiler.verify.run import CompletedCheck, RuleResults, VerifyRun
 
 SHOWN_PER_RULE: Final = 3
 """Most failures of a rule that are told; the other formats have them all."""
@@ -33,7 +33,7 @@ _INDENT: Final = 13
 _NARROWEST: Final = 40
 
 
-def text_of(run: Run, columns: int | None = None) -> bytes:
+def text_of(run: VerifyRun, columns: int | None = None) -> bytes:
     """Return a run as text, its lines wrapped to so many columns where somebody reads it on a terminal."""
     lines = _lines(run)
     if columns is not None:
@@ -41,7 +41,7 @@ def text_of(run: Run, columns: int | None = None) -> bytes:
     return "\n".join([*lines, ""]).encode("utf-8", "backslashreplace")
 
 
-def _lines(run: Run) -> list[str]:
+def _lines(run: VerifyRun) -> list[str]:
     release = run.release or "of a checkout"
     lines = [f"{run.profile} ({run.digest[:19]}…) held against {run.target}"]
     lines += [f"asked {moment_of(run)}, by profilec {release}", ""]
@@ -64,14 +64,14 @@ def _wrapped(line: str, columns: int) -> list[str]:
     return wrap(line, columns, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _table(run: Run) -> list[str]:
+def _table(run: VerifyRun) -> list[str]:
     shown = shown_results(run)
-    heads = [*shown, *(["not tried"] if run.untried else [])]
+    heads = [*shown, *(["not tried"] if run.skipped else [])]
     split = [head.rpartition(" ") for head in heads]
     rows: list[Sequence[str]] = [("", *(head for head, _, _ in split))] if len(heads) > len(("pass", "fail")) else []
     rows.append(("rule", *(last for _, _, last in split)))
     for each in run.by_rule():
-        counts = [each.count(result) for result in shown] + ([len(each.untried)] if run.untried else [])
+        counts = [each.count(result) for result in shown] + ([len(each.skipped)] if run.skipped else [])
         rows.append((each.rule, *(str(count or "") for count in counts)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [*(_row(row, widths) for row in rows), ""]
@@ -82,8 +82,8 @@ def _row(row: Sequence[str], widths: list[int]) -> str:
     return "  ".join([row[0].ljust(widths[0]), *numbers]).rstrip()
 
 
-def _failures(of_rule: OfRule) -> Iterator[str]:
-    failed = [each for each in of_rule.judged if each.verdict.result == "fail"]
+def _failures(of_rule: RuleResults) -> Iterator[str]:
+    failed = [each for each in of_rule.completed if each.verdict.result == "fail"]
     for each in failed[:SHOWN_PER_RULE]:
         yield from _failure(each)
     if len(failed) > SHOWN_PER_RULE:
@@ -91,22 +91,22 @@ def _failures(of_rule: OfRule) -> Iterator[str]:
         yield ""
 
 
-def _failure(judged: Judged) -> Iterator[str]:
-    check = judged.check
-    source = f" ({judged.source})" if judged.source else ""
+def _failure(completed: CompletedCheck) -> Iterator[str]:
+    check = completed.check
+    source = f" ({completed.source})" if completed.source else ""
     yield f"FAIL {shortened(check.id, _LONGEST)}"
-    yield f"  {judged.verdict.reason}"
-    yield f"  sent       {sent_in_words(check.ask, _LONGEST)}"
-    yield f"  came back  {came_back(judged.answer, _LONGEST)}"
-    if judged.answer.is_captured:
-        yield f"  engine got {engine_got(judged.answer, _LONGEST)}"
+    yield f"  {completed.verdict.reason}"
+    yield f"  sent       {sent_in_words(check.request, _LONGEST)}"
+    yield f"  came back  {came_back(completed.response, _LONGEST)}"
+    if completed.response.is_captured:
+        yield f"  engine got {engine_got(completed.response, _LONGEST)}"
     yield f"  expected   {shortened(wanted(check), _LONGEST)}"
-    yield f"  contract   {judged.says}"
-    yield f"  declared   {judged.declared}{source}"
+    yield f"  contract   {completed.rule_description}"
+    yield f"  declared   {completed.declared}{source}"
     yield ""
 
 
-def _left_out(run: Run) -> list[str]:
+def _left_out(run: VerifyRun) -> list[str]:
     return [*_told("Not observable:", unobservable_of(run)), *_told("Not tried:", untried_of(run))]
 
 

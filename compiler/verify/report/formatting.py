@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Final
 
 from compiler.diagnostics import printable
-from compiler.verify.assertion import Answer, Result, shown_wanted
-from compiler.verify.check import Acceptance, Ask, Check, written
-from compiler.verify.run import VERDICTS, Run
+from compiler.verify.assertion import EndpointResponse, Result, shown_wanted
+from compiler.verify.check import ChatRequest, Check, ExpectedAcceptance, written
+from compiler.verify.run import VERDICTS, VerifyRun
 
 MAX_SHOWN: Final = 2000
 """Longest request or answer in characters that is shown whole."""
@@ -24,44 +24,44 @@ _MOST_UNTRIED: Final = 12
 _OK: Final = 200
 
 
-def sent(ask: Ask, most: int = MAX_SHOWN) -> str:
+def sent(request: ChatRequest, most: int = MAX_SHOWN) -> str:
     """Return the body of a request as it was sent, cut in the middle where it is long."""
-    if ask.size() > LARGE:
-        return f"{shortened(_unfilled(ask), most)} … {ask.size():,} bytes in all"
-    return shortened(ask.body().decode("utf-8", "replace"), most)
+    if request.size() > LARGE:
+        return f"{shortened(_unfilled(request), most)} … {request.size():,} bytes in all"
+    return shortened(request.body().decode("utf-8", "replace"), most)
 
 
-def sent_whole(ask: Ask) -> str:
+def sent_whole(request: ChatRequest) -> str:
     """Return the body of a request as it was sent; of one above `LARGE`, what `Ask` makes it of, not filled up."""
-    return _unfilled(ask) if ask.size() > LARGE else ask.body().decode()
+    return _unfilled(request) if request.size() > LARGE else request.body().decode()
 
 
-def _unfilled(ask: Ask) -> str:
-    members = ", ".join(f"{written(name)}: {value}" for name, value in ask.members)
-    return f"{{{members}}}" if ask.text is None else ask.text
+def _unfilled(request: ChatRequest) -> str:
+    members = ", ".join(f"{written(name)}: {value}" for name, value in request.members)
+    return f"{{{members}}}" if request.text is None else request.text
 
 
-def sent_in_words(ask: Ask, most: int = MAX_SHOWN) -> str:
+def sent_in_words(request: ChatRequest, most: int = MAX_SHOWN) -> str:
     """Return the body of a request as it was sent, or words for one that has nothing to show."""
-    return sent(ask, most) or EMPTY
+    return sent(request, most) or EMPTY
 
 
-def came_back(answer: Answer, most: int = MAX_SHOWN) -> str:
+def came_back(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
     """Return the status and the body of an answer."""
-    if answer.failure is not None:
-        return answer.failure
-    return f"{answer.status} {shortened(answer.body.decode('utf-8', 'replace').strip(), most) or EMPTY}"
+    if response.failure is not None:
+        return response.failure
+    return f"{response.status} {shortened(response.body.decode('utf-8', 'replace').strip(), most) or EMPTY}"
 
 
-def engine_got(answer: Answer, most: int = MAX_SHOWN) -> str:
+def engine_got(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
     """Return what the engine got."""
-    return "nothing" if answer.engine is None else shortened(answer.engine.decode("utf-8", "replace"), most)
+    return "nothing" if response.engine is None else shortened(response.engine.decode("utf-8", "replace"), most)
 
 
 def wanted(check: Check) -> str:
     """Return what is expected of the answer to a check's request."""
     expected = check.expected
-    if not isinstance(expected, Acceptance):
+    if not isinstance(expected, ExpectedAcceptance):
         return f"{expected.status} {shown_wanted(expected.body)}"
     told = ["200"]
     told += [f"model {written(expected.model)}"] if expected.model is not None else []
@@ -83,32 +83,31 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:half]} … {len(text) - 2 * half:,} characters … {text[-half:]}"
 
 
-def verdict_of(run: Run) -> str:
+def verdict_of(run: VerifyRun) -> str:
     """Return the one sentence that a reader wants first."""
     failed, passed = run.count("fail"), run.count("pass")
-    unseen, untried = run.count("not observable"), len(run.untried)
+    unseen, skipped = run.count("not observable"), len(run.skipped)
     if failed:
         broken = sum(not each.is_kept for each in run.by_rule())
-        head = (
-            f"The contract is not kept: {failed:,} of {len(run.judged):,} checks failed, over {counted(broken, 'rule')}"
-        )
+        made = len(run.completed)
+        head = f"The contract is not kept: {failed:,} of {made:,} checks failed, over {counted(broken, 'rule')}"
     elif passed:
         head = f"The contract is kept as far as it was tried: {counted(passed, 'check')} passed, none failed"
     else:
         head = "Nothing was tried"
     behind = [f"{unseen:,} not observable"] if unseen else []
-    behind += [f"{untried:,} not tried"] if untried else []
+    behind += [f"{skipped:,} not tried"] if skipped else []
     return f"{head}; {', '.join(behind)}." if behind else f"{head}."
 
 
-def caution_of(run: Run) -> str | None:
+def caution_of(run: VerifyRun) -> str | None:
     """Return what speaks against believing a run: nothing was tried, or nothing answered, as with a wrong model."""
     if not run.is_telling:
         reasons = unobservable_of(run) or untried_of(run)
         most = next((f" ({reason})" for reason, _ in reasons.most_common(1)), "")
         return f"Nothing was verified: no check passed or failed{most}. This tells nothing of the contract."
-    due = [each.answer for each in run.judged if isinstance(each.check.expected, Acceptance)]
-    statuses = Counter(answer.status for answer in due if answer.failure is None)
+    due = [each.response for each in run.completed if isinstance(each.check.expected, ExpectedAcceptance)]
+    statuses = Counter(response.status for response in due if response.failure is None)
     if not statuses or _OK in statuses:
         return None
     status, count = statuses.most_common(1)[0]
@@ -118,7 +117,7 @@ def caution_of(run: Run) -> str | None:
     )
 
 
-def facts_of(run: Run) -> list[tuple[str, str]]:
+def facts_of(run: VerifyRun) -> list[tuple[str, str]]:
     """Return what identifies a run, each fact with its name: when, which contract, what models, how, by what."""
     models = ", ".join(run.models[:_MOST_MODELS])
     more = len(run.models) - _MOST_MODELS
@@ -131,7 +130,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def moment_of(run: Run) -> str:
+def moment_of(run: VerifyRun) -> str:
     """Return when a run's first request was sent, in words."""
     return (
         "at a time that nobody wrote down"
@@ -140,27 +139,27 @@ def moment_of(run: Run) -> str:
     )
 
 
-def pace_of(run: Run) -> str:
+def pace_of(run: VerifyRun) -> str:
     """Return how many requests were sent in what time, and how many answers are those of a record."""
     asked = f"{counted(run.requests, 'request')} in {run.seconds:.1f} s"
     if run.record is None:
         return asked
-    remembered = f"{counted(run.remembered, 'answer')} from the record {printable(run.record)}"
-    return f"{asked}, and {remembered}" if run.requests else f"{remembered}, nothing asked anew"
+    remembered = f"{counted(run.remembered, 'response')} from the record {printable(run.record)}"
+    return f"{asked}, and {remembered}" if run.requests else f"{remembered}, nothing asked again"
 
 
-def unobservable_of(run: Run) -> Counter[str]:
+def unobservable_of(run: VerifyRun) -> Counter[str]:
     """Return why checks could not be observed, with how many."""
     return sum((each.unobservable() for each in run.by_rule()), Counter())
 
 
-def untried_of(run: Run) -> Counter[str]:
+def untried_of(run: VerifyRun) -> Counter[str]:
     """Return what was not tried and why, with how often; where that is much, the reasons alone."""
-    is_long = len(run.untried) > _MOST_UNTRIED
-    return Counter(each.reason if is_long else f"{each.shows}: {each.reason}" for each in run.untried)
+    is_long = len(run.skipped) > _MOST_UNTRIED
+    return Counter(each.reason if is_long else f"{each.description}: {each.reason}" for each in run.skipped)
 
 
-def shown_results(run: Run) -> tuple[Result, ...]:
+def shown_results(run: VerifyRun) -> tuple[Result, ...]:
     """Return the results that have a place in tables: those that there are, passed and failed always."""
     return tuple(result for result in VERDICTS if result in {"pass", "fail"} or run.count(result))
 

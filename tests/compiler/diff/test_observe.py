@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from compiler.diff.client_view import Onlooker
-from compiler.diff.observe import Side, differing, observe, requests_for
+from compiler.diff.client_view import ClientView
+from compiler.diff.observe import ComparedContract, differing, observe, requests_for
 from compiler.diff.observed_changes import changes_seen
 from compiler.resolve.presets import preset_names
-from compiler.verify.assertion import judge
+from compiler.verify.assertion import evaluate
 from compiler.verify.check import Check
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
@@ -50,9 +50,11 @@ def fails(preset: str, other: Contract, *, is_own: bool = False) -> bool:
     """
     checks, served = checks_of(preset, is_own=is_own)
     endpoint = Endpoint(other, served)
-    asks = (check for check in checks if check.ask.engine is None)
-    answers = ((check, endpoint.answer(check.ask)._replace(is_captured=False, engine=None)) for check in asks)
-    return any(judge(check, answer).result == "fail" for check, answer in answers)
+    chat_requests = (check for check in checks if check.request.engine is None)
+    responses = (
+        (check, endpoint.response(check.request)._replace(is_captured=False, engine=None)) for check in chat_requests
+    )
+    return any(evaluate(check, response).result == "fail" for check, response in responses)
 
 
 PAIRS = [*pairwise(["zai-glm", *preset_names()])]
@@ -89,12 +91,12 @@ def wrongly_seen(preset: str, mutants: list[Mutant]) -> list[tuple[str, bool]]:
     """Return those of some mutants of which the answers show another thing than what is seen, and what is seen."""
     contract = of_preset(preset)
     deployment = Deployment.for_contract(contract)
-    requests = requests_for([Side(contract, deployment)])
-    before = Onlooker(contract, deployment.served)
+    requests = requests_for([ComparedContract(contract, deployment)])
+    before = ClientView(contract, deployment.served)
     mutants = [mutant for mutant in mutants if not NOT_COMPARED & {*mutant.path}]
     wrong = []
     for mutant in mutants[:: -(-len(mutants) // MOST_MUTANTS)]:
-        is_seen = any(differing(requests, before, Onlooker(mutant.contract, deployment.served)))
+        is_seen = any(differing(requests, before, ClientView(mutant.contract, deployment.served)))
         if fails(preset, mutant.contract, is_own=is_seen) != is_seen:
             wrong.append((str(mutant), is_seen))
     return wrong

@@ -11,13 +11,13 @@ import pytest
 
 from compiler.artifact.from_profile import contract_of
 from compiler.pipeline import compile_profile
-from compiler.probe.draft import Draft, Run, draft_of
-from compiler.probe.learner import Aims, learn
-from compiler.probe.runner import Asker, drive
+from compiler.probe.draft import ProbeRun, ProfileDraft, draft_of
+from compiler.probe.learner import ProbeGoal, learn
+from compiler.probe.runner import RequestSender, run_learner
 from compiler.resolve.selection import Selection
-from compiler.verify.assertion import Answer
-from compiler.verify.check import Ask
-from compiler.verify.exchange import Exchange, Target, chat_url
+from compiler.verify.assertion import EndpointResponse
+from compiler.verify.check import ChatRequest
+from compiler.verify.client import EndpointClient, Target, chat_url
 from compiler.verify.generation.boundary_values import FOREIGN
 from router.contract.decide import Forward, ServedIds, decide
 from tests.compiler.probe import vllm
@@ -31,26 +31,26 @@ CONTEXT = ("-c", "2048")
 """512 tokens for each of the four requests that llama.cpp runs at a time."""
 
 
-def vllm_answers(asks: Sequence[Ask]) -> Mapping[str, Answer]:
-    return {ask.key(): vllm.answer(ask, MODEL) for ask in asks}
+def vllm_answers(chat_requests: Sequence[ChatRequest]) -> Mapping[str, EndpointResponse]:
+    return {request.key(): vllm.response(request, MODEL) for request in chat_requests}
 
 
 @pytest.fixture(name="draft_of_vllm", scope="module")
-def _draft_of_vllm() -> Draft:
-    learnt = drive(learn(Aims(MODEL, SMALL)), vllm_answers)
-    return draft_of(learnt, Run(MODEL, MODEL, "http://127.0.0.1/v1", DAY, 0))
+def _draft_of_vllm() -> ProfileDraft:
+    learned = run_learner(learn(ProbeGoal(MODEL, SMALL)), vllm_answers)
+    return draft_of(learned, ProbeRun(MODEL, MODEL, "http://127.0.0.1/v1", DAY, 0))
 
 
-def test_a_draft_of_vllm_rejects_nothing_that_vllm_answers(draft_of_vllm: Draft) -> None:
+def test_a_draft_of_vllm_rejects_nothing_that_vllm_answers(draft_of_vllm: ProfileDraft) -> None:
     """Numbers that were not tried, as texts or with a point, other roles, tools and unheard-of fields all pass."""
     contract, served = contract_of(draft_of_vllm.values), ServedIds((MODEL,))
-    answered = [ask for ask in requests(MODEL) if vllm.answer(ask, MODEL).status == 200]
+    answered = [request for request in requests(MODEL) if vllm.response(request, MODEL).status == 200]
     assert len(answered) > COUNT / 2
-    decisions = {ask.body(): decide(ask.body(), contract, served) for ask in answered}
+    decisions = {request.body(): decide(request.body(), contract, served) for request in answered}
     assert [body for body, decision in decisions.items() if not isinstance(decision, Forward)] == []
 
 
-def test_a_draft_of_vllm_says_what_vllm_holds_requests_to(draft_of_vllm: Draft) -> None:
+def test_a_draft_of_vllm_says_what_vllm_holds_requests_to(draft_of_vllm: ProfileDraft) -> None:
     """Ranges are found as ranges, and neither a list of what was tried nor the engine's context is a rule."""
     fields = draft_of_vllm.values["fields"]
     bounds = {
@@ -70,7 +70,7 @@ def test_a_draft_of_vllm_says_what_vllm_holds_requests_to(draft_of_vllm: Draft) 
     assert "fields.max_tokens: 17 too long for the context that the engine runs with" in draft_of_vllm.data.decode()
 
 
-def test_words_keep_nothing_that_was_sent(draft_of_vllm: Draft) -> None:
+def test_words_keep_nothing_that_was_sent(draft_of_vllm: ProfileDraft) -> None:
     """No message of a draft has a value of the probe's own requests in it, nor a placeholder within a number."""
     messages = list(messages_in(draft_of_vllm.values))
     assert "presence_penalty must be in [-2, 2], got {value}." in messages
@@ -90,10 +90,10 @@ def messages_in(values: Any) -> list[str]:
 def test_a_draft_of_llama_in_front_of_it_rejects_nothing_that_it_answers(tmp_path: Path) -> None:
     """What a real llama.cpp answers it answers, too, behind a router that enforces the draft of it."""
     with running_llama(tmp_path, arguments=CONTEXT) as llama:
-        asker = Asker(Exchange(Target(chat_url(llama.url))), {}, None, 2000, lambda _sent: None)
-        learnt = drive(learn(Aims(MODEL, SMALL)), asker.answers)
+        asker = RequestSender(EndpointClient(Target(chat_url(llama.url))), {}, None, 2000, lambda _sent: None)
+        learned = run_learner(learn(ProbeGoal(MODEL, SMALL)), asker.responses)
         draft = tmp_path / "draft.yaml"
-        draft.write_bytes(draft_of(learnt, Run(MODEL, MODEL, llama.url, DAY, 0)).data)
+        draft.write_bytes(draft_of(learned, ProbeRun(MODEL, MODEL, llama.url, DAY, 0)).data)
         compiled = compile_profile(Selection("file", str(draft), "SOURCE"))
         contract = compiled.artifact.contract
         assert "messages" not in compiled.values()["fields"]
@@ -108,13 +108,13 @@ def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def statuses(port: int, asks: Sequence[Ask]) -> dict[bytes, int]:
+def statuses(port: int, chat_requests: Sequence[ChatRequest]) -> dict[bytes, int]:
     """Return the status of each request."""
 
-    def ask(body: bytes) -> int:
+    def request(body: bytes) -> int:
         with RawClient(port) as client:
             return client.post("/v1/chat/completions", body).status
 
-    bodies = [each.body() for each in asks]
+    bodies = [each.body() for each in chat_requests]
     with ThreadPoolExecutor(4) as pool:
-        return dict(zip(bodies, pool.map(ask, bodies), strict=True))
+        return dict(zip(bodies, pool.map(request, bodies), strict=True))

@@ -31,8 +31,8 @@ def test_a_template_is_found_by_example(case) -> None:
 def errors_of(errors, fields=None):
     """Return the section `errors` that is learnt, and the draft's answers that differ."""
     found = probed(contract_of({"fields": fields or FIELDS, "errors": errors}), only=("fields", "models", "errors"))
-    learnt = found.draft.values["errors"]
-    return {key: value for key, value in learnt.items() if key != "source"}, found.draft
+    learned = found.draft.values["errors"]
+    return {key: value for key, value in learned.items() if key != "source"}, found.draft
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def errors_of(errors, fields=None):
 )
 def test_what_all_refusals_share_is_told_once(errors) -> None:
     """A type, a code, a status, a shape and a sentence that refusals share are learnt as words of all."""
-    learnt, draft = errors_of(errors)
-    assert learnt == errors
+    learned, draft = errors_of(errors)
+    assert learned == errors
     assert not draft.mismatches
 
 
@@ -78,8 +78,8 @@ def test_a_rule_has_its_own_words() -> None:
     fields = {**FIELDS, "presence_penalty": {"min": -2, "max": 2, "error": error}}
     found = probed(contract_of({"fields": fields}), only=("fields",))
     assert not found.draft.mismatches
-    learnt = found.draft.values["fields"]["presence_penalty"]["error"]
-    assert {part: words["code"] for part, words in learnt.items()} == {
+    learned = found.draft.values["fields"]["presence_penalty"]["error"]
+    assert {part: words["code"] for part, words in learned.items()} == {
         "too_low": "greater_than_equal",
         "too_high": "less_than_equal",
     }

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from compiler.probe.experiment import Base, Verdict, reply_to
-from compiler.verify.assertion import Answer
+from compiler.probe.experiment import BaseRequest, ResultKind, result_of
+from compiler.verify.assertion import EndpointResponse
 
-BASE = Base({"model": "m", "messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 1}, "Say OK.")
+BASE = BaseRequest({"model": "m", "messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 1}, "Say OK.")
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "kind"),
     [
         ({"code": 400, "message": "request (3205 tokens) exceeds the available context size (512 tokens)"}, "overflow"),
         ({"code": 400, "message": "too long", "type": "exceed_context_size_error", "n_ctx": 512}, "overflow"),
@@ -26,8 +26,8 @@ BASE = Base({"model": "m", "messages": [{"role": "user", "content": "Say OK."}],
     ],
     ids=json.dumps,
 )
-def test_a_rejection_is_a_rule_only_where_it_is_about_what_was_changed(error: dict, verdict: Verdict) -> None:
+def test_a_rejection_is_a_rule_only_where_it_is_about_what_was_changed(error: dict, kind: ResultKind) -> None:
     """What does not fit into an engine's context, or only not beside the base's own budget, is no rule of a field."""
-    question = BASE.question("fields.min_tokens", {"min_tokens": 2})
+    experiment = BASE.experiment("fields.min_tokens", {"min_tokens": 2})
     body = json.dumps({"error": error}).encode()
-    assert reply_to(question, Answer(400, "application/json", body)).verdict == verdict
+    assert result_of(experiment, EndpointResponse(400, "application/json", body)).kind == kind

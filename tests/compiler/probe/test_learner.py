@@ -50,10 +50,10 @@ MODES = {
 
 def test_modes_are_learnt_with_what_prevails() -> None:
     """What turns thinking off, which of two ways prevails, and what holds then are learnt; the rest is inherited."""
-    learnt = without_evidence(probed(contract_of(MODES)).draft.values)
-    assert learnt["cases"] == MODES["cases"]
-    assert learnt["fields"] == MODES["fields"]
-    said = [(each["mode"], *each["when"].items()) for each in learnt["mode"]["match"]]
+    learned = without_evidence(probed(contract_of(MODES)).draft.values)
+    assert learned["cases"] == MODES["cases"]
+    assert learned["fields"] == MODES["fields"]
+    said = [(each["mode"], *each["when"].items()) for each in learned["mode"]["match"]]
     assert said.index(("thinking", ("thinking.type", "enabled"))) < said.index(
         ("non-thinking", ("chat_template_kwargs.thinking", False))
     )
@@ -89,7 +89,7 @@ def test_only_what_is_asked_for_is_learnt(only) -> None:
     section, _, name = only.partition(".")
     wanted = {section: {name: profile[section][name]} if name else profile[section]}
     assert without_evidence(found.draft.values) == wanted
-    abouts = {reply.question.about for reply in found.learnt.replies}
+    abouts = {result.experiment.about for result in found.learned.results}
     assert "fields.top_p" not in abouts or only == "fields"
 
 

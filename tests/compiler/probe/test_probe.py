@@ -9,7 +9,7 @@ from compiler import probe
 from compiler.cli import main
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
-from compiler.verify.harness import staged
+from compiler.verify.harness import router_under_test
 from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.compiler.probe.endpoints import DAY, SMALL, preset_contract
 from tests.compiler.probe.test_learner import without_evidence
@@ -121,8 +121,8 @@ def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
     """Over real sockets a router's contract is learnt so that nothing tells it from the preset."""
     output = tmp_path / "draft.yaml"
     artifact = compile_profile(Selection("preset", preset, "SOURCE")).artifact
-    with staged(artifact, ("m",)) as stage:
-        assert main.main(["probe", stage.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
+    with router_under_test(artifact, ("m",)) as router:
+        assert main.main(["probe", router.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
     _, contract = draft_written(output)
     assert not failing(preset_contract(preset), contract, "m", SMALL)
     assert not failing(contract, preset_contract(preset), "m", SMALL)

@@ -8,7 +8,7 @@ import pytest
 from compiler.diff.observe import observe
 from compiler.diff.observed_changes import changes_seen
 from compiler.resolve.presets import preset_names
-from compiler.verify.assertion import judge
+from compiler.verify.assertion import evaluate
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
@@ -27,9 +27,9 @@ def failing(one: Contract, other: Contract, model: str, max_body: int) -> dict[s
     found = {}
     for check in derive(one, Deployment.of((model,)), Options(max_body=max_body)).checks:
         # Other names are no matter of this model, and no engine is there that could be told to refuse.
-        if check.model in one.models.aliases or check.ask.engine is not None:
+        if check.model in one.models.aliases or check.request.engine is not None:
             continue
-        verdict = judge(check, endpoint.answer(check.ask)._replace(engine=None, is_captured=False))
+        verdict = evaluate(check, endpoint.response(check.request)._replace(engine=None, is_captured=False))
         if verdict.result == "fail":
             found[check.id] = verdict.reason
     return found
@@ -56,11 +56,11 @@ def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
     differs = case.get("differs", {})
     assert not unexpected(failing(contract, found.contract, model, max_body), differs)
     assert not unexpected(failing(found.contract, contract, model, max_body), differs)
-    assert {each.reply.question.about for each in found.draft.mismatches} == set(differs)
+    assert {each.result.experiment.about for each in found.draft.mismatches} == set(differs)
     assert found.requests <= MOST_REQUESTS
     seen = changes_seen(observe(contract, found.contract, (model,), max_body=max_body))
-    untold = [change for change in seen if not any(path in change.path for path in differs)]
-    assert not untold
+    undetermined = [change for change in seen if not any(path in change.path for path in differs)]
+    assert not undetermined
 
 
 def test_every_preset_makes_the_round_trip() -> None:

@@ -11,12 +11,12 @@ import pytest
 from compiler import probe
 from compiler.cli.parser import parser_of_profilec
 from compiler.probe.boundary_search import FRACTIONS, WHOLE, numbers
-from compiler.probe.experiment import Base
-from compiler.probe.runner import Asker, drive
-from compiler.verify.assertion import Answer
+from compiler.probe.experiment import BaseRequest
+from compiler.probe.runner import RequestSender, run_learner
+from compiler.verify.assertion import EndpointResponse
 from compiler.verify.cassette import read_record
-from compiler.verify.check import Ask
-from compiler.verify.exchange import ATTEMPTS, EndpointError
+from compiler.verify.check import ChatRequest
+from compiler.verify.client import ATTEMPTS, EndpointError
 from router.contract.jsonbytes.numbers import read_float
 from router.contract.rules import field_rules
 from router.contract.schema.rule_list import FieldRule
@@ -24,39 +24,39 @@ from router.contract.schema.sections import Field
 from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.compiler.probe.endpoints import DAY
 
-BASE = Base({"model": "m", "messages": []}, "Say OK.")
-OK = Answer(200, "application/json", b"{}")
+BASE = BaseRequest({"model": "m", "messages": []}, "Say OK.")
+OK = EndpointResponse(200, "application/json", b"{}")
 
 
 class Wire:
     """Stands in for an exchange: answers by a function, and counts what is sent."""
 
-    def __init__(self, answer: Callable[[Ask], Answer], costs: int = 1) -> None:
+    def __init__(self, response: Callable[[ChatRequest], EndpointResponse], costs: int = 1) -> None:
         self.requests_sent = 0
-        self._answer, self._costs = answer, costs
+        self._answer, self._costs = response, costs
 
-    def answers(self, asks):
-        for ask, _ in asks:
+    def responses(self, chat_requests):
+        for request, _ in chat_requests:
             self.requests_sent += self._costs
-            yield ask, self._answer(ask)
+            yield request, self._answer(request)
 
 
 def learning(**rule):
     """Learn which temperatures a rule takes."""
     return numbers(
-        lambda number: BASE.question("fields.temperature", {"temperature": number}), FRACTIONS, is_whole=False
+        lambda number: BASE.experiment("fields.temperature", {"temperature": number}), FRACTIONS, is_whole=False
     )
 
 
 def answer_by(**rule):
     tests = tuple(field_rules.tests_of(FieldRule("temperature", Field(**rule), "fields.temperature")))
 
-    def answer(ask: Ask) -> Answer:
-        fields = ask.fields()
+    def response(request: ChatRequest) -> EndpointResponse:
+        fields = request.fields()
         refused = any(test(fields["temperature"], fields) for test in tests)
-        return Answer(400, "application/json", b"{}") if refused else OK
+        return EndpointResponse(400, "application/json", b"{}") if refused else OK
 
-    return answer
+    return response
 
 
 class Edges(NamedTuple):
@@ -82,7 +82,7 @@ class Edges(NamedTuple):
 def test_edges_are_found_to_the_shortest_decimal(case: Edges) -> None:
     """An edge is found exactly, and whether it is accepted itself, within few questions."""
     wire = Wire(answer_by(**case.rule))
-    found = drive(learning(), Asker(wire, {}, None, 1000, lambda _: None).answers)
+    found = run_learner(learning(), RequestSender(wire, {}, None, 1000, lambda _: None).responses)
     assert found.kind == "band"
     for edge, wanted in ((found.low, case.low), (found.high, case.high)):
         assert (edge and (edge.at, edge.is_inside)) == wanted
@@ -104,9 +104,11 @@ def test_edges_are_found_to_the_shortest_decimal(case: Edges) -> None:
 )
 def test_a_list_of_numbers_is_one_whose_neighbours_are_rejected(takes, kind: str, gaps: tuple[int, ...]) -> None:
     """What is accepted all through between the numbers that were tried is a range, whatever lies outside of it."""
-    wire = Wire(lambda ask: OK if takes(ask.fields()["seed"]) else Answer(400, "application/json", b"{}"))
-    asking = numbers(lambda number: BASE.question("fields.seed", {"seed": number}), WHOLE, is_whole=True)
-    found = drive(asking, Asker(wire, {}, None, 1000, lambda _: None).answers)
+    wire = Wire(
+        lambda request: OK if takes(request.fields()["seed"]) else EndpointResponse(400, "application/json", b"{}")
+    )
+    asking = numbers(lambda number: BASE.experiment("fields.seed", {"seed": number}), WHOLE, is_whole=True)
+    found = run_learner(asking, RequestSender(wire, {}, None, 1000, lambda _: None).responses)
     assert found.kind == kind
     assert found.gaps[: len(gaps)] == gaps
 
@@ -116,40 +118,40 @@ def test_a_list_of_numbers_is_one_whose_neighbours_are_rejected(takes, kind: str
 def test_the_bound_on_requests_is_held(most: int, costs: int) -> None:
     """However often requests are repeated, no more are sent than were stated; what is left counts as not asked."""
     wire = Wire(answer_by(min=0, max=1), costs)
-    found = drive(learning(), Asker(wire, {}, None, most, lambda _: None).answers)
+    found = run_learner(learning(), RequestSender(wire, {}, None, most, lambda _: None).responses)
     assert wire.requests_sent <= most
-    assert most == 1000 or any(reply.verdict == "unasked" for reply in found.replies)
+    assert most == 1000 or any(result.kind == "unasked" for result in found.results)
 
 
 @pytest.mark.parametrize(
     "unwell",
     [
-        Answer(429, "", b""),
-        Answer(503, "", b""),
-        Answer(500, "", b""),
-        Answer(0, "", b"", failure="no answer in time"),
+        EndpointResponse(429, "", b""),
+        EndpointResponse(503, "", b""),
+        EndpointResponse(500, "", b""),
+        EndpointResponse(0, "", b"", failure="no answer in time"),
     ],
-    ids=lambda answer: answer.failure or str(answer.status),
+    ids=lambda response: response.failure or str(response.status),
 )
-def test_what_tells_of_the_endpoint_is_no_refusal(unwell: Answer) -> None:
+def test_what_tells_of_the_endpoint_is_no_refusal(unwell: EndpointResponse) -> None:
     """Answers of a busy or failing endpoint are neither accepted nor refused, and give no rule."""
-    wire = Wire(lambda ask: unwell if ask.fields()["temperature"] > 1 else OK)
-    found = drive(learning(), Asker(wire, {}, None, 1000, lambda _: None).answers)
+    wire = Wire(lambda request: unwell if request.fields()["temperature"] > 1 else OK)
+    found = run_learner(learning(), RequestSender(wire, {}, None, 1000, lambda _: None).responses)
     assert found.kind == "all"
-    assert {reply.verdict for reply in found.replies} == {"accepted", "unclear"}
+    assert {result.kind for result in found.results} == {"accepted", "unclear"}
 
 
 def test_an_endpoint_that_has_gone_ends_the_probe() -> None:
     """Where one request after the other fails, the probe ends instead of waiting for each."""
 
     class Gone(Wire):
-        def answers(self, asks):
+        def responses(self, chat_requests):
             self.requests_sent += 1
             raise EndpointError("http://127.0.0.1: the connection was refused")
 
     known = {"before": OK}
     with pytest.raises(EndpointError):
-        drive(learning(), Asker(Gone(lambda _: OK), known, None, 1000, lambda _: None).answers)
+        run_learner(learning(), RequestSender(Gone(lambda _: OK), known, None, 1000, lambda _: None).responses)
     assert len(known) < 10
 
 
@@ -181,7 +183,7 @@ def arguments(url: str, output: Path, **more) -> Namespace:
 @pytest.fixture(name="no_waiting", autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repetitions come at once."""
-    monkeypatch.setattr("compiler.verify.exchange.time.sleep", lambda _: None)
+    monkeypatch.setattr("compiler.verify.client.time.sleep", lambda _: None)
 
 
 def test_a_busy_endpoint_gives_the_same_draft(tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from compiler.probe.experiment import Base, Reply
-from compiler.probe.learner import Learnt
-from compiler.probe.soundness import sound
-from compiler.verify.assertion import Answer
+from compiler.probe.experiment import BaseRequest, ExperimentResult
+from compiler.probe.learner import LearnedContract
+from compiler.probe.soundness import without_wrong_rejections
+from compiler.verify.assertion import EndpointResponse
 
-BASE = Base({"model": "m", "messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 1}, "Say OK.")
+BASE = BaseRequest({"model": "m", "messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 1}, "Say OK.")
 TOOLS = [{"type": "function", "function": {"name": "a.b"}}]
 
 
-def answered(changes: dict[str, Any]) -> Reply:
-    return Reply(BASE.question("x", changes), "accepted", Answer(200, "application/json", b"{}"))
+def answered(changes: dict[str, Any]) -> ExperimentResult:
+    return ExperimentResult(BASE.experiment("x", changes), "accepted", EndpointResponse(200, "application/json", b"{}"))
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,12 @@ def test_the_part_of_a_rule_that_would_reject_an_answered_request_is_left_out(
     sections: dict[str, Any], changes: dict[str, Any], left: dict[str, Any]
 ) -> None:
     """Of the rule the other parts stay, outside of all cases and in one; what was left out is in a line."""
-    outside = sound(Learnt(sections, {}, (), (answered(changes),)), "m")
+    outside = without_wrong_rejections(LearnedContract(sections, {}, (), (answered(changes),)), "m")
     assert outside.values == left
-    assert bool(outside.untold) == (left != sections)
+    assert bool(outside.undetermined) == (left != sections)
     case = {"when": {"fields": {"verbosity": "low"}}, **sections}
-    within = sound(Learnt({}, {"low": case}, (), (answered({"verbosity": "low", **changes}),)), "m")
+    within = without_wrong_rejections(
+        LearnedContract({}, {"low": case}, (), (answered({"verbosity": "low", **changes}),)), "m"
+    )
     limits = {name: section for name, section in sections.items() if name == "limits"}
     assert within.cases["low"] == {"when": case["when"], **left, **limits}

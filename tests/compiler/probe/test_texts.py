@@ -2,8 +2,8 @@
 
 import pytest
 
-from compiler.probe.boundary_search import Edge, Numbers
-from compiler.probe.texts import Texts, pattern_of
+from compiler.probe.boundary_search import AcceptedNumbers, RangeEnd
+from compiler.probe.texts import AcceptedTexts, pattern_of
 from router.contract.rules.patterns import full_match_of
 
 
@@ -11,8 +11,8 @@ from router.contract.rules.patterns import full_match_of
 @pytest.mark.parametrize("first", ["aB", "a"], ids=["one class", "another at first"])
 def test_the_pattern_takes_the_lengths_that_were_found(low, high, first) -> None:
     """Lengths beyond what one count of a pattern may say are said in two, and both ends hold."""
-    lengths = Numbers("band", low and Edge(low, is_inside=True), high and Edge(high, is_inside=True))
-    matches = full_match_of(pattern_of(Texts(lengths, first, "aB", are_bytes=False, replies=())))
+    lengths = AcceptedNumbers("band", low and RangeEnd(low, is_inside=True), high and RangeEnd(high, is_inside=True))
+    matches = full_match_of(pattern_of(AcceptedTexts(lengths, first, "aB", are_bytes=False, results=())))
     shortest, longest = low or (0 if first == "aB" else 1), high or 1024
     assert matches("a" * shortest)
     assert matches("a" * longest)

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from compiler.verify.check import Ask
+from compiler.verify.check import ChatRequest
 
 COUNT = 500
 
@@ -54,10 +54,10 @@ EXTRAS: dict[str, tuple[Any, ...]] = {
 WORDS = ("wake", "dusk", "Fill it.", "checks é", "long\nrequest", "a  b", "")
 
 
-def requests(model: str, seed: int = 1) -> list[Ask]:
+def requests(model: str, seed: int = 1) -> list[ChatRequest]:
     """Return requests, each made of one to four kinds at random."""
     chance = random.Random(seed)
-    return [Ask.of(_request(model, chance)) for _ in range(COUNT)]
+    return [ChatRequest.of(_request(model, chance)) for _ in range(COUNT)]
 
 
 def _request(model: str, chance: random.Random) -> dict[str, Any]:

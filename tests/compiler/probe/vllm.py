@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from annotated_types import MaxLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from compiler.verify.assertion import Answer
-from compiler.verify.check import Ask
+from compiler.verify.assertion import EndpointResponse
+from compiler.verify.check import ChatRequest
 
 CONTEXT = 2048
 _TEMPLATE_TOKENS = 4
@@ -117,12 +117,12 @@ class RejectedError(Exception):
         self.param = param
 
 
-def answer(ask: Ask, model: str) -> Answer:
+def response(request: ChatRequest, model: str) -> EndpointResponse:
     """Return what vLLM answers to a request, of a stream or an answer the outline alone."""
     try:
-        request = _read(ask.body(), model)
+        parsed = _read(request.body(), model)
         for check in _CHECKS:
-            for said in check(request):
+            for said in check(parsed):
                 raise said
     except LookupError as error:
         return _error(404, f"The model `{error}` does not exist.", "NotFoundError", "model")
@@ -133,14 +133,14 @@ def answer(ask: Ask, model: str) -> Answer:
         return _error(400, f"{error.error_count()} validation error:{lines}", "Bad Request", place)
     except RejectedError as error:
         return _error(400, str(error), "BadRequestError", error.param)
-    if request.stream:
-        return Answer(200, "text/event-stream", b'data: {"choices": []}\n\ndata: [DONE]\n\n')
-    return Answer(200, "application/json", b'{"choices": []}')
+    if parsed.stream:
+        return EndpointResponse(200, "text/event-stream", b'data: {"choices": []}\n\ndata: [DONE]\n\n')
+    return EndpointResponse(200, "application/json", b'{"choices": []}')
 
 
-def _error(status: int, said: str, kind: str, param: str | None) -> Answer:
+def _error(status: int, said: str, kind: str, param: str | None) -> EndpointResponse:
     body = {"error": {"message": said, "type": kind, "param": param, "code": status}}
-    return Answer(status, "application/json", json.dumps(body).encode())
+    return EndpointResponse(status, "application/json", json.dumps(body).encode())
 
 
 def _read(body: bytes, model: str) -> _Request:

@@ -3,8 +3,8 @@
 import json
 from functools import partial
 
-from compiler.verify.assertion import EVENT_STREAM, Answer
-from compiler.verify.check import Ask
+from compiler.verify.assertion import EVENT_STREAM, EndpointResponse
+from compiler.verify.check import ChatRequest
 from compiler.verify.generation.requests import ENGINE_ANSWERS
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
@@ -23,26 +23,26 @@ class Endpoint:
     def __init__(self, contract: Contract, served: tuple[str, ...]) -> None:
         self._decide = partial(decide, contract=contract, served_ids=ServedIds(served))
 
-    def answer(self, ask: Ask) -> Answer:
+    def response(self, request: ChatRequest) -> EndpointResponse:
         """Return what comes back to a request, and what the engine got."""
-        decision = self._decide(ask.body())
+        decision = self._decide(request.body())
         if isinstance(decision, Refusal):
-            told = answer(decision.error, decision.errors, ask.request_id())
-            return Answer(told.status, _JSON, told.body, None, is_captured=True)
-        if ask.engine is not None:
-            return _refused_by_engine(ask, decision)
+            told = answer(decision.error, decision.errors, request.request_id())
+            return EndpointResponse(told.status, _JSON, told.body, None, is_captured=True)
+        if request.engine is not None:
+            return _refused_by_engine(request, decision)
         kind, body = _streamed(decision) if decision.stream else _whole(decision)
-        return Answer(200, kind, body, decision.body, is_captured=True)
+        return EndpointResponse(200, kind, body, decision.body, is_captured=True)
 
 
-def _refused_by_engine(ask: Ask, decision: Forward) -> Answer:
-    body = json.dumps(ENGINE_ANSWERS[ask.engine or ""]).encode()
-    told = retold(body, decision.errors, ask.request_id()) if decision.errors.engine_400 is not None else None
+def _refused_by_engine(request: ChatRequest, decision: Forward) -> EndpointResponse:
+    body = json.dumps(ENGINE_ANSWERS[request.engine or ""]).encode()
+    told = retold(body, decision.errors, request.request_id()) if decision.errors.engine_400 is not None else None
     if told is not None:
-        return Answer(told.status, _JSON, told.body, decision.body, is_captured=True)
+        return EndpointResponse(told.status, _JSON, told.body, decision.body, is_captured=True)
     if decision.errors.bad_request_type is not None:
         body = retype_bad_request(body, decision.errors.bad_request_type)
-    return Answer(400, _JSON, body, decision.body, is_captured=True)
+    return EndpointResponse(400, _JSON, body, decision.body, is_captured=True)
 
 
 def _whole(decision: Forward) -> tuple[str, bytes]:

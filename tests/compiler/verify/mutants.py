@@ -9,7 +9,7 @@ import msgspec
 
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
-from compiler.verify.assertion import judge
+from compiler.verify.assertion import evaluate
 from compiler.verify.check import Check
 from router.contract.rules.compiled import machine_of
 from router.contract.schema.model import Contract
@@ -32,11 +32,11 @@ class Mutant(NamedTuple):
     """A contract with one change: where it was changed, and how."""
 
     path: Path
-    shows: str
+    description: str
     contract: Contract
 
     def __str__(self) -> str:
-        return f"{'.'.join(map(str, self.path))}: {self.shows}"
+        return f"{'.'.join(map(str, self.path))}: {self.description}"
 
 
 def contract_of(preset: str) -> Contract:
@@ -55,7 +55,7 @@ def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant
     `of_words`: those of how refusals are told as well, and those of what cases only inherit.
     """
     plain = msgspec.to_builtins(contract)
-    for path, shows, value in _changes(plain, ()):
+    for path, description, value in _changes(plain, ()):
         if not of_words and (WORDS & {*path} or _is_inherited(plain, path)):
             continue
         try:
@@ -64,7 +64,7 @@ def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant
         except (msgspec.ValidationError, LookupError, re.error):
             continue  # no compiler would let it pass
         if mutant != contract:
-            yield Mutant(path, shows, mutant)
+            yield Mutant(path, description, mutant)
 
 
 def is_caught(mutant: Mutant, contract: Contract, checks: tuple[Check, ...], served: tuple[str, ...]) -> bool:
@@ -76,7 +76,9 @@ def is_caught(mutant: Mutant, contract: Contract, checks: tuple[Check, ...], ser
     def distance(check: Check) -> tuple[bool, bool]:
         return check.case != case, check.rule.partition(".")[2] not in names and check.rule not in names
 
-    return any(judge(check, endpoint.answer(check.ask)).result == "fail" for check in sorted(checks, key=distance))
+    return any(
+        evaluate(check, endpoint.response(check.request)).result == "fail" for check in sorted(checks, key=distance)
+    )
 
 
 def _is_inherited(plain: Any, path: Path) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
-from compiler.verify.assertion import judge
-from compiler.verify.check import Check, Derived, Refusal
+from compiler.verify.assertion import evaluate
+from compiler.verify.check import Check, CheckSuite, ExpectedRejection
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
 from compiler.verify.generation.requests import UNTOLD
@@ -25,7 +25,7 @@ def contract_of(preset: str) -> Contract:
 
 
 @cache
-def derived_of(preset: str, *, is_own: bool) -> Derived:
+def derived_of(preset: str, *, is_own: bool) -> CheckSuite:
     contract = contract_of(preset)
     return derive(contract, Deployment.for_contract(contract), Options(is_own=is_own))
 
@@ -33,8 +33,8 @@ def derived_of(preset: str, *, is_own: bool) -> Derived:
 def checks_of(preset: str, *, is_own: bool) -> tuple[list[Check], Endpoint]:
     contract = contract_of(preset)
     deployment = Deployment.for_contract(contract)
-    derived = derived_of(preset, is_own=is_own)
-    small = [check for check in derived.checks if check.ask.size() < LARGE and check.ask.engine != UNTOLD]
+    suite = derived_of(preset, is_own=is_own)
+    small = [check for check in suite.checks if check.request.size() < LARGE and check.request.engine != UNTOLD]
     return small, Endpoint(contract, deployment.served)
 
 
@@ -43,7 +43,7 @@ def checks_of(preset: str, *, is_own: bool) -> tuple[list[Check], Endpoint]:
 def test_the_router_does_what_the_contract_means(preset: str, is_own: bool) -> None:
     """Each check that is derived agrees with the router's own decision."""
     checks, endpoint = checks_of(preset, is_own=is_own)
-    verdicts = {check.id: judge(check, endpoint.answer(check.ask)) for check in checks}
+    verdicts = {check.id: evaluate(check, endpoint.response(check.request)) for check in checks}
     assert not {name: verdict for name, verdict in verdicts.items() if verdict.result != "pass"}
 
 
@@ -51,12 +51,12 @@ def test_the_router_does_what_the_contract_means(preset: str, is_own: bool) -> N
 def test_every_rule_is_tried(preset: str) -> None:
     """Each rule of a preset has a check, and each that can refuse is seen to."""
     contract = contract_of(preset)
-    derived = derived_of(preset, is_own=True)
-    tried = {check.rule for check in derived.checks} | {each.rule for each in derived.untried}
-    cases = {check.case for check in derived.checks}
+    suite = derived_of(preset, is_own=True)
+    tried = {check.rule for check in suite.checks} | {each.rule for each in suite.skipped}
+    cases = {check.case for check in suite.checks}
     assert {rule.rule for rule in contract.rules} <= tried
     assert {case.name for case in contract.cases} <= cases
-    assert any(isinstance(check.expected, Refusal) for check in derived.checks)
+    assert any(isinstance(check.expected, ExpectedRejection) for check in suite.checks)
 
 
 @pytest.mark.parametrize("preset", ["moonshot-kimi-k3", "mistral"])
@@ -72,4 +72,4 @@ def test_checks_are_the_same_in_every_run(preset: str) -> None:
 def test_a_request_knows_its_size(preset: str) -> None:
     """The size of a request is that of the body that is sent."""
     checks, _ = checks_of(preset, is_own=True)
-    assert [check.ask.size() for check in checks] == [len(check.ask.body()) for check in checks]
+    assert [check.request.size() for check in checks] == [len(check.request.body()) for check in checks]

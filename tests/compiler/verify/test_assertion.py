@@ -5,11 +5,20 @@ from typing import Any
 
 import pytest
 
-from compiler.verify.assertion import EVENT_STREAM, Answer, judge
-from compiler.verify.check import ANY_TEXT, GAP, Acceptance, Ask, Check, Refusal, Text, Told
+from compiler.verify.assertion import EVENT_STREAM, EndpointResponse, evaluate
+from compiler.verify.check import (
+    ANY_TEXT,
+    WILDCARD,
+    ChatRequest,
+    Check,
+    ExpectedAcceptance,
+    ExpectedEngineError,
+    ExpectedRejection,
+    TextPattern,
+)
 
 JSON = "application/json"
-ASK = Ask.of({"model": "m", "temperature": 1})
+ASK = ChatRequest.of({"model": "m", "temperature": 1})
 CHAT = {"model": "m", "choices": [{"index": 0, "finish_reason": "stop"}]}
 
 
@@ -17,16 +26,18 @@ def check_of(expected: Any, *, wants_engine: bool = False) -> Check:
     return Check("id", "rule", None, "m", "shows", ASK, expected, wants_engine)
 
 
-def answered(status: int, body: Any, **more: Any) -> Answer:
-    return Answer(status, JSON, json.dumps(body).encode(), **more)
+def answered(status: int, body: Any, **more: Any) -> EndpointResponse:
+    return EndpointResponse(status, JSON, json.dumps(body).encode(), **more)
 
 
-REFUSED = Refusal("rule", 400, {"error": {"message": Text(("no ", "")), "type": "t", "param": GAP}}, exact=True)
+REFUSED = ExpectedRejection(
+    "rule", 400, {"error": {"message": TextPattern(("no ", "")), "type": "t", "param": WILDCARD}}, exact=True
+)
 ERROR = {"error": {"message": "no way", "type": "t", "param": None}}
 
 
 @pytest.mark.parametrize(
-    ("answer", "result", "reason"),
+    ("response", "result", "reason"),
     [
         (answered(400, ERROR), "pass", ""),
         (answered(200, CHAT), "fail", "answered 200, and rule refuses it with 400"),
@@ -36,17 +47,17 @@ ERROR = {"error": {"message": "no way", "type": "t", "param": None}}
         (answered(400, [1]), "fail", "the body is [1]"),
         (answered(400, ERROR, engine=b"{}", is_captured=True), "fail", "and yet an engine got it"),
         (answered(503, {}), "not observable", "503"),
-        (Answer(0, "", b"", failure="no answer in time"), "not observable", "no answer in time"),
+        (EndpointResponse(0, "", b"", failure="no answer in time"), "not observable", "no answer in time"),
     ],
 )
-def test_a_refusal_is_judged(answer: Answer, result: str, reason: str) -> None:
+def test_a_refusal_is_judged(response: EndpointResponse, result: str, reason: str) -> None:
     """A refusal passes with its status and the words that are fixed, where no engine got the request."""
-    verdict = judge(check_of(REFUSED), answer)
+    verdict = evaluate(check_of(REFUSED), response)
     assert verdict.result == result
     assert reason in verdict.reason
 
 
-ACCEPTED = Acceptance({"model": "m", "temperature": 1, "top_p": 0.9}, untouched=False, changed=("top_p",))
+ACCEPTED = ExpectedAcceptance({"model": "m", "temperature": 1, "top_p": 0.9}, untouched=False, changed=("top_p",))
 GOT = b'{"model": "m", "temperature": 1,"top_p":0.9}'
 
 
@@ -63,30 +74,30 @@ GOT = b'{"model": "m", "temperature": 1,"top_p":0.9}'
 )
 def test_what_the_engine_got_is_judged(got: bytes | None, result: str, reason: str) -> None:
     """A request passes that reaches the engine with what the contract changes, all other values in their bytes."""
-    verdict = judge(check_of(ACCEPTED), answered(200, CHAT, engine=got, is_captured=True))
+    verdict = evaluate(check_of(ACCEPTED), answered(200, CHAT, engine=got, is_captured=True))
     assert verdict.result == result
     assert reason in verdict.reason
 
 
 def test_a_request_without_a_change_keeps_its_bytes() -> None:
     """Where nothing is changed the engine must get the very bytes."""
-    check = check_of(Acceptance(ASK.fields(), untouched=True))
-    assert judge(check, answered(200, CHAT, engine=ASK.body(), is_captured=True)).result == "pass"
-    assert judge(check, answered(200, CHAT, engine=ASK.body() + b" ", is_captured=True)).result == "fail"
+    check = check_of(ExpectedAcceptance(ASK.fields(), untouched=True))
+    assert evaluate(check, answered(200, CHAT, engine=ASK.body(), is_captured=True)).result == "pass"
+    assert evaluate(check, answered(200, CHAT, engine=ASK.body() + b" ", is_captured=True)).result == "fail"
 
 
 def test_what_only_the_engine_shows_is_not_observable_from_outside() -> None:
     """Where nobody looks at the engine, a check of what it gets neither passes nor fails; a refusal still fails."""
     check = check_of(ACCEPTED, wants_engine=True)
-    assert judge(check, answered(200, CHAT)).result == "not observable"
-    assert judge(check, answered(400, ERROR)).result == "fail"
+    assert evaluate(check, answered(200, CHAT)).result == "not observable"
+    assert evaluate(check, answered(400, ERROR)).result == "fail"
 
 
 def test_an_engine_may_refuse_what_is_unusual() -> None:
     """A refusal of something that the contract lets pass says nothing where an engine may refuse it by itself."""
     check = check_of(ACCEPTED._replace(doubt="who knows"))
-    assert judge(check, answered(422, ERROR)) == ("not observable", "who knows")
-    assert judge(check, answered(200, CHAT)).result == "pass"
+    assert evaluate(check, answered(422, ERROR)) == ("not observable", "who knows")
+    assert evaluate(check, answered(200, CHAT)).result == "pass"
 
 
 @pytest.mark.parametrize(
@@ -104,20 +115,20 @@ def test_an_engine_may_refuse_what_is_unusual() -> None:
 def test_a_stream_is_judged(frames: list[Any], usage: str | None, model: str | None, result: str) -> None:
     """A stream passes that names the model and reports its usage where the contract says."""
     body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames) + b"data: [DONE]\n\n"
-    expected = Acceptance({}, untouched=False, model=model, streamed=True, usage=usage)
-    assert judge(check_of(expected), Answer(200, EVENT_STREAM, body)).result == result
+    expected = ExpectedAcceptance({}, untouched=False, model=model, streamed=True, usage=usage)
+    assert evaluate(check_of(expected), EndpointResponse(200, EVENT_STREAM, body)).result == result
 
 
 def test_a_stream_that_does_not_end_fails() -> None:
     """A stream without its last event is no whole answer, and JSON is no stream."""
-    expected = Acceptance({}, untouched=False, streamed=True)
-    assert judge(check_of(expected), Answer(200, EVENT_STREAM, b"data: {}\n\n")).result == "fail"
-    assert judge(check_of(expected), answered(200, CHAT)).result == "fail"
+    expected = ExpectedAcceptance({}, untouched=False, streamed=True)
+    assert evaluate(check_of(expected), EndpointResponse(200, EVENT_STREAM, b"data: {}\n\n")).result == "fail"
+    assert evaluate(check_of(expected), answered(200, CHAT)).result == "fail"
 
 
 def test_what_an_engine_refuses_by_itself_is_judged_if_it_does() -> None:
     """Where nobody told the engine to refuse, only a refusal can be held against the contract's words."""
-    told = Told(400, {"error": {"message": ANY_TEXT}}, exact=False, if_refused=True)
-    assert judge(check_of(told), answered(200, CHAT)).result == "not observable"
-    assert judge(check_of(told), answered(400, ERROR)).result == "pass"
-    assert judge(check_of(told), answered(400, {"detail": "no"})).result == "fail"
+    told = ExpectedEngineError(400, {"error": {"message": ANY_TEXT}}, exact=False, if_refused=True)
+    assert evaluate(check_of(told), answered(200, CHAT)).result == "not observable"
+    assert evaluate(check_of(told), answered(400, ERROR)).result == "pass"
+    assert evaluate(check_of(told), answered(400, {"detail": "no"})).result == "fail"

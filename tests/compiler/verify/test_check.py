@@ -4,34 +4,43 @@ import json
 
 import pytest
 
-from compiler.verify.check import ANY_TEXT, Ask, Check, Derived, Refusal, Text, Untried, run_of_letters
+from compiler.verify.check import (
+    ANY_TEXT,
+    ChatRequest,
+    Check,
+    CheckSuite,
+    ExpectedRejection,
+    SkippedCheck,
+    TextPattern,
+    run_of_letters,
+)
 
 
 def test_a_request_is_sent_as_it_is_written() -> None:
     """Members keep their order and their own spelling, repetitions included."""
-    ask = Ask((("model", '"m"'), ("n", "1e0"), ("n", "2")))
-    assert ask.body() == b'{"model": "m", "n": 1e0, "n": 2}'
-    assert ask.fields() == {"model": "m", "n": 2}
+    request = ChatRequest((("model", '"m"'), ("n", "1e0"), ("n", "2")))
+    assert request.body() == b'{"model": "m", "n": 1e0, "n": 2}'
+    assert request.fields() == {"model": "m", "n": 2}
 
 
 def test_a_request_may_be_made_up_to_a_length() -> None:
     """Blanks behind the object make up the size, and it stays the same object."""
-    ask = Ask.of({"model": "m"})._replace(length=100)
-    assert (len(ask.body()), ask.size()) == (100, 100)
-    assert json.loads(ask.body()) == {"model": "m"}
+    request = ChatRequest.of({"model": "m"})._replace(length=100)
+    assert (len(request.body()), request.size()) == (100, 100)
+    assert json.loads(request.body()) == {"model": "m"}
 
 
 def test_letters_are_written_out_when_they_are_sent() -> None:
     """A run of letters takes no room before it is sent, and its size is known."""
-    ask = Ask.of({"url": f"data:{run_of_letters(5000)}"})
-    assert json.loads(ask.body())["url"] == "data:" + "A" * 5000
-    assert ask.size() == len(ask.body())
+    request = ChatRequest.of({"url": f"data:{run_of_letters(5000)}"})
+    assert json.loads(request.body())["url"] == "data:" + "A" * 5000
+    assert request.size() == len(request.body())
 
 
 def test_equal_requests_have_one_key() -> None:
     """What is sent decides the key, and nothing else does."""
-    assert Ask.of({"a": 1}).key() == Ask((("a", "1"),)).key()
-    assert Ask.of({"a": 1}).key() != Ask.of({"a": 2}).key()
+    assert ChatRequest.of({"a": 1}).key() == ChatRequest((("a", "1"),)).key()
+    assert ChatRequest.of({"a": 1}).key() != ChatRequest.of({"a": 2}).key()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,7 @@ def test_equal_requests_have_one_key() -> None:
 )
 def test_a_text_holds_its_pieces_in_order(pieces: tuple[str, ...], text: str, holds: bool) -> None:
     """Between the pieces of an expected text may stand anything, around them nothing."""
-    assert Text(pieces).holds(text) is holds
+    assert TextPattern(pieces).holds(text) is holds
 
 
 def test_any_text_is_a_text() -> None:
@@ -61,7 +70,9 @@ def test_any_text_is_a_text() -> None:
 
 def test_only_some_rules_are_kept() -> None:
     """Of what was derived, the checks and the gaps of some rules can be kept."""
-    check = Check("i", "a", None, "m", "s", Ask(()), Refusal("a", 400, {}, exact=False))
-    derived = Derived((check, check._replace(rule="b")), (Untried("a", None, "s", "r"), Untried("b", None, "s", "r")))
-    kept = derived.only(["b"])
-    assert [each.rule for each in (*kept.checks, *kept.untried)] == ["b", "b"]
+    check = Check("i", "a", None, "m", "s", ChatRequest(()), ExpectedRejection("a", 400, {}, exact=False))
+    suite = CheckSuite(
+        (check, check._replace(rule="b")), (SkippedCheck("a", None, "s", "r"), SkippedCheck("b", None, "s", "r"))
+    )
+    kept = suite.only(["b"])
+    assert [each.rule for each in (*kept.checks, *kept.skipped)] == ["b", "b"]

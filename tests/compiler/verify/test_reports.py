@@ -6,49 +6,51 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from compiler.verify.assertion import Answer, Verdict
-from compiler.verify.check import Acceptance, Ask, Check, Refusal, Untried
+from compiler.verify.assertion import CheckVerdict, EndpointResponse
+from compiler.verify.check import ChatRequest, Check, ExpectedAcceptance, ExpectedRejection, SkippedCheck
 from compiler.verify.report import RENDERED_BY
 from compiler.verify.report.as_text import text_of
 from compiler.verify.report.page_style import STYLE
-from compiler.verify.run import Judged, Run
+from compiler.verify.run import CompletedCheck, VerifyRun
 
 SHOWN = "<b>temperature</b> & \x1b[31m"
 
 
-def judged(name: str, rule: str, verdict: Verdict) -> Judged:
-    ask = Ask.of({"model": "m", "messages": [{"role": "user", "content": "<script>alert(1)</script>"}]})
-    expected = Refusal(rule, 400, {"error": {"type": "t"}}, exact=True)
+def completed(name: str, rule: str, verdict: CheckVerdict) -> CompletedCheck:
+    request = ChatRequest.of({"model": "m", "messages": [{"role": "user", "content": "<script>alert(1)</script>"}]})
+    expected = ExpectedRejection(rule, 400, {"error": {"type": "t"}}, exact=True)
     if verdict.result == "pass":
-        expected = Acceptance({}, untouched=True)
-    check = Check(name, rule, "thinking", "m", SHOWN, ask, expected)
-    return Judged(check, Answer(200, "application/json", b"<i>no</i>"), verdict, "says", "file.yaml:1:2", "docs (H)")
+        expected = ExpectedAcceptance({}, untouched=True)
+    check = Check(name, rule, "thinking", "m", SHOWN, request, expected)
+    return CompletedCheck(
+        check, EndpointResponse(200, "application/json", b"<i>no</i>"), verdict, "says", "file.yaml:1:2", "docs (H)"
+    )
 
 
-RUN = Run(
+RUN = VerifyRun(
     "my-profile",
     "sha256:0123456789abcdef0123",
     "http://127.0.0.1:1/v1/chat/completions",
     ("m",),
     (
-        judged("a", "fields.top_p", Verdict("pass")),
-        *(judged(f"b{number}", "fields.n", Verdict("fail", f"reason {number}")) for number in range(5)),
-        judged("c", "fields.n", Verdict("not observable", "nobody looks")),
+        completed("a", "fields.top_p", CheckVerdict("pass")),
+        *(completed(f"b{number}", "fields.n", CheckVerdict("fail", f"reason {number}")) for number in range(5)),
+        completed("c", "fields.n", CheckVerdict("not observable", "nobody looks")),
     ),
-    (Untried("limits.max_body_bytes", None, "a large body", "too large"),),
+    (SkippedCheck("limits.max_body_bytes", None, "a large body", "too large"),),
     7,
     1.5,
     "2026-11-30T16:56:46Z",
     "1.2.3",
 )
-KEPT = RUN._replace(judged=RUN.judged[:1], untried=())
+KEPT = RUN._replace(completed=RUN.completed[:1], skipped=())
 REPLAYED = RUN._replace(requests=0, record="a.jsonl", remembered=7)
 RESUMED = RUN._replace(requests=3, record="a.jsonl", remembered=4)
-ASTRAY = KEPT._replace(judged=(KEPT.judged[0]._replace(answer=Answer(404, "text/html", b"")),))
+ASTRAY = KEPT._replace(completed=(KEPT.completed[0]._replace(response=EndpointResponse(404, "text/html", b"")),))
 FORMATS = sorted(RENDERED_BY)
 
 
-def told(run: Run, form: str) -> str:
+def told(run: VerifyRun, form: str) -> str:
     return RENDERED_BY[form](run).decode()
 
 
@@ -65,12 +67,12 @@ def test_every_format_says_what_was_asked_when_and_by_which_release(form: str) -
     ("run", "said"),
     [
         (RUN, "7 requests in 1.5 s"),
-        (REPLAYED, "7 answers from the record a.jsonl, nothing asked anew"),
-        (RESUMED, "3 requests in 1.5 s, and 4 answers from the record a.jsonl"),
+        (REPLAYED, "7 responses from the record a.jsonl, nothing asked again"),
+        (RESUMED, "3 requests in 1.5 s, and 4 responses from the record a.jsonl"),
     ],
 )
 @pytest.mark.parametrize("form", ["html", "junit", "text"])
-def test_answers_of_a_record_do_not_count_as_asked(run: Run, said: str, form: str) -> None:
+def test_answers_of_a_record_do_not_count_as_asked(run: VerifyRun, said: str, form: str) -> None:
     """What was taken from a record is told as that, and the endpoint stays what was asked once."""
     assert said in told(run, form)
     assert RUN.target in told(run, form)
@@ -92,9 +94,11 @@ def test_an_address_that_answers_nothing_is_suspected(form: str) -> None:
 @pytest.mark.parametrize("form", ["html", "junit", "text"])
 def test_a_request_of_no_bytes_is_told_as_such(form: str) -> None:
     """An empty body is not shown as nothing."""
-    failed = RUN.judged[1]
-    empty = failed._replace(check=failed.check._replace(ask=Ask((), text="")), answer=Answer(500, "", b""))
-    assert told(RUN._replace(judged=(empty,)), form).count("(an empty body)") == 2
+    failed = RUN.completed[1]
+    empty = failed._replace(
+        check=failed.check._replace(request=ChatRequest((), text="")), response=EndpointResponse(500, "", b"")
+    )
+    assert told(RUN._replace(completed=(empty,)), form).count("(an empty body)") == 2
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -186,7 +190,7 @@ def test_junit_is_read_as_such() -> None:
 
 
 @pytest.mark.parametrize("run", [RUN, KEPT], ids=["broken", "kept"])
-def test_the_page_needs_nothing_beside_it(run: Run) -> None:
+def test_the_page_needs_nothing_beside_it(run: VerifyRun) -> None:
     """The page asks for nothing from elsewhere and runs nothing."""
     page = RENDERED_BY["html"](run).decode()
     assert not re.search(r"(?:src|href)=[\"'](?!#)|@import|url\(|<script|<link", page)

@@ -76,18 +76,18 @@ def test_an_engine_that_enforces_nothing_is_found_out(
     assert main.main(["verify", "http://127.0.0.1:9", profile, "--model", "m", "--replay", record]) == 1
     with_url = capsys.readouterr().out
     assert main.main(["verify", profile, "--model", "m", "--replay", record]) == 1
-    replayed = capsys.readouterr().out
-    assert replayed == with_url
-    assert f"{value['failed']} of" in replayed
-    assert f"held against {engine.url}/v1/chat/completions" in replayed
-    assert value["begun"].replace("T", " ").removesuffix("Z") in replayed
+    recorded_responses = capsys.readouterr().out
+    assert recorded_responses == with_url
+    assert f"{value['failed']} of" in recorded_responses
+    assert f"held against {engine.url}/v1/chat/completions" in recorded_responses
+    assert value["begun"].replace("T", " ").removesuffix("Z") in recorded_responses
 
 
 def test_an_endpoint_that_only_tells_of_its_own_state_is_given_up(
     profile: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An engine that still loads its model is told as that, in place of a report that says nothing."""
-    monkeypatch.setattr("compiler.verify.exchange.ATTEMPTS", 1)
+    monkeypatch.setattr("compiler.verify.client.ATTEMPTS", 1)
     with MockEngine(models=("m",)) as engine:
         engine.script(lambda _request: MockResponse.json({"error": "Loading model"}, 503))
         assert main.main(["verify", engine.url, profile, "--model", "m"]) == 1
@@ -105,9 +105,9 @@ def test_words_that_nothing_provokes_are_told(tmp_path: Path) -> None:
     with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, str(path), "--model", "m", "--only", "errors", "--format", "json"]
         main.main([*arguments, "-o", str(report)])
-    untried = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
-    assert list(untried) == ["the words of overloaded (429)", "the words of invalid_api_key (401)"]
-    assert "too much load" in untried["the words of overloaded (429)"]
+    skipped = {each["shows"]: each["reason"] for each in json.loads(report.read_text())["untried"]}
+    assert list(skipped) == ["the words of overloaded (429)", "the words of invalid_api_key (401)"]
+    assert "too much load" in skipped["the words of overloaded (429)"]
 
 
 def test_the_cost_can_be_bounded(profile: str, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
         (["[1]", "[2]"], ":1: is no exchange"),
         (
             ['{"key": "of another contract", "status": 200, "content_type": "", "answer": "{}"}'],
-            "holds 1 answer of some endpoint, and none to a check of this contract",
+            "holds 1 response of some endpoint, and none to a check of this contract",
         ),
     ],
     ids=["empty", "only begun", "a text", "other lines", "lists", "foreign"],
@@ -246,8 +246,8 @@ def test_messages_with_tools_have_a_content() -> None:
     messages = [
         message
         for check in derive(contract, Deployment.of(("m",)), Options()).checks
-        if check.ask.text is None
-        for message in check.ask.fields()["messages"]
+        if check.request.text is None
+        for message in check.request.fields()["messages"]
         if "tools" in message
     ]
     assert len(messages) > 30

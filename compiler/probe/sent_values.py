@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from compiler.probe.experiment import Question
+from compiler.probe.experiment import Experiment
 from compiler.verify.generation.boundary_values import FOREIGN
 
-Sent = frozenset[str | float]
+SentValues = frozenset[str | float]
 """Texts and numbers of a request."""
 
 _FREE: Final = frozenset({"id", "name", "tool_call_id", "content", "text", "url", "reasoning_content", "arguments"})
@@ -19,10 +19,10 @@ _NUMBER: Final = r"-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
 _NUMBERS: Final = re.compile(rf"(?<![A-Za-z0-9_.]){_NUMBER}(?![A-Za-z0-9_]|\.[0-9])")
 
 
-def sent_by(question: Question) -> Sent:
+def sent_by(experiment: Experiment) -> SentValues:
     """Return what a question changed in the base request, as far as it is made up by the client."""
     found: set[str | float] = set()
-    for value in question.changes.values():
+    for value in experiment.changes.values():
         found |= set(_scalars(value))
         if isinstance(value, list):
             found.add(float(len(value)))
@@ -49,7 +49,7 @@ def _made_up(value: Any, key: str = "") -> Iterator[str | float]:  # noqa: ANN40
         yield from _scalars(value)
 
 
-def repeated(text: str, sent: Sent) -> Sent:
+def repeated(text: str, sent: SentValues) -> SentValues:
     """Return what of the things that were sent stands in a text, numbers in any spelling."""
     numbers = {float(found) for found in _NUMBERS.findall(text)}
     return frozenset(each for each in sent if (_has_word(text, each) if isinstance(each, str) else each in numbers))

@@ -13,8 +13,8 @@ import requests
 
 from compiler.diagnostics import CommandError
 from compiler.resolve.selection import UsageError
-from compiler.verify.assertion import UNWELL, Answer
-from compiler.verify.check import Ask
+from compiler.verify.assertion import UNWELL, EndpointResponse
+from compiler.verify.check import ChatRequest
 
 DEFAULT_KEY: Final = "PROFILEC_API_KEY"
 """The environment variable that holds the endpoint's API key where no other is named."""
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT: Final = 120.0
 """Seconds that an endpoint may be silent."""
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
-"""Longest answer in bytes that is read."""
+"""Longest response in bytes that is read."""
 
 ATTEMPTS: Final = 3
 _CONNECT_SECONDS: Final = 10.0
@@ -70,7 +70,7 @@ def api_key(name: str | None, environment: Mapping[str, str] | None = None) -> s
     return values.get(name or DEFAULT_KEY) or None
 
 
-class Exchange:
+class EndpointClient:
     """Sends requests to one endpoint.
 
     `engine_of` returns what the engine got of the request with an id, None where it got nothing; without it nobody
@@ -85,54 +85,56 @@ class Exchange:
         self._lock = threading.Lock()
         self._next = time.monotonic()
 
-    def answers(self, asks: Iterable[tuple[Ask, int]]) -> Iterator[tuple[Ask, Answer]]:
+    def responses(
+        self, chat_requests: Iterable[tuple[ChatRequest, int]]
+    ) -> Iterator[tuple[ChatRequest, EndpointResponse]]:
         """Yield the answers to requests as they come, each with its request; a request comes with the status expected.
 
         Raises EndpointError when the endpoint lets nobody in, or is not there.
         """
-        left = iter(asks)
+        left = iter(chat_requests)
         is_first = True
         with ThreadPoolExecutor(self._target.concurrency) as pool:
-            going: dict[Future[Answer], Ask] = {}
+            going: dict[Future[EndpointResponse], ChatRequest] = {}
             try:
                 while True:
                     # The first goes alone: where it is not let in, none is.
                     room = 1 if is_first else 2 * self._target.concurrency
-                    while len(going) < room and (ask := next(left, None)) is not None:
-                        going[pool.submit(self._answer, *ask)] = ask[0]
+                    while len(going) < room and (chat_request := next(left, None)) is not None:
+                        going[pool.submit(self._response, *chat_request)] = chat_request[0]
                     if not going:
                         return
                     done, _ = wait(going, return_when=FIRST_COMPLETED)
                     for future in done:
-                        answer = future.result()
+                        response = future.result()
                         if is_first:
-                            self._refuse_useless(answer)
+                            self._refuse_useless(response)
                         is_first = False
-                        yield going.pop(future), answer
+                        yield going.pop(future), response
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _refuse_useless(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            raise EndpointError(f"{self._target.url}: {answer.failure}")
-        if answer.status in _NOT_LET_IN:
+    def _refuse_useless(self, response: EndpointResponse) -> None:
+        if response.failure is not None:
+            raise EndpointError(f"{self._target.url}: {response.failure}")
+        if response.status in _NOT_LET_IN:
             hint = "its key" if self._target.api_key is None else "another key"
             raise EndpointError(
-                f"{self._target.url} answered {answer.status}: "
+                f"{self._target.url} answered {response.status}: "
                 f"put {hint} into {DEFAULT_KEY}, or into a variable named by --api-key-env"
             )
 
-    def _answer(self, ask: Ask, status: int) -> Answer:
-        """Return the answer to a request, asked again while the endpoint is busy or the connection breaks."""
-        body, request_id = ask.body(), ask.request_id()
+    def _response(self, chat_request: ChatRequest, status: int) -> EndpointResponse:
+        """Return the response to a request, asked again while the endpoint is busy or the connection breaks."""
+        body, request_id = chat_request.body(), chat_request.request_id()
         for attempt in range(1, ATTEMPTS + 1):
             self._take_turn()
-            answer, pause = self._once(body, request_id)
-            is_worth_another = answer.failure is not None or (answer.status in UNWELL and answer.status != status)
+            response, pause = self._once(body, request_id)
+            is_worth_another = response.failure is not None or (response.status in UNWELL and response.status != status)
             if attempt == ATTEMPTS or not is_worth_another:
                 break
             time.sleep(min(pause if pause is not None else attempt, _LONGEST_WAIT))
-        return answer
+        return response
 
     def _take_turn(self) -> None:
         with self._lock:
@@ -143,23 +145,23 @@ class Exchange:
         if turn > now:
             time.sleep(turn - now)
 
-    def _once(self, body: bytes, request_id: str) -> tuple[Answer, float | None]:
-        """Send a request; return the answer and the seconds after which to ask again, if it says so."""
+    def _once(self, body: bytes, request_id: str) -> tuple[EndpointResponse, float | None]:
+        """Send a request; return the response and the seconds after which to chat_request again, if it says so."""
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
         timeout = (_CONNECT_SECONDS, self._target.timeout)
         try:
             with self._session().post(
                 self._target.url, body, headers=headers, timeout=timeout, stream=True, allow_redirects=False
-            ) as response:
-                data = response.raw.read(MAX_ANSWER_BYTES, decode_content=True) or b""
+            ) as received:
+                data = received.raw.read(MAX_ANSWER_BYTES, decode_content=True) or b""
         except (requests.RequestException, OSError) as error:
-            return Answer(0, "", b"", failure=_told(error)), None
-        kind = response.headers.get("Content-Type", "")
-        answer = Answer(response.status_code, kind, self._without_key(data))
+            return EndpointResponse(0, "", b"", failure=_told(error)), None
+        kind = received.headers.get("Content-Type", "")
+        response = EndpointResponse(received.status_code, kind, self._without_key(data))
         if self._engine_of is not None:
-            answer = answer._replace(engine=self._engine_of(request_id), is_captured=True)
-        pause = response.headers.get("Retry-After", "")
-        return answer, float(pause) if pause.isdigit() else None
+            response = response._replace(engine=self._engine_of(request_id), is_captured=True)
+        pause = received.headers.get("Retry-After", "")
+        return response, float(pause) if pause.isdigit() else None
 
     def _without_key(self, data: bytes) -> bytes:
         key = self._target.api_key
@@ -181,8 +183,8 @@ class Exchange:
 
 def _told(error: Exception) -> str:
     if isinstance(error, requests.Timeout):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, requests.ConnectionError):
         reason = "refused" if "refused" in str(error) else "broken off" if "reset" in str(error).lower() else "failed"
         return f"the connection was {reason}" if reason != "failed" else "the connection failed"
-    return f"no answer: {type(error).__name__}"
+    return f"no response: {type(error).__name__}"

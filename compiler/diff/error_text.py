@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from compiler.artifact.to_profile import error_of, words_of
-from compiler.diff.change import EVIDENCE, UNSEEN, Change, Verdict, change, either
+from compiler.diff.change import EVIDENCE, UNSEEN, Change, ConstraintEffect, change, rejection_and_acceptance
 from compiler.diff.fields import OTHER_WORDS, listed_words
 from compiler.diff.values import Value, listed, same, text_of
 from router.contract.protocols import INVALID_REQUEST
@@ -28,12 +28,12 @@ def compare_unknown_fields(
     at = ("unknown_fields",)
     if before.policy != after.policy:
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
-        told = Verdict(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
+        told = ConstraintEffect(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
         yield change((*at, "policy"), before.policy, after.policy, told)
     old, new = (_known(side) for side in rules)
     gone, gained = sorted(old - new), sorted(new - old)
     same_policy = before.policy == after.policy
-    told = _known_told(after.policy, gone, gained) if same_policy else Verdict(f"{UNSEEN} by it alone")
+    told = _known_told(after.policy, gone, gained) if same_policy else ConstraintEffect(f"{UNSEEN} by it alone")
     if before.known != after.known:
         yield change((*at, "known"), before.known, after.known, told)
     elif same_policy and (gone or gained):
@@ -52,15 +52,19 @@ def _known(rules: tuple[Rule, ...]) -> set[str]:
     return {name for rule in rules if isinstance(rule, UnknownFieldsRule) for name in rule.known}
 
 
-def _known_told(policy: str, gone: list[str], gained: list[str]) -> Verdict:
+def _known_told(policy: str, gone: list[str], gained: list[str]) -> ConstraintEffect:
     if policy == "reject":
         sending = "requests sending {}"
-        return either(sending.format(listed(gone)) if gone else "", sending.format(listed(gained)) if gained else "")
+        return rejection_and_acceptance(
+            sending.format(listed(gone)) if gone else "", sending.format(listed(gained)) if gained else ""
+        )
     if policy == "pass" or not (gone or gained):
-        return Verdict(f"{UNSEEN}: fields that are not known {'pass too' if policy == 'pass' else 'are the same'}")
+        return ConstraintEffect(
+            f"{UNSEEN}: fields that are not known {'pass too' if policy == 'pass' else 'are the same'}"
+        )
     parts = [f"{listed(gone, 'and')} will not reach the engine"] if gone else []
     parts += [f"{listed(gained, 'and')} will reach the engine"] if gained else []
-    return Verdict("; ".join(parts))
+    return ConstraintEffect("; ".join(parts))
 
 
 def compare_stream(before: Stream, after: Stream) -> Iterator[Change]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from compiler.resolve.selection import UsageError
-from compiler.verify.cassette import About, RecordError, about_record, open_record, read_record
-from compiler.verify.check import Ask
-from compiler.verify.exchange import EndpointError, Exchange, Target, api_key, chat_url
+from compiler.verify.cassette import RecordError, RecordHeader, open_record, read_record, record_header
+from compiler.verify.check import ChatRequest
+from compiler.verify.client import EndpointClient, EndpointError, Target, api_key, chat_url
 from router.mock_engine import MockEngine, MockResponse, RawResponse, ReceivedRequest
 
 
@@ -18,12 +18,12 @@ def _engine() -> Iterator[MockEngine]:
         yield mock_engine
 
 
-def ask_of(text: str) -> Ask:
-    return Ask.of({"model": "m", "messages": [{"role": "user", "content": text}]})
+def ask_of(text: str) -> ChatRequest:
+    return ChatRequest.of({"model": "m", "messages": [{"role": "user", "content": text}]})
 
 
-def exchange_with(engine: MockEngine, key: str | None = None) -> Exchange:
-    return Exchange(Target(chat_url(engine.url), key, timeout=5.0))
+def exchange_with(engine: MockEngine, key: str | None = None) -> EndpointClient:
+    return EndpointClient(Target(chat_url(engine.url), key, timeout=5.0))
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,29 @@ def test_a_key_comes_out_of_the_environment() -> None:
 
 def test_every_request_is_answered(engine: MockEngine) -> None:
     """Each request gets its own answer, and the key travels with all of them."""
-    asks = [ask_of(str(number)) for number in range(20)]
-    answers = dict(exchange_with(engine, "secret").answers((ask, 200) for ask in asks))
-    assert {answer.status for answer in answers.values()} == {200}
-    assert {*answers} == {*asks}
+    chat_requests = [ask_of(str(number)) for number in range(20)]
+    responses = dict(exchange_with(engine, "secret").responses((request, 200) for request in chat_requests))
+    assert {response.status for response in responses.values()} == {200}
+    assert {*responses} == {*chat_requests}
     assert {tuple(received.values("Authorization")) for received in engine.received} == {("Bearer secret",)}
 
 
 def test_an_endpoint_that_is_busy_is_asked_again(engine: MockEngine) -> None:
     """A 429 is followed by another request after the time that it names, unless it is what is expected."""
     engine.answer_next(MockResponse.json({}, 429, [("Retry-After", "0")]))
-    exchange = exchange_with(engine)
-    [(_, answer)] = exchange.answers([(ask_of("hi"), 200)])
-    assert (answer.status, exchange.requests_sent) == (200, 2)
+    client = exchange_with(engine)
+    [(_, response)] = client.responses([(ask_of("hi"), 200)])
+    assert (response.status, client.requests_sent) == (200, 2)
     engine.answer_next(MockResponse.json({}, 429))
-    [(_, answer)] = exchange.answers([(ask_of("hi"), 429)])
-    assert answer.status == 429
+    [(_, response)] = client.responses([(ask_of("hi"), 429)])
+    assert response.status == 429
 
 
 def test_an_endpoint_that_lets_nobody_in_is_told_at_once(engine: MockEngine) -> None:
     """A 401 to the first request ends the run, with a hint at the key."""
     engine.script(lambda _: MockResponse.json({}, 401))
     with pytest.raises(EndpointError, match="PROFILEC_API_KEY"):
-        list(exchange_with(engine).answers((ask_of(str(number)), 200) for number in range(20)))
+        list(exchange_with(engine).responses((ask_of(str(number)), 200) for number in range(20)))
     assert len(engine.received) == 1
 
 
@@ -93,17 +93,17 @@ def test_a_broken_connection_is_no_verdict(engine: MockEngine) -> None:
         return RawResponse(then="reset") if b"broken" in received.body else None
 
     engine.script(script)
-    exchange = Exchange(Target(chat_url(engine.url), timeout=5.0))
-    answers = dict(exchange.answers([(ask_of("hi"), 200), (ask_of("broken"), 200)]))
-    assert answers[ask_of("hi")].status == 200
-    assert answers[ask_of("broken")].failure is not None
+    client = EndpointClient(Target(chat_url(engine.url), timeout=5.0))
+    responses = dict(client.responses([(ask_of("hi"), 200), (ask_of("broken"), 200)]))
+    assert responses[ask_of("hi")].status == 200
+    assert responses[ask_of("broken")].failure is not None
 
 
 def test_a_key_that_is_echoed_is_hidden(engine: MockEngine) -> None:
     """The key never stands in an answer that may be written down."""
     engine.answer_next(MockResponse.json({"echo": "secret"}))
-    [(_, answer)] = exchange_with(engine, "secret").answers([(ask_of("hi"), 200)])
-    assert b"secret" not in answer.body
+    [(_, response)] = exchange_with(engine, "secret").responses([(ask_of("hi"), 200)])
+    assert b"secret" not in response.body
 
 
 def test_a_record_is_read_again(tmp_path, engine: MockEngine) -> None:
@@ -111,45 +111,45 @@ def test_a_record_is_read_again(tmp_path, engine: MockEngine) -> None:
     path = str(tmp_path / "record.jsonl")
     record, known = open_record(path)
     assert known == {}
-    exchange = Exchange(Target(chat_url(engine.url)), lambda _: ask_of("hi").body())
-    [(ask, answer)] = exchange.answers([(ask_of("hi"), 200)])
-    record.add(ask, answer)
-    assert read_record(path) == {ask.key(): answer}
+    client = EndpointClient(Target(chat_url(engine.url)), lambda _: ask_of("hi").body())
+    [(request, response)] = client.responses([(ask_of("hi"), 200)])
+    record.add(request, response)
+    assert read_record(path) == {request.key(): response}
     record.close()
     with Path(path).open("a") as file:
         file.write('{"key": "x", "sta')
     record, known = open_record(path)
-    record.add(ask, answer)
+    record.add(request, response)
     record.close()
-    assert read_record(path) == {ask.key(): answer}
-    assert known == {ask.key(): answer}
+    assert read_record(path) == {request.key(): response}
+    assert known == {request.key(): response}
 
 
-ABOUT = About("http://127.0.0.1:1/v1/chat/completions", "2026-11-30T16:56:46Z")
+ABOUT = RecordHeader("http://127.0.0.1:1/v1/chat/completions", "2026-11-30T16:56:46Z")
 
 
 def test_a_record_says_what_was_asked_and_when(tmp_path, engine: MockEngine) -> None:
     """A record keeps the endpoint and the moment of its beginning, and none of another endpoint is gone on with."""
     path = str(tmp_path / "record.jsonl")
     record, _ = open_record(path, ABOUT)
-    assert about_record(path) == ABOUT
-    [(ask, answer)] = Exchange(Target(chat_url(engine.url))).answers([(ask_of("hi"), 200)])
-    record.add(ask, answer)
+    assert record_header(path) == ABOUT
+    [(request, response)] = EndpointClient(Target(chat_url(engine.url))).responses([(ask_of("hi"), 200)])
+    record.add(request, response)
     record.close()
     record, _ = open_record(path, ABOUT._replace(begun="2027-01-01T00:00:00Z"))
     record.close()
-    assert about_record(path) == ABOUT
+    assert record_header(path) == ABOUT
     with pytest.raises(RecordError, match=r"holds the answers of http://127\.0\.0\.1:1/.*: name another file"):
-        open_record(path, About("http://127.0.0.1:2/v1/chat/completions"))
+        open_record(path, RecordHeader("http://127.0.0.1:2/v1/chat/completions"))
 
 
 def test_a_record_without_answers_is_begun_anew(tmp_path) -> None:
     """Where nothing was answered yet, another endpoint may be asked."""
     path = str(tmp_path / "record.jsonl")
-    for about in (ABOUT, ABOUT._replace(target="http://127.0.0.1:2/v1/chat/completions")):
-        record, _ = open_record(path, about)
+    for header in (ABOUT, ABOUT._replace(target="http://127.0.0.1:2/v1/chat/completions")):
+        record, _ = open_record(path, header)
         record.close()
-        assert about_record(path) == about
+        assert record_header(path) == header
 
 
 def test_a_record_that_says_nothing_of_itself_is_read(tmp_path) -> None:
@@ -157,7 +157,7 @@ def test_a_record_that_says_nothing_of_itself_is_read(tmp_path) -> None:
     path = str(tmp_path / "record.jsonl")
     record, _ = open_record(path)
     record.close()
-    assert about_record(path) == About()
+    assert record_header(path) == RecordHeader()
 
 
 def test_what_is_no_record_is_told(tmp_path) -> None:

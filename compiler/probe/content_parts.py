@@ -3,9 +3,9 @@
 import re
 from typing import Any, Final
 
-from compiler.probe.conversations import Checks
-from compiler.probe.evidence import things_said
-from compiler.probe.experiment import Base, Learning, Reply, asked, texts_in
+from compiler.probe.conversations import LearnedChecks
+from compiler.probe.evidence import evidence_of
+from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all, texts_in
 from compiler.verify.generation.boundary_values import FOREIGN
 from compiler.verify.generation.conversations import content_with, holding_content
 
@@ -31,7 +31,7 @@ _RARE: Final = (
 _MOST_LISTED: Final = 16
 
 
-def learn_content_parts(base: Base) -> Learning[Checks]:
+def learn_content_parts(base: BaseRequest) -> Learner[LearnedChecks]:
     """Learn which types of parts are accepted, in messages of users and of the other roles."""
     of_user = yield from _of_role(base, "user", (*_KINDS, *_RARE))
     said = " ".join(texts_in(of_user[FOREIGN]))
@@ -39,7 +39,7 @@ def learn_content_parts(base: Base) -> Learning[Checks]:
     of_user |= yield from _of_role(base, "user", tuple(listed[:_MOST_LISTED]))
     allowed = _types(of_user)
     if allowed is None:
-        return Checks({})
+        return LearnedChecks({})
     kinds = (*_KINDS, *(kind for kind in allowed if kind not in _KINDS))
     section: dict[str, Any] = {"allowed": allowed}
     by_role: dict[str, Any] = {}
@@ -50,33 +50,35 @@ def learn_content_parts(base: Base) -> Learning[Checks]:
     if by_role:
         section["by_role"] = by_role
     odd = ({"text": base.text}, {"type": ["text"], "text": base.text}, base.text)
-    yield from asked(*(base.question(ABOUT, {"messages": holding_content("user", base.text, [part])}) for part in odd))
+    yield from ask_all(
+        *(base.experiment(ABOUT, {"messages": holding_content("user", base.text, [part])}) for part in odd)
+    )
     others = [f"type {kind}" for kind in of_user if kind not in allowed]
-    source = things_said([f"type {kind}" for kind in allowed], others, list(of_user.values()))
-    return Checks({"content_parts": {**section, "source": source}})
+    source = evidence_of([f"type {kind}" for kind in allowed], others, list(of_user.values()))
+    return LearnedChecks({"content_parts": {**section, "source": source}})
 
 
-def _of_role(base: Base, role: str, kinds: tuple[str, ...]) -> Learning[dict[str, Reply]]:
+def _of_role(base: BaseRequest, role: str, kinds: tuple[str, ...]) -> Learner[dict[str, ExperimentResult]]:
     contents = {kind: holding_content(role, base.text, content_with(kind, base.text)) for kind in kinds}
-    replies = yield from asked(*(base.question(ABOUT, {"messages": messages}) for messages in contents.values()))
-    return dict(zip(kinds, replies, strict=True))
+    results = yield from ask_all(*(base.experiment(ABOUT, {"messages": messages}) for messages in contents.values()))
+    return dict(zip(kinds, results, strict=True))
 
 
-def _types(of_kinds: dict[str, Reply]) -> list[str] | None:
+def _types(of_kinds: dict[str, ExperimentResult]) -> list[str] | None:
     """Return the types that are not rejected as an unknown one is; None where that one, or no text, is accepted."""
     unknown = of_kinds[FOREIGN]
-    if not unknown.is_refused or not of_kinds["text"].is_accepted:
+    if not unknown.is_rejected or not of_kinds["text"].is_accepted:
         return None
-    kinds = [kind for kind, reply in of_kinds.items() if not (reply.is_refused and _is_alike(reply, unknown, kind))]
+    kinds = [kind for kind, result in of_kinds.items() if not (result.is_rejected and _is_alike(result, unknown, kind))]
     # Where the types are listed in the words of a rejection, their order is that of the rule.
     said = " ".join(texts_in(unknown))
     places = {kind: found.start() for kind in kinds if (found := re.search(rf"\b{kind}\b", said)) is not None}
     return sorted(kinds, key=places.__getitem__) if len(places) == len(kinds) else kinds
 
 
-def _is_alike(reply: Reply, unknown: Reply, kind: str) -> bool:
+def _is_alike(result: ExperimentResult, unknown: ExperimentResult, kind: str) -> bool:
     """Tell whether a type is rejected in the words in which the unknown one is."""
     # Beside the type itself, ids of requests and places differ.
     names = re.compile(rf"\b(?:{kind}|{FOREIGN})\b|[0-9a-f]{{8,}}|[0-9]+".encode())
-    one, other = (each.answer.body for each in (reply, unknown))
+    one, other = (each.response.body for each in (result, unknown))
     return names.sub(b"", one) == names.sub(b"", other)

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from compiler.verify.check import Ask
+from compiler.verify.check import ChatRequest
 
 
-class Probe(NamedTuple):
+class RequestVariant(NamedTuple):
     """A request and what it shows; `is_edge` says that it tells a rule from one a step away, and so is never spared."""
 
-    shows: str
-    ask: Ask
+    description: str
+    request: ChatRequest
     is_edge: bool = True
