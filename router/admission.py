@@ -1,4 +1,4 @@
-"""What is refused before any route is entered: a wrong port, a missing key, a bad Host, another spelling of a route."""
+"""Checks before any route: the port, the API key, the Host header and the exact spelling of the route."""
 
 import re
 from typing import Any, Final
@@ -14,14 +14,14 @@ _MODEL: Final = f"{routes.MODELS}/"
 
 
 class Admission:
-    """Lets requests in. Where they come on the metrics' own port they find there only the metrics and the probes."""
+    """Checks requests. On the separate metrics port only the metrics and the health routes exist."""
 
     def __init__(self, settings: Settings, api_keys: ApiKeys) -> None:
         self._metrics_port = settings.metrics_port
         self._api_keys = api_keys
 
     def check(self, environ: dict[str, Any]) -> None:
-        """Let a request in. Raises ApiError."""
+        """Check a request. Raises ApiError to reject it."""
         on_own_port = self._metrics_port is not None and self._check_port(environ)
         if not on_own_port and self._api_keys.are_required():
             self._authenticate(environ)
@@ -29,9 +29,9 @@ class Admission:
         _check_exact_route(environ)
 
     def _check_port(self, environ: dict[str, Any]) -> bool:
-        """Tell whether a request came to the metrics' own port, where there are only they and the probes.
+        """Return whether a request came to the separate metrics port.
 
-        Raises ApiError `not_found` for what belongs to the other port.
+        Raises ApiError `not_found` for a route of the other port.
         """
         on_own_port = _port_of(environ) == self._metrics_port
         path = routes.raw_path(environ)
@@ -41,7 +41,7 @@ class Admission:
         return on_own_port
 
     def _authenticate(self, environ: dict[str, Any]) -> None:
-        """Let a request in that shows an API key; behind this door nobody sees the key again."""
+        """Check the API key of a request, record its name, and remove the key from the request."""
         if routes.raw_path(environ) in routes.HEALTH_ROUTES:
             return
         context_of(environ).key_name = self._api_keys.authenticate(environ)
@@ -49,14 +49,14 @@ class Admission:
 
 
 def _port_of(environ: dict[str, Any]) -> int | None:
-    """Return the port that a request came to, by its socket: for a Unix one gunicorn believes the Host header."""
+    """Return the port of a request by its socket: for a Unix socket gunicorn trusts the Host header."""
     client = environ.get("gunicorn.socket")
     address = client.getsockname() if client is not None else None
     return address[1] if isinstance(address, tuple) else None
 
 
 def _check_exact_route(environ: dict[str, Any]) -> None:
-    # Servers and Werkzeug tidy paths up; a route is the target as it was sent, nothing that resembles it.
+    # Servers and Werkzeug normalize paths; a route matches only the raw target.
     raw = routes.raw_path(environ)
     as_sent = raw == environ["PATH_INFO"] and not raw.startswith("//")
     if not as_sent and not raw.startswith(_MODEL):

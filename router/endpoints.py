@@ -1,4 +1,4 @@
-"""The inference routes as a WSGI callable: what Flask does for the other routes, it does with what it answers with."""
+"""The inference routes as a WSGI callable, without Flask: it is on the hot path."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from router.response import ProxyResponse
 from router.server.disconnect import ClientGoneError
 
 CLIENT_CLOSED_REQUEST: Final = 499
-"""The status that stands in logs for a client that hung up (nginx's); nobody gets it."""
+"""The status in logs for a client that disconnected (nginx's); it is never sent."""
 
 _STATUS_LINES: Final = {status: f"{status} {phrase.upper()}" for status, phrase in HTTP_STATUS_CODES.items()}
 _BODILESS: Final = 204
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("router")
 
 
 class InferenceEndpoint:
-    """The inference routes of one worker, which answer POST alone."""
+    """The inference routes of one worker; they take POST only."""
 
     def __init__(self, services: Services, admission: Admission) -> None:
         self._services = services
@@ -33,7 +33,7 @@ class InferenceEndpoint:
         self._errors = services.artifact.contract.errors
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request."""
+        """Serve a request."""
         context = context_of(environ)
         try:
             self._services.discovery.start()
@@ -43,19 +43,19 @@ class InferenceEndpoint:
             response = error_response(error, self._errors, context)
         except ClientGoneError:
             response = client_closed_response(context)
-        except Exception as error:  # noqa: BLE001 - whatever fails, its client is told
+        except Exception as error:  # noqa: BLE001 - any failure is a 500 to the client
             response = internal_error_response(error, self._errors, context)
         return _send(response, start_response)
 
     def serve(self, environ: dict[str, Any], context: RequestContext) -> ProxyResponse:
-        """Take a request through the straight line. Raises ApiError, ClientGoneError."""
+        """Run the pipeline for a request. Raises ApiError, ClientGoneError."""
         route = environ["PATH_INFO"]
         step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
         return step(self._services, environ, route, context)
 
 
 def error_response(error: ApiError, errors: Errors, context: RequestContext) -> ProxyResponse:
-    """Return the answer to a request that is refused, in the words of its case of the contract, if it has one."""
+    """Return the response for an error, with the error texts of the contract's case if there is one."""
     without_frames(error)
     error.details.setdefault("model", context.model_asked)
     status, own_headers, body = answer(error, context.errors or errors, context.request_id, context.protocol)
@@ -65,25 +65,25 @@ def error_response(error: ApiError, errors: Errors, context: RequestContext) -> 
 
 
 def internal_error_response(error: Exception, errors: Errors, context: RequestContext) -> ProxyResponse:
-    """Return the answer to a request that fails as nobody foresaw, and log it."""
+    """Log an unexpected exception and return the response for it."""
     _LOG.error("request %s failed", context.request_id, exc_info=error)
     without_frames(error)
     return error_response(ApiError("internal_error", "The router failed to handle this request"), errors, context)
 
 
 def client_closed_response(context: RequestContext) -> ProxyResponse:
-    """Return what stands in logs for the answer to a client that hung up."""
+    """Return the response that logs show for a client that disconnected."""
     context.client_gone = True
     return ProxyResponse(CLIENT_CLOSED_REQUEST, [], b"")
 
 
 def status_line(status: int) -> str:
-    """Return a status with its name."""
+    """Return the status line of a status."""
     return _STATUS_LINES.get(status) or f"{status} UNKNOWN"
 
 
 class _StreamedBody:
-    """A body in pieces, and what ends it."""
+    """A streamed body with its `close`."""
 
     __slots__ = ("_pieces", "close")
 

@@ -1,4 +1,4 @@
-"""The edge: a WSGI callable around the app that surrounds every request, from its id to its line in the access log."""
+"""The outermost WSGI middleware: request id, in-flight limit, access log, metrics, traces and draining of bodies."""
 
 import logging
 import time
@@ -22,14 +22,14 @@ from router.server import request_body
 from router.telemetry import access_log
 
 OVERLOADED_DRAIN_SECONDS: Final = 0.5
-"""How long the body of an overloaded worker's client is read: long enough for what is on its way in one data centre."""
+"""Drain timeout for the body of a rejected request: long enough for what is in transit within one data centre."""
 SHORT_DRAIN_SECONDS: Final = 0.02
-"""The same where several are being read already: only what has come, which would let closing reset the answer."""
+"""Drain timeout if several bodies are drained already: reads what has arrived, so that closing sends no reset."""
 MAX_SLOW_DRAINS: Final = 4
-"""How many threads at most wait for such bodies; the others are there for what an overloaded worker still answers."""
+"""Maximum of concurrent drains with the longer timeout; other threads stay free for what is still served."""
 
 _SHORT_DRAIN_CODES: Final = (OVERLOADED, "invalid_api_key")
-"""Refusals whose clients get little time for the rest of their body: who is not served must not hold up who is."""
+"""Codes of rejected requests whose bodies are drained only briefly: they must not delay requests that are served."""
 _MODEL: Final = f"{routes.MODELS}/"
 _LOG = logging.getLogger("router")
 
@@ -37,10 +37,10 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None
 
 
 class Middleware:
-    """The app of one worker, with its bound of inference requests in flight and its access log."""
+    """The WSGI app of one worker: limits the inference requests in flight, and records every request."""
 
     def __init__(self, app: flask.Flask, services: Services) -> None:
-        self.extensions = app.extensions  # what looks for the gateway in a Flask app finds it here too
+        self.extensions = app.extensions  # where a Flask app has its services
         self._app = app
         self._inference = app.extensions["router.endpoints"]
         own = services.settings
@@ -56,9 +56,9 @@ class Middleware:
         self._errors = services.artifact.contract.errors
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
+        """Serve a request."""
         context = context_of(environ)
-        # No other protocol is spoken here; Werkzeug would refuse who asks for one (RFC 9110, section 7.8).
+        # Upgrades are ignored (RFC 9110, section 7.8); Werkzeug would reject the request.
         environ.pop("HTTP_UPGRADE", None)
         context.route = self._route_of(environ)
         if self._tracer is not None:
@@ -75,7 +75,7 @@ class Middleware:
         return _send_error(refused, start_response)
 
     def flush(self) -> None:
-        """Have all counted, and the access log written as far as it goes without waiting long: the process ends."""
+        """Flush metrics, traces and access log before the process ends, with short timeouts."""
         if self._meter is not None:
             self._meter.flush()
         if self._tracer is not None:
@@ -84,12 +84,12 @@ class Middleware:
             self._access_log.flush()
 
     def count_rejected(self, error: ApiError) -> None:
-        """Count a request that the server refused before the app heard of it."""
+        """Count a request that the server rejected before it reached the app."""
         if self._meter is not None:
             self._meter.note(RequestContext(request_id="", status=error.status, code=error.code))
 
     def _route_of(self, environ: WSGIEnvironment) -> str:
-        """Return the route that a target names, as it was sent; empty for anything else."""
+        """Return the route of a request by its raw path; empty for an unknown one."""
         path = routes.raw_path(environ)
         if path in self._routes:
             return path
@@ -120,7 +120,7 @@ class Middleware:
 
 
 class LoggedResponse:
-    """One answer on its way out: learns of it what the exchange does not know, and ends the exchange exactly once."""
+    """A response iterator that records status, code and bytes in the context, and ends the request exactly once."""
 
     __slots__ = ("_close", "_context", "_end", "_errors", "_is_ended", "_is_whole", "_next", "_start_response")
 
@@ -141,7 +141,7 @@ class LoggedResponse:
         self._is_ended = False
 
     def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
-        """Let an app answer and return its answer. What an app itself cannot handle is an `internal_error`."""
+        """Call an app and return its response. An exception of the app is an `internal_error`."""
         try:
             pieces = self._call_app(app, environ)
             self._close = getattr(pieces, "close", None)
@@ -167,11 +167,11 @@ class LoggedResponse:
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
     ) -> Callable[[bytes], object]:
-        """Note the status and the router's own error code, and send the head on with the request's id."""
+        """Record the status and the router's own error code, and add the request id to the headers."""
         context = self._context
         context.status = int(status[:3])
         if context.status >= HTTPStatus.BAD_REQUEST and context.code is None:
-            # No engine's answer carries this header: it is taken out on the way.
+            # It cannot come from an engine: its headers are filtered.
             context.code = next((value for name, value in headers if name.lower() == "x-router-error-code"), None)
         headers = [*headers, ("x-request-id", context.request_id)]
         for name in context.protocol.request_id_headers:
@@ -185,7 +185,7 @@ class LoggedResponse:
         try:
             piece = self._next()
         except BaseException:
-            # It came to its own end, or broke off by itself: not for want of a client.
+            # The response ended or failed by itself: the client did not leave.
             self._is_whole = True
             raise
         context = self._context
@@ -195,7 +195,7 @@ class LoggedResponse:
         return piece
 
     def close(self) -> None:
-        """End the answer and the exchange; a server does so also when its client is gone before all is sent."""
+        """End the response and the request; the server also calls it if the client left early."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -214,7 +214,7 @@ def _send_error(
     start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
 ) -> Iterable[bytes]:
     status, headers, body = told
-    # A contract may answer with a status that has no phrase, as 529 is to some vendors.
+    # A contract may use a status without a standard phrase, such as 529.
     phrase = responses.get(status, "Unknown")
     start_response(f"{status} {phrase}", [*headers, ("Content-Length", str(len(body)))])
     return [body]

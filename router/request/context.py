@@ -1,4 +1,4 @@
-"""What is known of one request while it is served: what the access log and the metrics tell of it when it is over."""
+"""The request context: the facts of one request, which the access log, the metrics and the traces report at its end."""
 
 import time
 from dataclasses import dataclass, field
@@ -13,84 +13,84 @@ from router.request.routes import protocol_of, raw_path
 from router.request.trace import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
-"""How a stream may end: with its protocol's last event (`[DONE]` in chat), properly without it, so encoded that nobody
-sees; or it breaks off."""
+"""How a stream may end: with its protocol's last event (`[DONE]` in chat); complete without it; encoded, so that its end
+is not visible; broken off; or left by its client."""
 RETRY_REASONS: Final = ("unreachable", "refused", "closed", "context")
-"""Why a request is sent once more: no connection, a 429 or 503, a kept connection that had been closed, or a budget of
-the router's that exceeds the engine's context."""
+"""Why a request is retried: no connection, a 429 or 503, a stale kept-alive connection, or a token limit set by the
+router that exceeds the engine's context."""
 
 _IN_ENVIRON: Final = "router.request.context"
 
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
-    """The facts of one request and its answer, each written by the step of the line that learns it.
+    """The facts of one request and its response; each step of the pipeline sets its own.
 
-    Nothing of a prompt, an answer or a key stands here. Times are of `time.monotonic()`, in seconds.
+    It never contains a prompt, a response body or a key. Times are of `time.monotonic()`, in seconds.
     """
 
     request_id: str
     method: str = ""
     protocol: Protocol = OTHER
-    """The protocol that its client speaks, by the target."""
+    """The protocol of the client, by the request target."""
     route: str = ""
-    """The path of the route; empty where there is none, so that clients cannot write into the log."""
+    """The path of the route; empty for an unknown route, so that clients cannot write into the log."""
     key_name: str | None = None
-    """The name of the API key that the client showed."""
+    """The name of the client's API key."""
     model_asked: str | None = None
     model_served: str | None = None
     stream: bool = False
     rule: str | None = None
-    """The rule of the contract that refused the request."""
+    """The rule of the contract that rejected the request."""
     violations: tuple[str, ...] = ()
-    """The parameters that violated the contract, all of them, whether it refused the request for that or not."""
+    """All parameters that violated the contract, also if the request was not rejected for them."""
     case: str | None = None
-    """The case of the contract that was for the request."""
+    """The case of the contract that applied to the request."""
     errors: Errors | None = None
-    """How the contract tells errors, where a case of it has other words than the contract at large."""
+    """The error texts of the contract's case, if it has its own."""
     tokens: Tokens | None = None
-    """The output budget that went to an engine, where the contract sets one."""
+    """The token limit that was sent to an engine, if the contract sets one."""
     engine: str | None = None
-    """The engine that answered, or was tried last."""
+    """The engine that responded, or the last one that was tried."""
     attempts: int = 0
-    """How many engines, or connections to one, the request was tried on."""
+    """Number of attempts: engines, or connections to one, that the request was sent to."""
     retries: tuple[str, ...] = ()
-    """Why it was sent once more, each time (RETRY_REASONS)."""
+    """The reason of each retry (RETRY_REASONS)."""
     attempted_engines: tuple[str, ...] = ()
     """The engine of each attempt."""
     upstream_errors: tuple[tuple[str, Outcome], ...] = ()
-    """What went wrong at engines, in all attempts, each with its engine."""
+    """The errors of engines in all attempts, each with its engine."""
     trace: Trace | None = None
-    """Its trace, where traces are made."""
+    """Its trace, if traces are on."""
     stream_end: str | None = None
-    """How the stream ended (STREAM_ENDS), if there was one; until it does, as if the client left."""
+    """How the stream ended (STREAM_ENDS), if there was one; "client_gone" until it ends otherwise."""
     status: int = 0
     code: str | None = None
-    """The router's own error code, where it answered itself, also within a stream that broke off."""
+    """The router's own error code, if it responded with an error, also within a stream that broke off."""
     slot_acquired: bool = False
-    """Is it counted as in flight?"""
+    """Whether it is counted as in flight."""
     client_gone: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
     started_at: float = field(default_factory=time.monotonic)
     body_read_seconds: float = 0.0
-    """How long the body was waited for and read."""
+    """Time to read the body, waiting included."""
     first_attempt_at: float | None = None
-    """When the request was sent to an engine for the first time."""
+    """Time of the first attempt at an engine."""
     sent_at: float | None = None
-    """When the request was sent to the engine that answered."""
+    """Time of the last attempt: at the engine that responded."""
     first_byte_at: float | None = None
-    """When the first byte of that engine's answer came."""
+    """Time of the first byte of that engine's response."""
     buffered_at: float | None = None
-    """When as much of its body had come as is held back: the first piece of a stream, else all of it."""
+    """Time when the buffered part of its body was complete: the first piece of a stream, else the whole body."""
     response_started_at: float | None = None
-    """When the first piece of an answer was handed to the server."""
+    """Time when the first piece of the response was given to the server."""
     ended_at: float = 0.0
-    """When the answer was over."""
+    """Time when the response ended."""
 
 
 def context_of(environ: dict[str, Any]) -> RequestContext:
-    """Return the exchange of a request; the first to ask makes it, which is the edge where there is one."""
+    """Return the context of a request; the first call, usually by the middleware, creates it."""
     context: RequestContext | None = environ.get(_IN_ENVIRON)
     if context is None:
         protocol = protocol_of(raw_path(environ))

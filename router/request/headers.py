@@ -1,4 +1,4 @@
-"""Which headers travel, to the engine and to the client: those of a list each."""
+"""Allowlists of the headers that are forwarded, to the engine and to the client."""
 
 import random
 import re
@@ -23,7 +23,7 @@ TO_ENGINE: Final = (
     "User-Agent",
     "X-API-Key",
 )
-"""Request headers that are passed on. From others engines take orders: SGLang from `x-override-*`, for example."""
+"""Request headers that are forwarded. Others may control an engine, as `x-override-*` does SGLang."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -52,15 +52,15 @@ TO_CLIENT: Final = frozenset(
         "x-should-retry",
     }
 )
-"""Response headers of an engine that are passed on: what clients of vendors' APIs read. Others may name machines."""
+"""Response headers of an engine that are forwarded: what clients of vendors' APIs read. Others may name machines."""
 
 PREFIXES_TO_CLIENT: Final = ("anthropic-ratelimit-", "x-ratelimit-")
-"""How the names of others begin that are passed on."""
+"""Prefixes of further response headers that are forwarded."""
 
 NEVER_TO_CLIENT: Final = HOP_BY_HOP | {
     "alt-svc",  # would send clients past the router
-    "authorization",  # no header of an answer: an engine that echoes requests would give its own key away
-    "content-length",  # set anew from the bytes that are sent
+    "authorization",  # no response header: an engine that echoes requests would reveal its own key
+    "content-length",  # computed from the bytes that are sent
     "date",  # gunicorn's
     "request-id",  # ours
     "server",  # gunicorn's
@@ -69,16 +69,16 @@ NEVER_TO_CLIENT: Final = HOP_BY_HOP | {
     "x-api-key",  # as authorization
     "x-request-id",  # ours
 }
-"""Response headers of an engine that no setting lets pass, nor those that begin as the router's own."""
+"""Response headers of an engine that are never forwarded, as those with the router's own prefix."""
 
 OWN_PREFIX: Final = "x-router-"
-"""How the names of headers begin that only the router writes."""
+"""Prefix of the headers that only the router sets."""
 
 BODY_HEADERS: Final = frozenset({"etag", "content-md5", "content-digest", "digest", "repr-digest"})
-"""Response headers that are true of the engine's bytes alone: they go when the body is edited."""
+"""Response headers that describe the engine's bytes: they are removed when the body is rewritten."""
 
 ATTEMPTS: Final = "x-router-attempts"
-"""Response header that says how often a request was sent to engines, where it was more than once."""
+"""Response header with the number of attempts at engines, if there was more than one."""
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 _CONNECTION_LENGTH: Final = len("connection")
@@ -94,9 +94,9 @@ _VARIABLES: Final = tuple(
 
 
 def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str | None) -> dict[str, str]:
-    """Return the headers that an engine gets with a request; the engines' own key replaces the client's.
+    """Return the request headers for an engine; the engines' own key replaces the client's.
 
-    Raises ApiError `bad_request` when the client sent Authorization more than once, which servers join with a comma.
+    Raises ApiError `bad_request` if the client sent Authorization more than once: servers join them with a comma.
     """
     if "," in environ.get("HTTP_AUTHORIZATION", "") and _SECOND_CREDENTIALS.search(environ["HTTP_AUTHORIZATION"]):
         raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
@@ -115,32 +115,32 @@ def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str 
 
 
 def value_of(environ: Mapping[str, str], name: str) -> str | None:
-    """Return the value of a request header, None when there is none."""
+    """Return the value of a request header, None if it is missing."""
     return environ.get("HTTP_" + name.upper().replace("-", "_"))
 
 
 def remove_credentials(environ: MutableMapping[str, Any]) -> None:
-    """Take a client's credentials out of its request: they were the router's, so no engine may get them."""
+    """Remove a client's credentials from its request: they are for the router, so no engine may get them."""
     for variable in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"):
         environ.pop(variable, None)
 
 
 def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list[tuple[str, str]]:
-    """Return those of an engine's headers that do not hold the engine's key, under whatever name it may echo it."""
+    """Return an engine's headers without those that contain the engine's key, under any name."""
     key = re.compile(f"(?<!{_KEY_CHARACTER}){re.escape(engine_api_key)}(?!{_KEY_CHARACTER})")
     return [(name, value) for name, value in headers if not key.search(value)]
 
 
 def for_client(headers: Iterable[tuple[str, str]], also: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-    """Return those of an engine's headers that its client gets: those of TO_CLIENT and its kinds, and `also`.
+    """Return the engine's headers that the client gets: TO_CLIENT, PREFIXES_TO_CLIENT and `also`.
 
-    `also` has names in lower case; one that ends in `*` stands for all that begin so. Malformed headers (RFC 9110,
-    section 5.5) stay behind.
+    `also` has names in lower case; a name that ends in `*` is a prefix. Malformed headers (RFC 9110, section 5.5) are
+    dropped.
     """
     headers = list(headers)
     connection = [value for name, value in headers if len(name) == _CONNECTION_LENGTH and name.lower() == "connection"]
     named = _named_by_connection(",".join(connection)) if connection else _NO_NAMES
-    # Servers refuse to send malformed ones, after which the whole answer would be lost.
+    # gunicorn rejects malformed ones, and the whole response would be lost.
     return [
         (name, value)
         for name, value in headers
@@ -161,7 +161,7 @@ def _is_forwarded(name: str, also: tuple[str, ...]) -> bool:
 
 
 def parse_response_headers(value: str) -> tuple[str, ...]:
-    """Return the headers of a comma-separated list as `for_client` takes them. Raises ValueError: what is expected."""
+    """Return a comma-separated list of headers as `for_client` takes them. Raises ValueError: what is expected."""
     names = tuple(dict.fromkeys(item.strip().lower() for item in value.split(",") if item.strip()))
     if not all(_PATTERN.fullmatch(name) for name in names):
         raise ValueError("names of headers, or beginnings of names as x-name-*")
@@ -172,12 +172,12 @@ def parse_response_headers(value: str) -> tuple[str, ...]:
 
 
 def _may_come_from_engine(name: str) -> bool:
-    """Tell whether a response header, by its name in lower case, may come from an engine at all."""
+    """Return whether an engine may set a response header; `name` is in lower case."""
     return name not in NEVER_TO_CLIENT and not name.startswith(OWN_PREFIX)
 
 
 def request_id(environ: Mapping[str, str]) -> str:
-    """Return the client's X-Request-Id if it is a plain token, else a new one."""
+    """Return the client's X-Request-Id if it is a valid token, else a new id."""
     given = environ.get("HTTP_X_REQUEST_ID", "")
     if given and _REQUEST_ID.fullmatch(given):
         return given
@@ -187,10 +187,10 @@ def request_id(environ: Mapping[str, str]) -> str:
 def new_request_id() -> str:
     """Return a request id of 24 hexadecimal digits.
 
-    vLLM makes the id of its answer from it (`chatcmpl-` before the value of X-Request-Id), which then has the form that
-    Moonshot's streaming specification demands.
+    vLLM uses it in the id of its response (`chatcmpl-` and the value of X-Request-Id), which then has the form that
+    Moonshot's streaming specification requires.
     """
-    # Unlike anyone else's, which is all that it has to be; Python begins anew with this chance in each process.
+    # It only has to be unique, not unpredictable; Python seeds `random` in each process after a fork.
     return f"{random.getrandbits(96):024x}"
 
 

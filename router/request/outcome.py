@@ -1,4 +1,4 @@
-"""What a request showed of the engine that it was sent to."""
+"""The outcome of an attempt at an engine, and the result of a half-open trial."""
 
 from enum import Enum
 from http import HTTPStatus
@@ -8,42 +8,42 @@ _UNAVAILABLE: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, H
 
 
 class Outcome(Enum):
-    """How an attempt ended, as far as it tells of the engine; one that the client broke off tells nothing."""
+    """How an attempt ended, as a sign of the engine's health; an attempt that the client aborted has none."""
 
     SUCCEEDED = "succeeded"
-    """An answer came whole, or the engine refused in a way that shows it at work: anything but what follows."""
+    """A complete response, also an error that a healthy engine gives: everything but the following."""
     UNREACHABLE = "unreachable"
-    """No connection came about: refused, timed out, TLS failed, no such host."""
+    """No connection: refused, timed out, TLS failed, unknown host."""
     BROKEN = "broken"
-    """The connection broke, or the answer was malformed or cut."""
+    """The connection broke, or the response was malformed or truncated."""
     TIMED_OUT = "timed out"
-    """The first byte did not come, a stream fell silent, or the whole took too long."""
+    """A timeout: of the first byte, between two reads, or of the whole request."""
     UNAVAILABLE = "unavailable"
-    """The engine, or what stands in front of it, answered 502, 503 or 504."""
+    """The engine, or a proxy in front of it, returned 502, 503 or 504."""
     FAILED = "failed"
-    """The engine answered 500 or another 5xx: it is sick, or the request was bad (llama.cpp says 500 to both)."""
+    """The engine returned 500 or another 5xx: it is unhealthy, or the request was bad (llama.cpp uses 500 for both)."""
 
 
 def outcome_of(status: int) -> Outcome:
-    """Return what a status of an engine's answer shows."""
+    """Return the outcome of a response by its status."""
     if status in _UNAVAILABLE:
         return Outcome.UNAVAILABLE
     return Outcome.FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Outcome.SUCCEEDED
 
 
 class TrialResult(Enum):
-    """What a trial showed of an engine in doubt: a request of the router's own, which nobody can have made bad."""
+    """The result of a half-open trial: a request of the router's own, which is known to be valid."""
 
     WORKS = "works"
     BROKEN = "broken"
     UNCLEAR = "unclear"
-    """It answered 429: it has too much to do, which proves neither."""
+    """It returned 429: it is overloaded, which shows neither."""
 
 
 def trial_result_of(status: int) -> TrialResult:
-    """Return what the status of the answer to a trial shows; a 400, 404 or 501 is that of an engine that does not chat.
+    """Return the result of a trial by its status; 400, 404 and 501 mean that the engine does not chat, but works.
 
-    501 is how llama.cpp refuses a route that it was not started for; taken as broken, an engine would never come back.
+    llama.cpp returns 501 for a route that it was not started for; as broken, it would never get requests again.
     """
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return TrialResult.UNCLEAR

@@ -1,4 +1,4 @@
-"""The routes that exist. Everything else is 404."""
+"""The routes of the router. Any other path is 404."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ from router.contract import protocols
 from router.contract.protocols import Protocol
 
 CHAT: Final = "/v1/chat/completions"
-"""The route that is under the whole contract."""
+"""The route to which the whole contract applies."""
 
 COMPLETIONS: Final = "/v1/completions"
 RESPONSES: Final = "/v1/responses"
@@ -27,23 +27,23 @@ PASS_THROUGH: Final = (
     "/tokenize",
     "/detokenize",
 )
-"""Inference routes on which only the body limit holds."""
+"""Inference routes to which only the body limit and the model list apply."""
 
 INFERENCE: Final = (CHAT, *PASS_THROUGH)
 MODELS: Final = "/v1/models"
 MODEL_DETAIL: Final = "/v1/models/{model}"
-"""Stands in logs for the routes of all models."""
+"""The route label of all model details."""
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 
 METRICS: Final = "/metrics"
-"""Exists where ROUTER_METRICS says so."""
+"""Exists with ROUTER_METRICS=on."""
 
 HEALTH_ROUTES: Final = (HEALTHZ, READYZ)
-"""Routes that need no API key: orchestrators ask them."""
+"""Routes for the probes of orchestrators; they need no API key."""
 
 CONFIGURABLE: Final = (*INFERENCE, MODELS)
-"""Routes that ROUTER_ROUTES chooses from; the probes always exist."""
+"""Routes that ROUTER_ROUTES chooses from; the health routes always exist."""
 
 
 _PROTOCOLS: Final = {
@@ -55,7 +55,7 @@ _PROTOCOLS: Final = {
 
 
 def protocol_of(path: str | None) -> Protocol:
-    """Return the protocol that clients of a path speak, be it a route or not; None: of a request without a target."""
+    """Return the protocol of a path, also of an unknown one; None stands for a request without a target."""
     found = _PROTOCOLS.get(path or "")
     if found is None and path is not None and path.startswith(f"{MESSAGES}/"):
         return protocols.MESSAGES
@@ -63,5 +63,5 @@ def protocol_of(path: str | None) -> Protocol:
 
 
 def raw_path(environ: Mapping[str, Any]) -> str:
-    """Return the path of a request's target as it was sent: servers tidy up what they put into PATH_INFO."""
+    """Return the path of the request target as it was sent: servers normalize PATH_INFO."""
     return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]

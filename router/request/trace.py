@@ -1,6 +1,6 @@
-"""What is known of a request's trace while it is served: ids after W3C Trace Context, and the attempts at engines.
+"""The trace of a request: ids by W3C Trace Context, and the attempts at engines.
 
-Nothing of OpenTelemetry is needed here; router/spans.py makes spans of it when the request is over.
+It does not need OpenTelemetry; router/telemetry/spans.py creates the spans when the request has ended.
 """
 
 import random
@@ -17,7 +17,7 @@ _SAMPLED: Final = 1
 
 
 class ParentSpan(NamedTuple):
-    """The span of the client that a request belongs to."""
+    """The client's span, which is the parent of the request's."""
 
     trace_id: int
     span_id: int
@@ -47,7 +47,7 @@ class Trace:
     attempts: list[Attempt] = field(default_factory=list)
 
     def begin_attempt(self, engine: str, headers: Mapping[str, str]) -> dict[str, str]:
-        """Note an attempt at an engine and return the headers with which the engine goes on with the trace."""
+        """Start an attempt at an engine and return its request headers with the trace in them."""
         now = time.monotonic()
         self._end(now)
         attempt = Attempt(new_span_id(), engine, now)
@@ -58,7 +58,7 @@ class Trace:
         return own
 
     def end_attempt(self, outcome: Outcome) -> None:
-        """Note how the attempt ended."""
+        """Record the outcome of the current attempt."""
         if outcome is not Outcome.SUCCEEDED and self.attempts[-1].error is None:
             self.attempts[-1].error = outcome.value.replace(" ", "_")
         self._end(time.monotonic())
@@ -69,7 +69,7 @@ class Trace:
 
 
 def parent_of(environ: Mapping[str, Any]) -> ParentSpan | None:
-    """Return the span that the client's Traceparent names, None where there is none or it is malformed."""
+    """Return the span in the client's Traceparent, None if it is missing or malformed."""
     found = _TRACEPARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
     if found is None:
         return None
@@ -80,13 +80,13 @@ def parent_of(environ: Mapping[str, Any]) -> ParentSpan | None:
 
 
 def traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> str:
-    """Return the header that names a span."""
+    """Return the Traceparent header of a span."""
     return f"00-{trace_id:032x}-{span_id:016x}-{_SAMPLED if is_sampled else 0:02x}"
 
 
 def new_trace_id() -> int:
     """Return the id of a new trace."""
-    # Python seeds it anew after a fork.
+    # Python seeds `random` in each process after a fork.
     return random.getrandbits(128) or 1
 
 
