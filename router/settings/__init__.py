@@ -161,7 +161,9 @@ class Settings:
         "Served model ids, comma-separated; aliases are routed to the first. Default: the ids that the engines list.",
     )
     routes: tuple[str, ...] = _setting(
-        _routes, CONFIGURABLE, "Paths to serve, comma-separated, out of the routes listed below."
+        _routes,
+        CONFIGURABLE,
+        "Paths to serve, comma-separated, out of those in [Routes and models](#routes-and-models).",
     )
     policy: str = _setting(
         _policy, "round_robin", f"Load balancing policy: {', '.join(f'`{name}`' for name in POLICIES)}."
