@@ -170,14 +170,14 @@ class Forwarder:
             if not error.is_stale_connection:
                 raise
         context.retries += ("closed",)
-        return self._attempt(engine, request, client, context, is_fresh=True)
+        return self._attempt(engine, request, client, context, reuse=False)
 
     def _attempt(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, is_fresh: bool = False
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, reuse: bool = True
     ) -> UpstreamResponse:
         counted = self._in_flight_table.begin(engine)
         try:
-            response = self._post(engine, request, client, context, is_fresh=is_fresh)
+            response = self._post(engine, request, client, context, reuse=reuse)
         except BaseException:
             counted.end()
             raise
@@ -185,7 +185,7 @@ class Forwarder:
         return response
 
     def _post(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, is_fresh: bool
+        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, reuse: bool
     ) -> UpstreamResponse:
         context.attempts += 1
         context.attempted_engines += (engine,)
@@ -197,7 +197,7 @@ class Forwarder:
             headers = request.headers
             if context.trace is not None:
                 headers = context.trace.begin_attempt(engine, headers)
-            response = self._http_client.post(engine + request.route, headers, request.body, client, is_fresh=is_fresh)
+            response = self._http_client.post(engine + request.route, headers, request.body, client, reuse=reuse)
         except EngineError as error:
             if not error.is_stale_connection:
                 _LOG.info("engine %s: %s", engine, reason_of(error))

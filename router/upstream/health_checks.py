@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
+import requests
 
 from router.contract.errors import OVERLOADED, ApiError
 from router.discovery import cache
@@ -19,7 +20,6 @@ from router.upstream.client import HttpClient
 from router.upstream.engine_state import HealthCheckResult, ModelCard
 from router.upstream.errors import reason_of
 from router.upstream.registry import EngineRegistry
-from router.upstream.response import UpstreamResponse
 from router.upstream.scheduler import CheckScheduler
 
 CHECK_TIMEOUT_SECONDS: Final = 5.0
@@ -126,7 +126,7 @@ class HealthChecker:
 
     def _post(self, url: str, body: dict[str, Any]) -> int:
         headers = {**self._auth_headers(), "Content-Type": "application/json"}
-        status, _ = _read(self._http_client.post_once(url, headers, orjson.dumps(body), TRIAL_TIMEOUT_SECONDS))
+        status, _ = _read(self._http_client.request("POST", url, headers, TRIAL_TIMEOUT_SECONDS, orjson.dumps(body)))
         return status
 
     def _run(self) -> None:
@@ -169,19 +169,17 @@ class HealthChecker:
         self._registry.end_trial(engine, trial_result, cause)
 
     def _get(self, engine: str, path: str) -> tuple[int, bytes]:
-        return _read(self._http_client.get_once(engine + path, self._auth_headers(), CHECK_TIMEOUT_SECONDS))
+        return _read(self._http_client.request("GET", engine + path, self._auth_headers(), CHECK_TIMEOUT_SECONDS))
 
     def _auth_headers(self) -> dict[str, str]:
         key = self._settings.engine_api_key
         return {"Authorization": f"Bearer {key}"} if key is not None else {}
 
 
-def _read(response: UpstreamResponse) -> tuple[int, bytes]:
-    """Return status and body of an answer, which is cut where it gets too long. Raises ApiError."""
-    try:
-        return response.status, response.read(MAX_RESPONSE_BYTES)
-    finally:
-        response.close()
+def _read(response: requests.Response) -> tuple[int, bytes]:
+    """Return status and body of a response, of which at most MAX_RESPONSE_BYTES are read. Raises ApiError."""
+    with response:
+        return response.status_code, response.raw.read(MAX_RESPONSE_BYTES)
 
 
 def _state_of(status: int) -> HealthState:

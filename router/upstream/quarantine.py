@@ -25,18 +25,16 @@ class Quarantine:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[Endpoint, float] = {}
-        self._counts: Counter[Endpoint] = Counter()
+        self.counts: Counter[Endpoint] = Counter()
+        """How often each engine sent such bytes to this process; engines that have left keep their count."""
         self._lock = threading.Lock()
-        self.total = 0
-        """How often it happened, at all engines together."""
 
     def add(self, endpoint: Endpoint, how: str) -> None:
         """Note and log that an engine sent such bytes; `how` is one of the constants above."""
         with self._lock:
             self._until[endpoint] = self._clock() + QUARANTINE_SECONDS
-            self._counts[endpoint] += 1
-            self.total += 1
-            count = self._counts[endpoint]
+            self.counts[endpoint] += 1
+            count = self.counts[endpoint]
         url = f"{endpoint.scheme}://{endpoint.authority}"
         text = "engine %s sent what no request asked for, %s: for %.0f s no connection to it is reused (seen %d times)"
         _LOG.error(text, url, how, QUARANTINE_SECONDS, count)
@@ -55,4 +53,3 @@ class Quarantine:
         """Forget an engine that has left."""
         with self._lock:
             self._until.pop(endpoint, None)
-            self._counts.pop(endpoint, None)

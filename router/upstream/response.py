@@ -225,23 +225,28 @@ class UpstreamResponse:
         return chunk
 
     def read(self, max_bytes: int) -> bytes:
-        """Return the whole body, or the beginning of one that is longer. Raises EngineError, ClientGoneError."""
-        body = b""
-        while len(body) < max_bytes and (chunk := self.read_chunk()) != b"":
-            body += chunk or b""
+        """Return up to `max_bytes` of the body, fewer only at its end. Raises EngineError, ClientGoneError."""
+        body = self._take(max_bytes)
+        if len(body) > max_bytes:
+            self._parsed.chunks.insert(0, body[max_bytes:])
         return body[:max_bytes]
 
-    def peek(self, max_bytes: int) -> bytes:
-        """Return the body, or the beginning of one that is longer, and leave it to be read.
+    def peek(self, min_bytes: int) -> bytes:
+        """Return at least `min_bytes` of the body, fewer only at its end, and leave it unread.
 
         Raises EngineError, ClientGoneError.
         """
+        body = self._take(min_bytes)
+        if body:
+            self._parsed.chunks.insert(0, body)
+        return body
+
+    def _take(self, min_bytes: int) -> bytes:
         chunks = []
         length = 0
-        while length < max_bytes and (chunk := self.read_chunk()) != b"":
+        while length < min_bytes and (chunk := self.read_chunk()) != b"":
             chunks.append(chunk or b"")
             length += len(chunks[-1])
-        self._parsed.chunks[:0] = [chunk for chunk in chunks if chunk]
         return b"".join(chunks)
 
     def close(self) -> None:

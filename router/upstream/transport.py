@@ -22,18 +22,20 @@ from router.upstream.poller import Poller
 from router.upstream.response import Timeouts, UpstreamResponse
 
 _PLAIN: Final = "http"
+_OWN_HEADERS: Final = frozenset({"Connection", "Content-Length"})
+"""Headers that the adapter writes itself."""
 _MAX_TARGETS: Final = 10_000
 
 
 class RequestOptions(NamedTuple):
-    """How a request is sent: how long it may take, whose client to keep an eye on, and over which connection."""
+    """How a request is sent: its timeouts, the client to watch meanwhile, and the use of connections."""
 
     timeouts: Timeouts
     client: Client | None = None
-    is_fresh: bool = False
-    """Over a new connection rather than a kept one?"""
+    reuse: bool = True
+    """Whether an idle connection may be reused."""
     close: bool = False
-    """Is the connection closed afterwards?"""
+    """Whether the connection is closed after the response."""
 
 
 class _Target(NamedTuple):
@@ -59,38 +61,51 @@ class EngineAdapter(BaseAdapter):
         self.pool = ConnectionPool(idle_seconds)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:  # noqa: ANN401 - as in requests
-        """Send a request of requests' own and return its answer, an `Answer`, as `raw`; `options` says how.
+        """Send a prepared request and return the response, whose body is read from `raw`, an `UpstreamResponse`.
 
-        Raises EngineError, ClientGoneError.
+        `timeout` bounds the whole exchange, in seconds. With `Connection: close` no connection is reused or kept.
+        Raises EngineError.
         """
+        seconds: float = options["timeout"]
+        headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
+        is_single = request.headers.get("Connection") == "close"
+        timeouts = Timeouts(seconds, seconds, seconds, seconds)
         body = request.body if isinstance(request.body, bytes) else None
-        headers = dict(request.headers)
+        raw = self.send_raw(
+            request.method or "GET",
+            request.url or "",
+            headers,
+            body,
+            RequestOptions(timeouts, reuse=not is_single, close=is_single),
+        )
         response = requests.Response()
-        response.raw = self.send_raw(request.method or "GET", request.url or "", headers, body, options["terms"])
-        response.status_code = response.raw.status
+        response.status_code = raw.status
+        response.headers.update(raw.headers)
+        response.raw = raw
+        response.url = request.url or ""
         response.request = request
         return response
 
     def send_raw(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, options: RequestOptions
     ) -> UpstreamResponse:
-        """Send a request and return its answer; headers and body go out as they are.
+        """Send a request whose headers and body are final, and return the response.
 
         Raises EngineError, ClientGoneError.
         """
-        located = self._targets.get(url) or self._add_target(url)
-        endpoint = located.endpoint
-        head = _encode_headers(method, located, headers, body, is_last=options.close)
+        target = self._targets.get(url) or self._add_target(url)
+        endpoint = target.endpoint
+        head = _encode_headers(method, target, headers, body, close=options.close)
         poller = Poller(options.client, time.monotonic() + options.timeouts.total)
-        kept = None if options.is_fresh else self.pool.take(endpoint)
-        connection = kept or self._connect(endpoint, options.timeouts.connect)
+        idle = self.pool.take(endpoint) if options.reuse else None
+        connection = idle or self._connect(endpoint, options.timeouts.connect)
         try:
-            is_sent_whole = _send(connection, head, body or b"", poller, options.timeouts)
+            is_request_sent = _send(connection, head, body or b"", poller, options.timeouts)
         except BaseException:
             connection.close()
             raise
-        give_back = UpstreamConnection.close if options.close else self.pool.put
-        response = UpstreamResponse(connection, poller, options.timeouts, give_back, is_request_sent=is_sent_whole)
+        release = UpstreamConnection.close if options.close else self.pool.put
+        response = UpstreamResponse(connection, poller, options.timeouts, release, is_request_sent=is_request_sent)
         response.on_unsolicited = partial(self.pool.quarantine.add, endpoint)
         try:
             response.read_headers()
@@ -98,6 +113,11 @@ class EngineAdapter(BaseAdapter):
             response.close()
             raise
         return response
+
+    def unsolicited_count(self, url: str | None = None) -> int:
+        """Return how often the engine of a base URL, or any engine, sent what no request asked for."""
+        counts = self.pool.quarantine.counts
+        return counts.total() if url is None else counts[Endpoint.of(url)]
 
     def forget(self, url: str) -> None:
         """Keep no connection to the engine of a base URL."""
@@ -111,11 +131,11 @@ class EngineAdapter(BaseAdapter):
 
     def _add_target(self, url: str) -> "_Target":
         endpoint = Endpoint.of(url)
-        located = _Target(endpoint, f" {urlsplit(url).path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n")
+        target = _Target(endpoint, f" {urlsplit(url).path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n")
         if len(self._targets) >= _MAX_TARGETS:
             self._targets.clear()
-        self._targets[url] = located
-        return located
+        self._targets[url] = target
+        return target
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> UpstreamConnection:
         try:
@@ -152,10 +172,10 @@ def _send(connection: UpstreamConnection, head: bytes, body: bytes, poller: Poll
 
 
 def _encode_headers(
-    method: str, located: _Target, headers: Mapping[str, str], body: bytes | None, *, is_last: bool
+    method: str, target: _Target, headers: Mapping[str, str], body: bytes | None, *, close: bool
 ) -> bytes:
     fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     coding = "" if "Accept-Encoding" in headers else "Accept-Encoding: identity\r\n"
     length = "" if body is None else f"Content-Length: {len(body)}\r\n"
-    ending = "Connection: close\r\n" if is_last else ""
-    return f"{method}{located.request_line_rest}{coding}{fields}{length}{ending}\r\n".encode("latin-1")
+    ending = "Connection: close\r\n" if close else ""
+    return f"{method}{target.request_line_rest}{coding}{fields}{length}{ending}\r\n".encode("latin-1")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,13 +147,35 @@ def test_a_page_is_asked_for_over_a_connection_of_its_own(engine: MockEngine) ->
     http_client = _http_client(engine.url)
     for _ in range(2):
         http_client.post(engine.url + PATH, {}, b"{}").read(MOST)
-        http_client.get_once(engine.url + "/health", {}, 5.0).read(MOST)
-        http_client.post_once(engine.url + PATH, {}, b"{}", 5.0).read(MOST)
+        http_client.request("GET", engine.url + "/health", {}, 5.0).raw.read(MOST)
+        http_client.request("POST", engine.url + PATH, {}, 5.0, b"{}").raw.read(MOST)
     http_client.close()
     kept, alone, kept_again, alone_again = (received.connection for received in engine.received)
     assert kept == kept_again
     assert len({kept, alone, alone_again, *(probe.connection for probe in engine.health_checks)}) == 5
     assert [engine.received[at].values("Connection") for at in (0, 1)] == [[], ["close"]]
+
+
+def test_a_session_follows_no_redirect_and_keeps_no_cookie(
+    engine: MockEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The router's own requests take no redirect, cookie, proxy or password from anywhere, and add no headers."""
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{free_port()}")
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login user password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    http_client = _http_client(engine.url)
+    headers = [("Location", f"{engine.url}/elsewhere"), ("Set-Cookie", "a=b"), ("X-One", "1")]
+    engine.answer_next(MockResponse(302, headers, body=b"moved"))
+    with http_client.request("POST", engine.url + PATH, {"X-Two": "2"}, 5.0, b"{}") as moved:
+        assert (moved.status_code, moved.is_redirect, moved.headers["x-one"]) == (302, True, "1")
+        assert [moved.raw.read(2), moved.raw.read(MOST), moved.raw.read(MOST)] == [b"mo", b"ved", b""]
+    assert http_client.request("POST", engine.url + PATH, {}, 5.0, b"{}").json()
+    first, second = engine.received
+    names = ["Accept-Encoding", "Connection", "Content-Length", "Host"]
+    assert sorted(name for name, _ in first.headers) == [*names, "X-Two"]
+    assert sorted(name for name, _ in second.headers) == names
 
 
 def test_an_engine_that_left_keeps_no_connection(engine: MockEngine) -> None:

@@ -81,7 +81,7 @@ def test_a_connection_over_which_more_came_ends_the_reuse_of_all(opened: Opener)
     assert pool.take(HERE) is None
     assert all(map(_is_closed, (idle, spoilt, late)))
     assert pool.take(THERE) is other
-    assert pool.quarantine.total == 1
+    assert pool.quarantine.counts.total() == 1
 
 
 def test_what_came_over_a_connection_shows_when_it_has_been_idle_for_too_long(opened: Opener) -> None:

@@ -57,15 +57,15 @@ class _Registry:
         self.noted.append((engine, outcome))
 
 
-class _Connections:
-    """Answers the requests one after the other, whichever engine each goes to."""
+class _HttpClient:
+    """Responds to the requests one after the other, whichever engine each goes to."""
 
     def __init__(self, replies: Collection[_Answer | Exception]) -> None:
         self._replies = iter(replies)
         self.sent: list[tuple[str, bool]] = []
 
-    def post(self, url: str, headers: object, body: object, client: object, *, is_fresh: bool) -> _Answer:
-        self.sent.append((url.removesuffix(REQUEST.route), is_fresh))
+    def post(self, url: str, headers: object, body: object, client: object, *, reuse: bool) -> _Answer:
+        self.sent.append((url.removesuffix(REQUEST.route), reuse))
         reply = next(self._replies)
         if isinstance(reply, Exception):
             raise reply
@@ -94,7 +94,7 @@ class _Sent:
         words = script.split()
         self.replies = [REPLIES[word]() if word in REPLIES else _Answer(int(word)) for word in words]
         self.registry: Any = _Registry("abcdefgh"[:engines])
-        self.http_client: Any = _Connections(self.replies)
+        self.http_client: Any = _HttpClient(self.replies)
         self.context = RequestContext(request_id="1")
         own = Settings(engines=("http://unused",), **settings)
         self.in_flight_table = InFlightTable()
@@ -189,7 +189,7 @@ def test_an_unread_request_goes_out_on_a_new_connection_and_blames_nobody() -> N
     """The engine closed an idle connection, which is its right: the second attempt takes no kept one."""
     request = _Sent("unread 200")
     request.send().on_outcome(Outcome.SUCCEEDED)
-    assert request.http_client.sent == [("a", False), ("a", True)]
+    assert request.http_client.sent == [("a", True), ("a", False)]
     assert request.registry.noted == [("a", Outcome.SUCCEEDED)]
 
 
