@@ -79,6 +79,7 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
         (lambda: {engine: in_flight_table.load(engine) for engine in registry.engines})
         if settings.metrics_by_engine
         else None,
+        lambda: http_client.unsolicited_by_engine(registry.engines),
     )
     return Services(
         settings=settings,

@@ -46,6 +46,7 @@ class GaugeSource(NamedTuple):
     profile: tuple[str, str]
     error_counts: Callable[[], ErrorCounts] = ErrorCounts
     in_flight_by_engine: Callable[[], Mapping[str, int]] | None = None
+    unsolicited_by_engine: Callable[[], Mapping[str, int]] = dict
 
 
 class MetricsRegistry(ExporterQueue["_PrometheusMetrics"]):
@@ -80,6 +81,7 @@ class _PrometheusMetrics:
         self._samples_of = _samples_with_engines if by_engine else metrics.samples_of
         self._engines: set[str] = set()
         self._error_counts = ErrorCounts()
+        self._unsolicited: dict[str, int] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
         for metric in metrics.PER_REQUEST:
             self._start_at_zero(metric)
@@ -145,6 +147,14 @@ class _PrometheusMetrics:
         self._child(metrics.API_KEYS_ERRORS, ()).inc(now.api_keys_errors - before.api_keys_errors)
         self._child(metrics.API_KEYS_FAILED, ()).set(now.api_keys_failed)
         self._child(metrics.UNSOLICITED, ()).inc(now.unsolicited - before.unsolicited)
+        if self._gauges.in_flight_by_engine is not None:
+            self._count_unsolicited(self._gauges.unsolicited_by_engine())
+
+    def _count_unsolicited(self, counts: Mapping[str, int]) -> None:
+        for engine, count in counts.items():
+            child = self._child(metrics.ENGINE_UNSOLICITED, self._bounded((engine,)))
+            child.inc(count - self._unsolicited.get(engine, 0))
+            self._unsolicited[engine] = count
 
     def exposition(self) -> bytes:
         """Return the metrics of all processes that share them."""

@@ -197,6 +197,12 @@ ENGINE_ERRORS: Final = Metric(
     "What went wrong at each engine, in all attempts. With ROUTER_METRICS_BY_ENGINE.",
     {"engine": None, "cause": CAUSES},
 )
+ENGINE_UNSOLICITED: Final = Metric(
+    "counter",
+    "router_engine_unsolicited_total",
+    "Times that each engine sent what no request asked for. With ROUTER_METRICS_BY_ENGINE.",
+    {"engine": None},
+)
 ENGINE_IN_FLIGHT: Final = Metric(
     "gauge",
     "router_engine_requests_in_flight",
@@ -243,8 +249,8 @@ PER_WORKER: Final = (
     UNSOLICITED,
 )
 """What each worker process keeps up to date."""
-BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS)
-"""What requests add to as well, where a setting says so."""
+BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS, ENGINE_UNSOLICITED)
+"""What each worker counts by engine, where a setting says so."""
 FROM_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
 """What all workers inherit or share, told by the one that is asked."""
 METRICS: Final = (*PER_REQUEST, *PER_WORKER, *FROM_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)

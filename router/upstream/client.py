@@ -1,6 +1,8 @@
 """The HTTP client for engines: one pooled requests session in each process."""
 
 import threading
+from collections import Counter
+from collections.abc import Iterable
 
 import certifi
 import requests
@@ -9,6 +11,7 @@ from router.request.headers import without_key
 from router.runtime.pid import cached_pid
 from router.server.disconnect import Client
 from router.settings import Settings
+from router.upstream.connection import Endpoint
 from router.upstream.response import Timeouts, UpstreamResponse
 from router.upstream.transport import EngineAdapter, RequestOptions
 
@@ -79,11 +82,19 @@ class HttpClient:
             method, url, headers=headers, data=body, timeout=timeout_seconds, allow_redirects=False, stream=True
         )
 
-    def unsolicited_count(self, engine: str | None = None) -> int:
-        """Return how often an engine, or any, sent this process what no request asked for."""
+    def unsolicited_count(self) -> int:
+        """Return how often engines sent this process what no request asked for."""
+        return self._unsolicited().total()
+
+    def unsolicited_by_engine(self, engines: Iterable[str]) -> dict[str, int]:
+        """Return the same for each of these engines that did so at all."""
+        counts = self._unsolicited()
+        return {engine: count for engine in engines if (count := counts[Endpoint.of(engine)])} if counts else {}
+
+    def _unsolicited(self) -> Counter[Endpoint]:
         if self._adapter is None or self._process != cached_pid():
-            return 0
-        return self._adapter.unsolicited_count(engine)
+            return Counter()
+        return self._adapter.pool.quarantine.counts
 
     def close_idle(self) -> None:
         """Close connections whose idle time is over."""

@@ -114,11 +114,6 @@ class EngineAdapter(BaseAdapter):
             raise
         return response
 
-    def unsolicited_count(self, url: str | None = None) -> int:
-        """Return how often the engine of a base URL, or any engine, sent what no request asked for."""
-        counts = self.pool.quarantine.counts
-        return counts.total() if url is None else counts[Endpoint.of(url)]
-
     def forget(self, url: str) -> None:
         """Keep no connection to the engine of a base URL."""
         for known in [known for known in self._targets if known.startswith(url)]:

@@ -1,6 +1,7 @@
 """Engines that send what no request asked for: at most the one request that met it, and no connection is reused."""
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -53,7 +54,12 @@ def _router(misbehave: Callable[[_Received], bool], **settings: str) -> Iterator
             if not misbehave(received):
                 connection.sendall(received.answer())
 
-    own = {"ROUTER_METRICS": "on", "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "3600", **settings}
+    own = {
+        "ROUTER_METRICS": "on",
+        "ROUTER_METRICS_BY_ENGINE": "on",
+        "ROUTER_HEALTH_CHECK_INTERVAL_SECONDS": "3600",
+        **settings,
+    }
     with RawEngine(serve) as engine, running_router(None, [engine.url], own) as router:
         yield router, connections
 
@@ -73,6 +79,7 @@ def _assert_right_afterwards(router: RunningRouter, connections: list[int], how:
     with RawClient(router.port) as client:
         metrics = client.get("/metrics").body.decode()
     assert "router_unsolicited_total 1.0" in metrics
+    assert re.search(r'router_engine_unsolicited_total\{engine="http://127[^"]+"\} 1\.0', metrics)
     assert "Traceback" not in router.log()
 
 
