@@ -40,13 +40,15 @@ def _cases(columns: list[str], values: list[Any], ids: Any) -> list[Case]:
     named = list(ids) if isinstance(ids, Iterable) else None
     cases = []
     for number, value in enumerate(values):
-        row = value.values if isinstance(value, type(pytest.param())) else value if len(columns) > 1 else (value,)
-        if isinstance(value, type(pytest.param())) and value.id is not None:
+        is_param = isinstance(value, type(pytest.param()))
+        row = value.values if is_param else value if len(columns) > 1 else (value,)
+        if is_param and value.id is not None:
             name = str(value.id)
         elif named is not None:
             name = str(named[number])
         else:
             name = "-".join(str(ids(each) if ids else each) for each in row)
+        assert not (is_param and value.marks), f"{name}: a case of a batch has no marks"
         cases.append(Case(name, dict(zip(columns, row, strict=True))))
     return cases
 

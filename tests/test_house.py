@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.artifact.format import shipped_folder
+from tests.batches import batched
 from tests.checkout import CHECKOUT, travelling_files
 
 TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
@@ -48,7 +49,7 @@ def test_no_further_top_level_folder_exists() -> None:
     }
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+@batched("path", TESTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_every_test_says_its_behaviour_in_one_sentence(path: Path) -> None:
     """Each test function has a docstring of one line that ends with a full stop."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -57,7 +58,7 @@ def test_every_test_says_its_behaviour_in_one_sentence(path: Path) -> None:
             assert re.fullmatch(r"\S.*[.]", " ".join(text.split())), f"{path}:{node.lineno} {node.name}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CHECKOUT)))
+@batched("path", SOURCES, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_modules_are_short_and_explain_themselves(path: Path) -> None:
     """Each module has a docstring and at most 400 lines."""
     text = path.read_text()

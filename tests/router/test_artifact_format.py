@@ -12,6 +12,7 @@ import pytest
 
 from router.artifact.format import FORMAT_VERSION, Artifact, ArtifactError, load, read, serialise, shipped_folder
 from router.artifact.json_schema import artifact_schema
+from tests.batches import batched
 
 KEPT = Path(__file__).parent / "artifacts"
 GOLDEN = sorted(KEPT.glob("format-*/*.json"))
@@ -93,7 +94,7 @@ def refused(value):
 OF_FREE_NAMES = {"aliases", "codes", "fields", "map", "parts"}
 
 
-@pytest.mark.parametrize("path", list(objects(EVERYTHING)), ids=str)
+@batched("path", list(objects(EVERYTHING)), ids=str)
 def test_neither_more_nor_less_than_the_members_is_read(path):
     """A member too many or too few anywhere is refused; by the schema too, where the members are not of free names."""
     is_free = "body" in path or (bool(path) and path[-1] in OF_FREE_NAMES)

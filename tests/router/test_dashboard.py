@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from router.telemetry.metrics import METRICS
+from tests.batches import batched
 from tests.checkout import CHECKOUT
 
 FOLDER = CHECKOUT / "router" / "deploy"
@@ -101,7 +102,7 @@ def test_the_reader_of_queries_reads() -> None:
     )
 
 
-@pytest.mark.parametrize(("place", "query"), _queries().items(), ids=_queries())
+@batched(("place", "query"), _queries().items(), ids=_queries())
 def test_queries_ask_for_what_exists(place: str, query: str) -> None:
     """Each metric is declared, each label is one of its, and each matcher matches a value of the closed list."""
     selections, grouped = _read(query)
@@ -118,7 +119,7 @@ def test_queries_ask_for_what_exists(place: str, query: str) -> None:
     assert grouped <= known
 
 
-@pytest.mark.parametrize("place", _queries())
+@batched("place", _queries())
 def test_quantiles_are_of_buckets(place: str) -> None:
     """Rates are taken of what only grows, and quantiles of buckets by their bounds."""
     query = _queries()[place]

@@ -19,6 +19,7 @@ from compiler.resolve.selection import Selection, is_path
 from compiler.source.tree import plain
 from compiler.source.yaml_reader import read_yaml
 from router.contract.schema.fields import SAMPLING_FIELDS
+from tests.batches import batched
 from tests.compiler.cases import all_cases, name_of
 from tests.compiler.profiles import profiles
 from tests.exhaustive import exhaustive_but
@@ -87,7 +88,7 @@ def written_in(case):
             yield values
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=name_of)
+@batched("case", all_cases(), ids=name_of)
 def test_editor_and_compiler_agree_on_the_golden_cases(case, tmp_path):
     """Of every profile of the golden cases, an editor thinks what the compiler thinks."""
     for values in written_in(case):

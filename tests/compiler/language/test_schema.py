@@ -11,6 +11,7 @@ from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, Reading, UnknownFields
 from router.contract.schema.types import Words
+from tests.batches import batched
 from tests.compiler.chains import layer_of_values
 
 
@@ -73,7 +74,7 @@ def test_every_value_says_what_holds_without_it_and_gives_an_example():
     ] == []
 
 
-@pytest.mark.parametrize(("path", "meta"), LEAVES, ids=[".".join(path) for path, _ in LEAVES])
+@batched(("path", "meta"), LEAVES, ids=[".".join(path) for path, _ in LEAVES])
 def test_examples_and_defaults_are_valid(path, meta):
     """The example of every key, and its default where it has one, is accepted."""
     for value in (meta["example"], meta.get("default", meta["example"])):

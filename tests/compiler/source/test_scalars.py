@@ -3,9 +3,10 @@ import math
 import pytest
 
 from compiler.source.scalars import number_of, resolve
+from tests.batches import batched
 
 
-@pytest.mark.parametrize(
+@batched(
     ("text", "value"),
     [
         ("", None),

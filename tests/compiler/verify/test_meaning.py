@@ -8,6 +8,7 @@ from compiler.verify.oracle.engine import engine_fields
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field, MaxTokens, Output
+from tests.batches import batched
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))
@@ -50,7 +51,7 @@ def test_what_a_budget_bounds_is_read_alike(name):
         assert engine_fields(json.loads(body), contract.rules) == json.loads(decision.body), sent
 
 
-@pytest.mark.parametrize(("rule", "sent", "outcome"), rows("budget.txt"))
+@batched(("rule", "sent", "outcome"), rows("budget.txt"))
 def test_the_budget_table_is_what_verify_expects(rule, sent, outcome):
     """What verify expects an engine to get is what the table says that it gets."""
     if "3_000" in sent:

@@ -29,6 +29,7 @@ from router.contract.schema.sections import (
     UnknownFields,
 )
 from router.contract.schema.types import Words
+from tests.batches import batched
 
 GROWN = {
     "checks": {"roles": Roles(allowed=("user", "system"), error=Words(message="no {value}"))},
@@ -173,7 +174,7 @@ def test_rules_stand_in_the_order_in_which_they_are_checked():
     ]
 
 
-@pytest.mark.parametrize("path", BOUND_LEAVES, ids=lambda path: ".".join(map(str, path)))
+@batched("path", BOUND_LEAVES, ids=lambda path: ".".join(map(str, path)))
 def test_a_hand_edited_value_is_refused(path):
     """No value of the contract, the rules or the digest can be changed, also not from `1` to `1.0`."""
     for other in _changed(_at(PARSED, path)):
@@ -183,7 +184,7 @@ def test_a_hand_edited_value_is_refused(path):
             load(_rewritten(edited), "here")
 
 
-@pytest.mark.parametrize("path", list(_leaves(PARSED)), ids=lambda path: ".".join(map(str, path)))
+@batched("path", list(_leaves(PARSED)), ids=lambda path: ".".join(map(str, path)))
 def test_a_removed_value_is_refused(path):
     """Nothing can be left out, also not what equals a default."""
     edited = json.loads(WRITTEN)
@@ -193,8 +194,8 @@ def test_a_removed_value_is_refused(path):
             load(_rewritten(edited), "here")
 
 
-@pytest.mark.parametrize("path", list(_objects(PARSED)), ids=lambda path: ".".join(map(str, path)) or "top")
-@pytest.mark.parametrize("key", ["unknown", "", "Name", "two\nlines", "\ud800"])
+@batched("path", list(_objects(PARSED)), ids=lambda path: ".".join(map(str, path)) or "top")
+@batched("key", ["unknown", "", "Name", "two\nlines", "\ud800"])
 def test_an_unknown_key_is_refused_at_every_level(path, key):
     """A key that this release does not know is an error of one line, wherever it stands."""
     edited = json.loads(WRITTEN)

@@ -6,6 +6,7 @@ from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.jsonbytes.parsing import MAX_MEMBERS
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Alias, Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
+from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served", "other"))
@@ -214,7 +215,7 @@ def test_two_thousand_repetitions_are_judged(field, forwarded):
     assert decide(body, contract, SERVED).body == forwarded
 
 
-@pytest.mark.parametrize("case", cases("decision"))
+@batched("case", cases("decision"))
 def test_the_case_holds(case):
     """Aliases, modes, cases, the order of rules, unknown fields and usage: what leaves, or who refuses."""
     check(case)

@@ -14,6 +14,7 @@ from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import Roles, ToolChoice
 from router.contract.schema.sections import Errors, Field, Limits, MaxTokens, Output, Sampling, UnknownFields
 from router.contract.schema.types import Words
+from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
 TABLE = {
@@ -49,8 +50,8 @@ def test_the_codes_are_those_of_the_table():
     assert STATUS_OF == TABLE
 
 
-@pytest.mark.parametrize("param", [None, "temperature"])
-@pytest.mark.parametrize("code", TABLE)
+@batched("param", [None, "temperature"])
+@batched("code", TABLE)
 def test_every_error_has_the_same_shape(code, param):
     """All four keys always, the type by the kind of status, the code in a header, JSON."""
     sent = answer(ApiError(code, 'why: "é\n"', param))

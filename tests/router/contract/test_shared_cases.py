@@ -2,12 +2,11 @@
 
 import json
 
-import pytest
-
 from compiler.artifact.from_profile import contract_of
 from router.artifact.format import load, shipped_folder
 from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.errors import answer
+from tests.batches import batched
 from tests.router.contract.tables import CASES
 
 SHARED = [json.loads(line) for line in (CASES / "contract.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -20,7 +19,7 @@ def _contract(profile):
     return contract_of(profile)
 
 
-@pytest.mark.parametrize("case", [case for case in SHARED if "engine" not in case], ids=lambda case: case["id"])
+@batched("case", [case for case in SHARED if "engine" not in case], ids=lambda case: case["id"])
 def test_the_decision_is_the_expected_one(case):
     """A request is refused with the expected error or forwarded as the expected bytes."""
     contract = _contract(case["profile"])

@@ -44,16 +44,14 @@ from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.errors import answer
 from router.contract.schema.model import Contract
 from router.mock_engine import MockEngine, MockResponse
+from tests.batches import batched
 from tests.router.conftest import PATIENT
 from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router
 from tests.router.vendors.cases import Case, all_cases, check_error, check_forwarded, check_stream
 from tests.router.wire.chat import CHAT
 
-CASES = [
-    pytest.param(case, id=case.name, marks=pytest.mark.skip(reason="retired by the vendor") if case.is_retired else ())
-    for case in all_cases()
-]
+CASES = [pytest.param(case, id=case.name) for case in all_cases() if not case.is_retired]
 OK = 200
 
 
@@ -70,7 +68,7 @@ def test_every_case_is_of_a_preset_that_is_shipped() -> None:
     assert sorted(set(named)) == sorted(named)
 
 
-@pytest.mark.parametrize("case", CASES)
+@batched("case", CASES)
 def test_the_decision_is_as_the_vendor_answers(case: Case) -> None:
     """A request is refused in the vendor's words, or forwarded as the vendor would read it."""
     decision = decide(case.request(), contract_of(case.preset), ServedIds(case.served))
@@ -120,7 +118,7 @@ def routers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routers]:
     running.stop()
 
 
-@pytest.mark.parametrize("case", CASES)
+@batched("case", CASES)
 def test_the_router_answers_as_the_vendor_does(case: Case, routers: Routers) -> None:
     """Through gunicorn a client reads the vendor's answer, and the engine gets what the vendor would act upon."""
     router, engine = routers.serving(case)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from router.contract.jsonbytes.numbers import MAX_STRING_BYTES, read_float, read_whole, show
+from tests.batches import batched
 
 FLOAT = TypeAdapter(float).validator
 WHOLE = TypeAdapter(int).validator
@@ -56,7 +57,7 @@ def test_every_short_string_reads_as_pydantic_reads_it(alphabet, longest):
     assert list(_differing(texts)) == []
 
 
-@pytest.mark.parametrize("text", SPECIMENS)
+@batched("text", SPECIMENS)
 def test_telling_strings_read_as_pydantic_reads_them(text):
     """Longer strings that other readers disagree about are what pydantic makes of them."""
     assert list(_differing([text])) == []

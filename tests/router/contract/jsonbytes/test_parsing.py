@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import MAX_MEMBERS, MAX_NUMBER_DIGITS, MAX_VALUES, parse
+from tests.batches import batched
 
 REFUSED = {
     "empty": b"",
@@ -74,7 +75,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+@batched("body", REFUSED.values(), ids=REFUSED)
 def test_what_is_not_strictly_one_json_object_is_refused(body):
     """Anything but one JSON object in strict UTF-8 with finite numbers is a 400 of one line and no parameter."""
     with pytest.raises(ApiError) as refused:
@@ -105,10 +106,10 @@ def test_depth_up_to_a_thousand_is_taken():
     assert "a" in parse(b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}").fields
 
 
-@pytest.mark.parametrize("before", [b"{", b'{"x":"' + b"y" * 321 + b'",', b'{"x":[1,2,3],' * 1])
-@pytest.mark.parametrize("start", range(0, 130, 13))
-@pytest.mark.parametrize(("digits", "refused"), [(MAX_NUMBER_DIGITS, False), (MAX_NUMBER_DIGITS + 1, True)])
-@pytest.mark.parametrize("number", [b"0.%s", b"-1.%se5", b"0e%s"])
+@batched("before", [b"{", b'{"x":"' + b"y" * 321 + b'",', b'{"x":[1,2,3],' * 1])
+@batched("start", range(0, 130, 13))
+@batched(("digits", "refused"), [(MAX_NUMBER_DIGITS, False), (MAX_NUMBER_DIGITS + 1, True)])
+@batched("number", [b"0.%s", b"-1.%se5", b"0e%s"])
 def test_a_number_of_too_many_digits_is_refused(before, start, digits, refused, number):
     """A run of over a thousand digits in a number is a 400, wherever it stands in the body."""
     body = before + b" " * start + b'"a":' + number % (b"0" * digits) + b"}"

@@ -10,6 +10,7 @@ from router.contract.jsonbytes.members import find_members
 from router.contract.jsonbytes.parsing import MAX_VALUES
 from router.contract.responses import rewrite
 from router.contract.responses.rewrite import MAX_MEMBERS, rename_model, retype_bad_request
+from tests.batches import batched
 from tests.router.contract.jsonbytes.test_members import written_objects
 from tests.router.contract.tables import CASES
 
@@ -80,7 +81,7 @@ def test_half_a_character_does_not_stop_an_edit():
     assert retype_bad_request(b'{"error":{"message":"\xff"}}', "t") == b'{"error":{"message":"\xff","type":"t"}}'
 
 
-@pytest.mark.parametrize("case", RETYPED, ids=lambda case: case["id"])
+@batched("case", RETYPED, ids=lambda case: case["id"])
 def test_the_type_of_a_400_is_replaced(case):
     """Nested and flat error objects get the contract's type, anything else passes as the same object."""
     body = case["body"].encode()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from router.contract.responses.rewrite import MAX_MEMBERS
 from router.contract.responses.stream_rewrite import StreamEditor
+from tests.batches import batched
 from tests.router.contract.responses.test_rewrite import NOT_RENAMED, RENAMED
 from tests.router.contract.tables import CASES
 
@@ -222,17 +223,20 @@ def test_deep_events_pass(depth):
     assert _fed([end_frame, tail_frame], "alias", "move") in {end_frame + tail_frame, edited}
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
-@pytest.mark.parametrize("usage", ["move", "copy"])
-@pytest.mark.parametrize("case", USAGE, ids=lambda case: case["id"])
 class TestUsage:
     """The cases of usage, in streams that come whole or in pieces."""
 
+    @batched("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+    @batched("usage", ["move", "copy"])
+    @batched("case", USAGE, ids=lambda case: case["id"])
     def test_the_usage_is_brought_to_the_end_frame(self, case, usage, end):
         """The end frame gets the usage, the tail frame stays or goes, and every other byte is as it came."""
         came, left = _edited(case, usage, end)
         assert _fed([came], None, usage) == left
 
+    @batched("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+    @batched("usage", ["move", "copy"])
+    @batched("case", USAGE, ids=lambda case: case["id"])
     def test_every_cut_makes_the_same_stream(self, case, usage, end):
         """Event by event, byte by byte, and cut in two at every place, what leaves is the same."""
         came, left = _edited(case, usage, end)
@@ -241,6 +245,9 @@ class TestUsage:
         assert _fed(_cut(came, range(1, len(came))), None, usage) == left
         assert {_fed(_cut(came, [at]), None, usage) for at in range(len(came) + 1)} == {left}
 
+    @batched("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+    @batched("usage", ["move", "copy"])
+    @batched("case", USAGE, ids=lambda case: case["id"])
     def test_the_model_is_renamed_on_the_way(self, case, usage, end):
         """An event is renamed whether or not it is held and gets usage, and the same as without."""
         came, left = (stream.replace(b'"choices"', b'"model":"s","choices"') for stream in _edited(case, usage, end))

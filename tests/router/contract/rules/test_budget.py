@@ -6,6 +6,7 @@ from router.contract.decide import ServedIds, decide
 from router.contract.errors import ApiError
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import MaxTokens, Output
+from tests.batches import batched
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))
@@ -16,7 +17,7 @@ def _contract(rule):
     return Contract(output=Output(MaxTokens(int(cap), int(default), on_exceed)))
 
 
-@pytest.mark.parametrize(("rule", "sent", "outcome"), rows("budget.txt"))
+@batched(("rule", "sent", "outcome"), rows("budget.txt"))
 def test_the_budget_table(rule, sent, outcome):
     """An output budget does with what a client sends what the table says."""
     body = request_with(sent)

@@ -9,6 +9,7 @@ from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.schema import named_checks as named
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import CHECK_TYPES, CHECKS
+from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served",))
@@ -38,7 +39,7 @@ EVERY_CHECK = Contract(
 ALONE = {name: Contract(checks={name: made}) for name, made in EVERY_CHECK.checks.items()}
 
 
-@pytest.mark.parametrize("case", cases("checks"))
+@batched("case", cases("checks"))
 def test_the_case_holds(case):
     """A request that passes the check leaves untouched, another is refused with the part that it fails."""
     check(case)
@@ -80,8 +81,8 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("name", CHECKS)
-@pytest.mark.parametrize("place", PLACES)
+@batched("name", CHECKS)
+@batched("place", PLACES)
 def test_no_value_breaks_a_check(name, place):
     """Whatever stands where a check looks, the request is refused with a 400 or forwarded as JSON."""
     for value in ODD:

@@ -8,12 +8,13 @@ from router.contract.decide import Refusal, ServedIds, decide
 from router.contract.rules.field_rules import expectation
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field
+from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served",))
 
 
-@pytest.mark.parametrize("case", cases("field_rules"))
+@batched("case", cases("field_rules"))
 def test_the_case_holds(case):
     """A value that keeps its rule passes untouched, another is refused with the part that it violates."""
     check(case)
@@ -58,8 +59,8 @@ EVERY_PART = Field(
 )
 
 
-@pytest.mark.parametrize("value", ODD)
-@pytest.mark.parametrize("place", ["x", "y", "z", "w", "n"])
+@batched("value", ODD)
+@batched("place", ["x", "y", "z", "w", "n"])
 def test_no_value_breaks_a_rule(value, place):
     """Values of every kind, also where only conditions read them, are refused or forwarded."""
     contract = Contract(fields={"x": EVERY_PART, "n": EVERY_PART, "w.type": Field(allowed=("a",))})

@@ -6,12 +6,13 @@ import pytest
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
+from tests.batches import batched
 from tests.router.contract.tables import request_with, rows
 
 SERVED = ServedIds(("served",))
 
 
-@pytest.mark.parametrize(("conflict", "params", "sent", "outcome", "violated"), rows("sampling.txt"))
+@batched(("conflict", "params", "sent", "outcome", "violated"), rows("sampling.txt"))
 def test_the_sampling_table(conflict, params, sent, outcome, violated):
     """A sampling contract does with what a client sends what the table says."""
     section = msgspec.json.decode(f'{{"conflict":"{conflict}","params":{params}}}', type=Sampling)

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,12 +10,13 @@ from router.contract.jsonbytes.members import find_members
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field
+from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
 SERVED = ServedIds(("served",))
 
 
-@pytest.mark.parametrize("case", cases("transforms"))
+@batched("case", cases("transforms"))
 def test_the_case_holds(case):
     """The engine gets exactly what the rules make of the request."""
     check(case)
