@@ -92,6 +92,7 @@ def _free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.exhaustive  # a virtual environment takes long to make
 def test_the_first_commands_work_from_nothing(tmp_path: Path) -> None:
     """In a copy of the checkout with a plain Python, the README's first commands install it and run a demo."""
     for name in travelling_files():

@@ -13,6 +13,8 @@ from tests.llama.server import MODEL, TEXT, running_llama
 from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import artifact_file, running_router, status_of, wait_until
 
+pytestmark = pytest.mark.exhaustive  # a real engine takes long to start
+
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 SAMPLING = Sampling(params={"temperature": Interval(0, 1), "top_p": 0.95, "top_k": 1000, "n": 1})
 CONTRACT = Contract(

@@ -17,6 +17,8 @@ from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, MESSAGES, assert_error
 
+pytestmark = pytest.mark.exhaustive  # a real engine takes long to start
+
 SETTINGS = {
     "ROUTER_BREAKER_FAILURES": "2",
     "ROUTER_BREAKER_RESET_TIMEOUT_SECONDS": "0.2",

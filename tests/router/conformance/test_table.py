@@ -4,6 +4,7 @@ import pytest
 
 from router.contract.decide import Forward, Refusal, ServedIds, decide
 from router.contract.schema.model import Contract
+from tests.exhaustive import exhaustive_but
 from tests.router.conformance.bodies import bodies
 from tests.router.conformance.contracts import ALLOWING, CLAMPING, KIMI, OF_FIELDS, OPEN
 from tests.router.conformance.engines import engines, llama_cpp, llama_cpp_itself, read_by
@@ -27,9 +28,10 @@ def test_the_table_is_long_and_always_the_same(table: list[bytes]) -> None:
     assert table == bodies()
 
 
-@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
-def test_no_body_is_judged_one_way_and_read_another(table: list[bytes], contract: Contract) -> None:
+@pytest.mark.parametrize("name", exhaustive_but(["rejecting", "of fields"], CONTRACTS))
+def test_no_body_is_judged_one_way_and_read_another(table: list[bytes], name: str) -> None:
     """Whatever is forwarded is the same JSON to every reader and keeps the contract by every engine's own rules."""
+    contract = CONTRACTS[name]
     broken = {}
     forwarded = 0
     for body in table:

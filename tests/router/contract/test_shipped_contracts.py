@@ -13,6 +13,7 @@ from router.contract.errors import answer
 from router.contract.jsonbytes.members import find_members
 from router.contract.schema.conditions import path_of
 from router.contract.schema.rule_list import FieldRule
+from tests.exhaustive import PRESETS, exhaustive_but
 
 PATHS = [path for path in sorted(shipped_folder("build").glob("*.json")) if "schema" not in path.stem]
 CONTRACTS = {path.stem: load(path.read_bytes(), path.name).contract for path in PATHS}
@@ -76,7 +77,7 @@ def requests(draw, contract):
     return ("{" + ",".join(written) + "}").encode()
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
+@pytest.mark.parametrize("name", exhaustive_but(PRESETS, CONTRACTS))
 @settings(max_examples=60)
 @given(st.data())
 def test_no_request_breaks_a_shipped_contract(name, data):

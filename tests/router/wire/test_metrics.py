@@ -18,6 +18,7 @@ from router.contract.schema.model import Contract
 from router.contract.schema.sections import Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 from router.mock_engine import MockEngine, MockResponse
 from router.telemetry import metrics, shared_metrics
+from tests.exhaustive import exhaustive_but
 from tests.router.dnsserver import DnsServer
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient, post_head
@@ -147,14 +148,15 @@ MIXED_NUMBERS = {
 }
 
 
-def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: MockEngine, tmp_path: Path) -> None:
-    """Counts equal a mixed load to the last request, over two workers, 20 reloads and killed workers."""
+@pytest.mark.parametrize("rounds", exhaustive_but([4], [4, 20]))
+def test_what_was_sent_is_told_whatever_becomes_of_the_workers(engine: MockEngine, tmp_path: Path, rounds: int) -> None:
+    """Counts equal a mixed load to the last request, over two workers, many reloads and killed workers."""
     with _measured(tmp_path, [engine.url]) as router:
         for count, status, body, route in MIXED:
             assert [_post(router, body, route) for _ in range(count)] == [status] * count
         _expect(router.port, MIXED_NUMBERS)
         (folder,) = tmp_path.glob(f"{shared_metrics.PREFIX}*")
-        for round_ in range(20):
+        for round_ in range(rounds):
             known = _workers(router)
             if round_ % 4 == 3:
                 os.kill(known[-1], signal.SIGKILL)
