@@ -14,25 +14,29 @@ LEVELS: Final = {"H": "high", "M": "medium", "L": "low"}
 _TAG = re.compile(r"\((?:([HML])(?:-[HML])?)\)|\b(high|medium|low)\b")
 
 
-def levels_of(preset: str) -> Counter[str]:
-    """Return how many values of a preset, inherited ones included, have each level. A source may tag several values."""
-    profile = compile_profile(Selection("preset", preset, "the reference")).values()
-    tags = (tag for source in _sources(profile) for tag in _TAG.findall(source))
+def levels_of(*presets: str) -> Counter[str]:
+    """Return how many values of presets have each level. A value that several presets share counts once."""
+    found: dict[tuple[str, str], None] = {}
+    for preset in presets:
+        profile = compile_profile(Selection("preset", preset, "the reference")).values()
+        found |= dict.fromkeys(_sources(profile))
+    tags = (tag for _, source in found for tag in _TAG.findall(source))
     return Counter(LEVELS[short] if short else word for short, word in tags)
 
 
 def summary(counts: Counter[str]) -> str:
     """Return counts in words, such as `34 high, 5 medium`."""
-    return ", ".join(f"{counts[level]} {level}" for level in LEVELS.values() if counts[level]) or "no tags"
+    return ", ".join(f"{counts[level]} {level}" for level in LEVELS.values() if counts[level]) or "not marked"
 
 
-def _sources(value: object) -> Iterator[str]:
+def _sources(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each `source` in a profile with the path of what it is about."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "source" and isinstance(inner, str):
-                yield inner
+                yield path, inner
             else:
-                yield from _sources(inner)
+                yield from _sources(inner, f"{path}.{key}")
     elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _sources(inner)
+        for index, inner in enumerate(value):
+            yield from _sources(inner, f"{path}.{index}")

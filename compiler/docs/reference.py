@@ -1,6 +1,5 @@
 """The generated tables of `profiles/README.md` and of the presets in `README.md`, from the schema and the presets."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -68,8 +67,7 @@ def vendors() -> str:
     rows = []
     for vendor in VENDORS:
         names = presets_of(vendor)
-        counts = sum((levels_of(name) for name in names), Counter())
-        rows.append((vendor, ", ".join(f"`{name}`" for name in names), summary(counts)))
+        rows.append((vendor, ", ".join(f"`{name}`" for name in names), summary(levels_of(*names))))
     return _table(("vendor", "presets", "how sure their values are"), rows)
 
 
