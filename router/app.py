@@ -22,7 +22,8 @@ from router.request import routes
 from router.request.context import context_of
 from router.response import ProxyResponse
 from router.runtime.semaphore import Semaphore
-from router.server.disconnect import ClientGoneError
+from router.server import draining
+from router.server.disconnect import ClientDisconnectedError
 from router.settings import Settings
 from router.telemetry.meter import CONTENT_TYPE, ErrorCounts, GaugeSource, MetricsRegistry
 from router.telemetry.spans import Tracer
@@ -151,7 +152,7 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
         return _json({"status": "ok"})
 
     def readyz() -> flask.Response:
-        reason = "draining" if lifecycle.is_draining() else services.registry.not_ready_reason()
+        reason = "draining" if draining.is_draining() else services.registry.not_ready_reason()
         state: dict[str, Any] = {
             "status": "ready" if reason is None else "not ready",
             "profile": services.artifact.name,
@@ -207,8 +208,8 @@ def _add_error_handlers(app: flask.Flask, services: Services, admission: Admissi
             return on_api_error(ApiError("not_found", "There is no such route here"))
         return on_api_error(ApiError("bad_request", "The request could not be understood"))
 
-    @app.errorhandler(ClientGoneError)
-    def on_client_gone(_: ClientGoneError) -> flask.Response:
+    @app.errorhandler(ClientDisconnectedError)
+    def on_client_gone(_: ClientDisconnectedError) -> flask.Response:
         return _response(client_closed_response(context_of(flask.request.environ)))
 
     @app.errorhandler(Exception)

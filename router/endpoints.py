@@ -14,7 +14,7 @@ from router.pipeline import Services
 from router.request import headers, routes
 from router.request.context import RequestContext, context_of
 from router.response import ProxyResponse
-from router.server.disconnect import ClientGoneError
+from router.server.disconnect import ClientDisconnectedError
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The status in logs for a client that disconnected (nginx's); it is never sent."""
@@ -41,14 +41,14 @@ class InferenceEndpoint:
             response = self.serve(environ, context)
         except ApiError as error:
             response = error_response(error, self._errors, context)
-        except ClientGoneError:
+        except ClientDisconnectedError:
             response = client_closed_response(context)
         except Exception as error:  # noqa: BLE001 - any failure is a 500 to the client
             response = internal_error_response(error, self._errors, context)
         return _send(response, start_response)
 
     def serve(self, environ: dict[str, Any], context: RequestContext) -> ProxyResponse:
-        """Run the pipeline for a request. Raises ApiError, ClientGoneError."""
+        """Run the pipeline for a request. Raises ApiError, ClientDisconnectedError."""
         route = environ["PATH_INFO"]
         step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
         return step(self._services, environ, route, context)

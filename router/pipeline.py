@@ -15,7 +15,7 @@ from router.request.headers import for_engine, value_of
 from router.response import ProxyResponse, ResponseForwarding, forward_response
 from router.runtime import cpu_executor
 from router.runtime.semaphore import Semaphore
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 from router.server.request_body import read_body
 from router.settings import Settings
 from router.telemetry.meter import MetricsRegistry
@@ -47,7 +47,7 @@ class Services(NamedTuple):
 def chat(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
     """Answer a chat completion request, which is under the whole contract.
 
-    Raises ApiError where it refuses, ClientGoneError when nobody is left to answer.
+    Raises ApiError where it refuses, ClientDisconnectedError when nobody is left to answer.
     """
     contract = services.artifact.contract
     body = _read_body(services, environ, context)
@@ -76,7 +76,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
 def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
     """Answer a request on a route where only the body limit holds, and the model decides where it goes.
 
-    Raises ApiError where it rejects, ClientGoneError when nobody is left to answer.
+    Raises ApiError where it rejects, ClientDisconnectedError when nobody is left to answer.
     """
     contract = services.artifact.contract
     body = _read_body(services, environ, context)
@@ -134,9 +134,9 @@ def _affinity_key(services: Services, environ: dict[str, Any], body: bytes) -> i
 def _forward(
     services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
 ) -> ProxyResponse:
-    client = Client(environ)
+    client = DownstreamClient(environ)
     answer = services.forwarder.send(request, client, context)
-    client.may_take(services.settings.client_send_timeout_seconds)
+    client.set_send_timeout(services.settings.client_send_timeout_seconds)
     own = services.settings
     return forward_response(
         ResponseForwarding(

@@ -20,7 +20,7 @@ from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
 from router.runtime import cpu_executor
-from router.server.disconnect import Client, ClientGoneError
+from router.server.disconnect import ClientDisconnectedError, DownstreamClient
 from router.upstream.errors import EngineError
 from router.upstream.response import EVENT_STREAM, UpstreamResponse
 
@@ -64,7 +64,7 @@ class ResponseForwarding(NamedTuple):
 
     answer: UpstreamResponse
     edits: AnswerEdits
-    client: Client
+    client: DownstreamClient
     context: RequestContext
     keepalive_interval_seconds: float | None = None
     extra_headers: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ResponseForwarding(NamedTuple):
 def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     """Return the answer that brings an engine's answer to the client.
 
-    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientGoneError.
+    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientDisconnectedError.
     """
     try:
         _check_status(forwarding.answer)
@@ -85,7 +85,7 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     except BaseException:
         forwarding.answer.close()
         raise
-    forwarding.client.is_answered = True
+    forwarding.client.response_started = True
     if forwarding.context.attempts > 1:
         response.headers.append((ATTEMPTS, str(forwarding.context.attempts)))
     return response
@@ -235,7 +235,7 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
             forwarding.context.code = error.code
             _LOG.warning("a long answer broke off: %s", error.code)
             raise ResponseAbortedError(error.message) from error
-        except ClientGoneError as error:
+        except ClientDisconnectedError as error:
             forwarding.context.client_gone = True
             raise ResponseAbortedError("the client left") from error
 
@@ -271,7 +271,7 @@ def _stream(forwarding: ResponseForwarding) -> ProxyResponse:
 
 
 def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
-    """Yield what leaves of a stream. Raises EngineError and ClientGoneError only before anything has left."""
+    """Yield what leaves of a stream. Raises EngineError and ClientDisconnectedError only before anything has left."""
     stream = _Stream(forwarding)
     try:
         while (piece := forwarding.answer.read_chunk(forwarding.keepalive_interval_seconds)) != b"":
@@ -280,7 +280,7 @@ def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
         yield stream.end()
     except EngineError as error:
         yield stream.fail(error)
-    except ClientGoneError as error:
+    except ClientDisconnectedError as error:
         if not stream.has_left:
             raise
         forwarding.context.client_gone = True

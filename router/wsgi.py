@@ -17,19 +17,19 @@ from router.telemetry import shared_metrics
 def _application() -> Any:  # noqa: ANN401 - a WSGI callable
     startup.configure_logging()
     try:
-        own = lifecycle.settings_in_force(os.environ)
-        artifact = lifecycle.artifact_in_force(own)
+        own = lifecycle.active_settings(os.environ)
+        artifact = lifecycle.active_artifact(own)
         if own.metrics and startup.is_preloading():
             shared_metrics.prepare()
         services = open_services(own, artifact)
         app = Middleware(create_app(services), services)
     except (SettingError, ArtifactError) as error:
         if startup.is_preloading():
-            # This is the master, where gunicorn would print a traceback.
-            sys.exit(startup.prefixed(error))
-        # Anything else than this error would make gunicorn fork workers for ever.
-        raise AppImportError(startup.prefixed(error)) from None
-    startup.say_in_first_worker(own, artifact)
+            # In the arbiter gunicorn would print a traceback.
+            sys.exit(startup.start_error(error))
+        # With any other error gunicorn would fork workers forever.
+        raise AppImportError(startup.start_error(error)) from None
+    startup.log_in_first_worker(own, artifact)
     if not startup.is_preloading():
         services.discovery.start_and_wait()
     return app

@@ -1,4 +1,4 @@
-"""Which artifact a router enforces: the first place where there is one, and one that is broken never falls through."""
+"""The choice of the artifact to enforce: the first path where a file exists, even if it is invalid."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -9,28 +9,28 @@ from router.settings import Settings
 
 SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
 LOCAL_ARTIFACT: Final = Path("profile.json")
-"""In the folder that the router was started in."""
+"""Relative to the folder that the router was started in."""
 BUILT_IN_PROFILE: Final = "openai-compatible"
 
 
 class Choice(NamedTuple):
-    """The artifact to enforce, None: the built-in one; and others that are there, and are not enforced."""
+    """The path of the artifact to enforce (None: the built-in one), and existing ones that are ignored."""
 
     path: Path | None
-    passed_over: tuple[Path, ...] = ()
+    ignored: tuple[Path, ...] = ()
 
 
 def choose(settings: Settings) -> Choice:
-    """Return the artifact of ROUTER_PROFILE, else the system's, else `./profile.json`, else the built-in one."""
-    usual = [path for path in (SYSTEM_ARTIFACT, LOCAL_ARTIFACT) if _is_there(path)]
+    """Choose the artifact of ROUTER_PROFILE, else the system's, else `./profile.json`, else the built-in one."""
+    usual = [path for path in (SYSTEM_ARTIFACT, LOCAL_ARTIFACT) if _exists(path)]
     if settings.profile is not None:
         named = settings.profile
-        return Choice(named, tuple(path for path in usual if not _are_same(path, named)))
+        return Choice(named, tuple(path for path in usual if not _is_same_file(path, named)))
     return Choice(usual[0], tuple(usual[1:])) if usual else Choice(None)
 
 
 def read_chosen(settings: Settings, choice: Choice) -> Artifact:
-    """Read the chosen artifact. Raises ArtifactError, also where there is none and the settings require one."""
+    """Read the chosen artifact. Raises ArtifactError, also when there is none and the settings require one."""
     if choice.path is None:
         if settings.require_profile:
             raise ArtifactError(
@@ -38,13 +38,13 @@ def read_chosen(settings: Settings, choice: Choice) -> Artifact:
                 f"it at {SYSTEM_ARTIFACT} or ./{LOCAL_ARTIFACT}"
             )
         return artifact_format.read(artifact_format.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
-    if not _is_there(choice.path):
+    if not _exists(choice.path):
         raise ArtifactError(f"{choice.path}: no such file; ROUTER_PROFILE names an artifact, {artifact_format.REBUILD}")
     return artifact_format.read(choice.path)
 
 
-def _is_there(path: Path) -> bool:
-    """Tell whether something stands at a path; what cannot be reached counts, so that nothing falls through."""
+def _exists(path: Path) -> bool:
+    """Return whether a path exists; an inaccessible one counts as existing, so that it is not skipped."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -54,7 +54,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _are_same(one: Path, other: Path) -> bool:
+def _is_same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
     except OSError:

@@ -13,8 +13,8 @@ from router.request.routes import protocol_of, raw_path
 from router.request.trace import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
-"""How a stream may end: with its protocol's last event (`[DONE]` in chat); complete without it; encoded, so that its end
-is not visible; broken off; or left by its client."""
+"""How a stream may end: with its protocol's last event (`[DONE]` in chat); complete without it; encoded, so that its
+end is not visible; broken off; or left by its client."""
 RETRY_REASONS: Final = ("unreachable", "refused", "closed", "context")
 """Why a request is retried: no connection, a 429 or 503, a stale kept-alive connection, or a token limit set by the
 router that exceeds the engine's context."""

@@ -1,1 +1,1 @@
-"""Clients: their connections, what they send and whether they are still there."""
+"""The HTTP server (downstream): arbiter, workers, connections, requests, responses and disconnects."""

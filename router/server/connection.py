@@ -48,7 +48,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
 
     def shake_hands(self) -> bool:
         """Go on with the TLS handshake; tell whether it is done. Raises OSError."""
-        with suppress(*tls.NOT_YET):
+        with suppress(*tls.WOULD_BLOCK):
             self.sock.do_handshake()
             self.awaits_handshake = False
         return not self.awaits_handshake

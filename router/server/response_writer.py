@@ -1,4 +1,4 @@
-"""The answer to a plain request on its way out: as gunicorn's, with the head and the first of the body in one piece."""
+"""The response writer: as gunicorn's, but it sends the headers and the first piece of the body together."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -10,24 +10,24 @@ from gunicorn.http.wsgi import Response
 from router.server.request_parser import Plain
 from router.server.sockets import ClientSocket
 
-_TOGETHER_BYTES: Final = 64 * 1024
-"""The longest piece of a body that is copied to leave in one packet with what stands before it."""
+_MERGE_BYTES: Final = 64 * 1024
+"""The longest piece of a body that is copied to be sent together with the headers."""
 
 
-_MOST_KNOWN: Final = 200
-_KNOWN: Final[set[str]] = set()
-"""Names that gunicorn let pass, of headers that mean nothing to it: it would look at each anew."""
+_MAX_CACHED: Final = 200
+_VALID_NAMES: Final[set[str]] = set()
+"""Header names that gunicorn accepted and gives no meaning: it would check each again."""
 _LENGTH: Final = "Content-Length"
-_BODIED: Final[dict[str, int]] = {}
-"""Statuses that gunicorn let pass of answers that may have a body."""
+_VALID_STATUSES: Final[dict[str, int]] = {}
+"""Status lines that gunicorn accepted, of responses that may have a body."""
 
 
-def _has_meaning(name: str) -> bool:
+def _is_special(name: str) -> bool:
     return name.lower() == "content-length" or bool(util.is_hoppish(name))
 
 
 class _Dates:
-    """The date of answers, which is made once a second."""
+    """The Date header, formatted once a second."""
 
     second = 0
     text = ""
@@ -42,7 +42,7 @@ class _Dates:
 
 
 class _Request:
-    """What gunicorn's Response asks of the request: a POST of HTTP/1.1."""
+    """What gunicorn's Response needs of the request: a POST of HTTP/1.1."""
 
     method = "POST"
     version = (1, 1)
@@ -54,8 +54,8 @@ class _Request:
         return not self._keeps
 
 
-class Reply(Response):  # type: ignore[misc] # gunicorn has no types
-    """One answer: what an app says of it is kept to what HTTP allows, as gunicorn does."""
+class ResponseWriter(Response):  # type: ignore[misc] # gunicorn has no types
+    """Writes one response; what HTTP does not allow is rejected, as gunicorn does."""
 
     status: str | None
     status_code: int
@@ -65,12 +65,12 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
         super().__init__(_Request(keeps=request.keeps), sock, cfg)
 
     def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., Any]:  # noqa: ANN401 - gunicorn's
-        """Take status and headers, as gunicorn does, which looks anew at statuses that it has seen."""
-        code = _BODIED.get(status)
+        """Take status and headers as gunicorn does, without checking a known status again."""
+        code = _VALID_STATUSES.get(status)
         if code is None or exc_info or self.status is not None:
             write: Callable[..., Any] = super().start_response(status, headers, exc_info)
-            if not self._omits_body and len(_BODIED) < _MOST_KNOWN:
-                _BODIED[status] = self.status_code
+            if not self._omits_body and len(_VALID_STATUSES) < _MAX_CACHED:
+                _VALID_STATUSES[status] = self.status_code
             return write
         self.status, self.status_code = status, code
         self.process_headers(headers)
@@ -78,20 +78,20 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
         return self.write
 
     def process_headers(self, headers: list[tuple[str, str]]) -> None:
-        """Take the headers of an answer, and refuse what HTTP does not allow, as gunicorn does."""
+        """Take the headers, and reject what HTTP does not allow, as gunicorn does."""
         for name, value in headers:
-            if name in _KNOWN and value.isascii() and value.isprintable():
+            if name in _VALID_NAMES and value.isascii() and value.isprintable():
                 self.headers.append((name, value.strip(" ")))
             elif name == _LENGTH and value.isascii() and value.isdigit():
                 self.response_length = int(value)
                 self.headers.append((name, value))
             else:
                 super().process_headers([(name, value)])
-                if len(_KNOWN) < _MOST_KNOWN and len(name) < _MOST_KNOWN and not _has_meaning(name):
-                    _KNOWN.add(name)
+                if len(_VALID_NAMES) < _MAX_CACHED and len(name) < _MAX_CACHED and not _is_special(name):
+                    _VALID_NAMES.add(name)
 
-    def head(self) -> bytes:
-        """Return the head, which then counts as sent."""
+    def header_bytes(self) -> bytes:
+        """Return the status line and the headers, which then count as sent."""
         self.headers_sent = True
         fields = "".join([f"{name}: {value}\r\n" for name, value in self.headers])
         framing = "Transfer-Encoding: chunked\r\n" if self.chunked else ""
@@ -102,9 +102,9 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
         ).encode("latin-1")
 
     def send_headers(self) -> None:
-        """Send the head alone, unless it was sent."""
+        """Send the headers alone, unless they were sent."""
         if not self.headers_sent:
-            self.sock.sendall(self.head())
+            self.sock.sendall(self.header_bytes())
 
     def _emit_body(self, data: bytes) -> None:
         if self.chunked:
@@ -112,13 +112,13 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
         self.sock.sendall(data)
 
     def write(self, arg: bytes) -> None:
-        """Send a piece of the body, and the head before it."""
+        """Send a piece of the body, the headers first."""
         if self.headers_sent and self.chunked and type(arg) is bytes and arg:
-            # A stream's next events, as gunicorn would send them.
+            # The next events of a stream, framed as gunicorn does.
             self.sent += len(arg)
             self.sock.sendall(b"%X\r\n%b\r\n" % (len(arg), arg))
             return
-        if self.headers_sent or self._omits_body or not isinstance(arg, bytes) or len(arg) > _TOGETHER_BYTES:
+        if self.headers_sent or self._omits_body or not isinstance(arg, bytes) or len(arg) > _MERGE_BYTES:
             super().write(arg)
             return
         if self.response_length is not None:
@@ -126,7 +126,7 @@ class Reply(Response):  # type: ignore[misc] # gunicorn has no types
         self.sent = len(arg)
         if self.chunked and arg:
             arg = b"%X\r\n%b\r\n" % (len(arg), arg)
-        self.sock.sendall(self.head() + arg)
+        self.sock.sendall(self.header_bytes() + arg)
 
     def write_all(self, pieces: Iterable[bytes]) -> None:
         """Send a whole body, piece by piece."""

@@ -1,4 +1,4 @@
-"""TLS with clients, where gunicorn is told to speak it: in the worker's main loop, which waits for no handshake."""
+"""TLS with clients, when gunicorn's options ask for it: the handshake runs in the event loop without blocking."""
 
 import socket
 import ssl
@@ -6,22 +6,22 @@ from typing import Any, Final
 
 from gunicorn import sock
 
-NOT_YET: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a socket that does not block raises until more comes."""
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a non-blocking socket raises when it would block."""
 
 
-def wrapped(accepted: socket.socket, cfg: Any) -> Any:  # noqa: ANN401 - gunicorn's Config; the class its hook names
-    """Return an accepted connection as one under TLS, before its handshake. Raises OSError."""
+def wrap(accepted: socket.socket, cfg: Any) -> Any:  # noqa: ANN401 - gunicorn's Config; the class that its hook sets
+    """Wrap an accepted connection in TLS, before its handshake. Raises OSError."""
     return sock.ssl_context(cfg).wrap_socket(
         accepted, server_side=True, suppress_ragged_eofs=cfg.suppress_ragged_eofs, do_handshake_on_connect=False
     )
 
 
 def is_http2(client: Any) -> bool:  # noqa: ANN401 - as above
-    """Tell whether the handshake agreed on HTTP/2."""
+    """Return whether the handshake negotiated HTTP/2."""
     return bool(sock.is_http2_negotiated(client))
 
 
-def is_left(error: OSError) -> bool:
-    """Tell whether a handshake failed because the client left."""
+def is_disconnect(error: OSError) -> bool:
+    """Return whether a handshake failed because the client disconnected."""
     return not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)

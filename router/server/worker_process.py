@@ -1,4 +1,4 @@
-"""What gunicorn's threaded worker does otherwise here as a process: its signals, its threads, its standing."""
+"""The process side of a worker: where its signals, its thread pool and its state differ from gunicorn's."""
 
 import os
 import signal
@@ -8,36 +8,36 @@ from typing import Any
 from gunicorn.workers.gthread import ThreadWorker
 
 from router.server.limits import Threads
-from router.server.worker_state import Standing
+from router.server.worker_state import WorkerState
 
 
-class Process(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
-    """A worker process as its master and the system see it."""
+class BaseWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """A threaded worker as the arbiter and the system see it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(*arguments, **options)
-        self.standing = Standing()
+        self.state = WorkerState()
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:  # noqa: ANN401 - gunicorn's
-        """Say nothing of too few connections for the threads: here connections that wait need none."""
+        """Do not warn about too few connections for the threads: waiting connections need no thread here."""
 
     def init_signals(self) -> None:
-        """Leave Ctrl-C, which a terminal sends to the workers too, to the master: it tells them to stop.
+        """Ignore Ctrl-C, which a terminal sends to the workers too: the arbiter stops them.
 
-        Two signals at once would meet in gunicorn's handler, which locks itself out then.
+        Two signals at once would deadlock in gunicorn's handler.
         """
         super().init_signals()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def get_thread_pool(self) -> Threads:
-        """Return the threads for requests, of which one starts now: later the system may have none to give."""
+        """Return the thread pool for requests. One thread starts now: later the system may not be able to start one."""
         pool = Threads(self.cfg.threads, "request")
         pool.submit(int)
         return pool
 
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as gunicorn calls it
-        """Stop at once, whatever runs: gunicorn's own waits for a lock that the code it interrupts may hold."""
+        """Exit at once: gunicorn's handler waits for a lock that the interrupted code may hold."""
         self.alive = False
         self.cfg.worker_int(self)
         os._exit(0)

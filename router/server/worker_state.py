@@ -1,4 +1,4 @@
-"""What a worker process tells its master of itself: that it serves by now, and that it takes nothing more."""
+"""The state of a worker process, which the arbiter reads: starting, ready or draining."""
 
 import mmap
 import os
@@ -6,36 +6,36 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-_BOOTS: Final = 0
-_SERVES: Final = 1
-_FINISHES: Final = 2
+_STARTING: Final = 0
+_READY: Final = 1
+_DRAINING: Final = 2
 
 
-class Standing:
-    """A byte that the master makes before it forks a worker, and which that worker alone writes."""
+class WorkerState:
+    """A shared byte that the arbiter creates before it forks a worker, and that only this worker writes."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 1)
 
-    def boots(self) -> bool:
-        """Tell whether the worker serves nobody yet."""
-        return self._memory[0] == _BOOTS
+    def is_starting(self) -> bool:
+        """Return whether the worker does not serve yet."""
+        return self._memory[0] == _STARTING
 
-    def finishes(self) -> bool:
-        """Tell whether the worker only finishes what it has begun."""
-        return self._memory[0] == _FINISHES
+    def is_draining(self) -> bool:
+        """Return whether the worker accepts nothing more and finishes its requests."""
+        return self._memory[0] == _DRAINING
 
-    def serve(self, master: int) -> None:
-        """Tell the master that this worker takes requests."""
-        self._tell(_SERVES, master)
+    def set_ready(self, arbiter_pid: int) -> None:
+        """Mark this worker as ready and notify the arbiter."""
+        self._set(_READY, arbiter_pid)
 
-    def finish(self, master: int) -> None:
-        """Tell the master that this worker takes no more requests."""
-        self._tell(_FINISHES, master)
+    def set_draining(self, arbiter_pid: int) -> None:
+        """Mark this worker as draining and notify the arbiter."""
+        self._set(_DRAINING, arbiter_pid)
 
-    def _tell(self, what: int, master: int) -> None:
-        self._memory[0] = what
-        if master == os.getppid():
-            # It looks at its workers when one has ended; a worker of another user is heard within a second.
+    def _set(self, state: int, arbiter_pid: int) -> None:
+        self._memory[0] = state
+        if arbiter_pid == os.getppid():
+            # SIGCHLD wakes the arbiter. A worker of another user may not send it; the arbiter polls each second.
             with suppress(OSError):
-                os.kill(master, signal.SIGCHLD)
+                os.kill(arbiter_pid, signal.SIGCHLD)

@@ -9,7 +9,7 @@ import requests
 
 from router.request.headers import without_key
 from router.runtime.pid import cached_pid
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 from router.settings import Settings
 from router.upstream.connection import Endpoint
 from router.upstream.response import Timeouts, UpstreamResponse
@@ -56,12 +56,18 @@ class HttpClient:
         self._adapter: EngineAdapter | None = None
 
     def post(
-        self, url: str, headers: dict[str, str], body: bytes, client: Client | None = None, *, reuse: bool = True
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: bytes,
+        client: DownstreamClient | None = None,
+        *,
+        reuse: bool = True,
     ) -> UpstreamResponse:
         """Send a client's request to an engine and return the response, of which the headers are read.
 
-        `reuse`: whether an idle connection may be reused. Raises EngineError, and ClientGoneError as soon as the client
-        disconnects.
+        `reuse`: whether an idle connection may be reused. Raises EngineError, and ClientDisconnectedError if the
+        client disconnects.
         """
         options = RequestOptions(self._timeouts, client, reuse)
         response = self._own_adapter().send_raw("POST", url, headers, body, options)

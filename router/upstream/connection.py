@@ -152,7 +152,7 @@ class UpstreamConnection:
         """Send a request; False when the engine began to answer before it had read all.
 
         Raises TimeoutError when the engine takes nothing for `seconds`, OSError when the connection breaks,
-        ClientGoneError.
+        ClientDisconnectedError.
         """
         if self.is_reused:
             self._acked_before = _bytes_acked(self._socket)
@@ -208,7 +208,7 @@ class UpstreamConnection:
     def receive(self, poller: Poller, seconds: float) -> bytes | None:
         """Return what comes next, b"" at the end; None when the client should be written to first.
 
-        Raises TimeoutError when nothing comes for `seconds`, OSError when the connection breaks, ClientGoneError.
+        Raises TimeoutError after `seconds` of silence, OSError when the connection breaks, ClientDisconnectedError.
         """
         if self._early_bytes:
             early, self._early_bytes = self._early_bytes, b""

@@ -14,7 +14,7 @@ from router.contract.rules.budget import Tokens, without_budget
 from router.request.context import RequestContext
 from router.request.outcome import Outcome, outcome_of
 from router.runtime import cpu_executor
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 from router.settings import Settings
 from router.upstream.balancer import LoadBalancer
 from router.upstream.client import HttpClient
@@ -94,13 +94,13 @@ class Forwarder:
         self._retry_budget = RetryBudget()
         self._sent_ids = SentRequestIds()
 
-    def send(self, request: UpstreamRequest, client: Client, context: RequestContext) -> UpstreamResponse:
+    def send(self, request: UpstreamRequest, client: DownstreamClient, context: RequestContext) -> UpstreamResponse:
         """Return an engine's answer, of which the head was read.
 
         A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
         and once more on a new connection when the engine had closed the kept one, or without the budget that the router
         has injected where that is what the engine rejects. Raises EngineError, or ApiError `no_healthy_engines`, and
-        ClientGoneError.
+        ClientDisconnectedError.
         """
         self._retry_budget.deposit()
         tried: list[str] = []
@@ -140,7 +140,7 @@ class Forwarder:
         )
 
     def _send_without_overflow(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext
+        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext
     ) -> UpstreamResponse:
         """Send to one engine, without the injected budget where that exceeds the engine's context."""
         tokens, model = request.tokens, request.model
@@ -159,7 +159,7 @@ class Forwarder:
         return response
 
     def _send_to(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext
+        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext
     ) -> UpstreamResponse:
         """Send to one engine, on a second connection where the first was closed before it read anything."""
         context.engine = engine
@@ -173,7 +173,13 @@ class Forwarder:
         return self._attempt(engine, request, client, context, reuse=False)
 
     def _attempt(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, reuse: bool = True
+        self,
+        engine: str,
+        request: UpstreamRequest,
+        client: DownstreamClient,
+        context: RequestContext,
+        *,
+        reuse: bool = True,
     ) -> UpstreamResponse:
         counted = self._in_flight_table.begin(engine)
         try:
@@ -185,7 +191,7 @@ class Forwarder:
         return response
 
     def _post(
-        self, engine: str, request: UpstreamRequest, client: Client, context: RequestContext, *, reuse: bool
+        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext, *, reuse: bool
     ) -> UpstreamResponse:
         context.attempts += 1
         context.attempted_engines += (engine,)

@@ -4,7 +4,7 @@ import math
 import time
 
 from router.runtime.event_loop import poll_fds
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 
 
 class Poller:
@@ -15,7 +15,7 @@ class Poller:
 
     __slots__ = ("_client", "_idle_masks", "deadline")
 
-    def __init__(self, client: Client | None = None, deadline: float = math.inf) -> None:
+    def __init__(self, client: DownstreamClient | None = None, deadline: float = math.inf) -> None:
         self.deadline = deadline
         self._client = client if client is not None and client.fd >= 0 else None
         self._idle_masks: dict[int, int] = {}
@@ -23,12 +23,12 @@ class Poller:
     def wait(self, fd: int, events: int, seconds: float) -> int:
         """Return what of `events` came about at an engine's socket; 0 when the client should be written to.
 
-        Raises TimeoutError after `seconds` or at the deadline, ClientGoneError as soon as the client has left.
+        Raises TimeoutError after `seconds` or at the deadline, ClientDisconnectedError as soon as the client has left.
         """
         return self._wait(fd, {fd: events}, seconds)
 
     def sleep(self, seconds: float) -> None:
-        """Wait that long. Raises ClientGoneError as soon as the client has left."""
+        """Wait that long. Raises ClientDisconnectedError as soon as the client has left."""
         try:
             self._wait(-1, {}, seconds)
         except TimeoutError:
@@ -52,7 +52,7 @@ class Poller:
                 if ready_fd == fd:
                     happened = ready_events
                 elif client is not None:
-                    must_write = client.notice(ready_events)
+                    must_write = client.on_event(ready_events)
             if happened or must_write:
                 return happened
             now = time.monotonic()

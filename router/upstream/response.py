@@ -190,7 +190,7 @@ class UpstreamResponse:
         self._by_name = None
 
     def read_headers(self) -> None:
-        """Read up to the body. Raises EngineError, ClientGoneError."""
+        """Read up to the body. Raises EngineError, ClientDisconnectedError."""
         message = self._parsed
         while not message.has_headers:
             self._receive(None)
@@ -207,7 +207,7 @@ class UpstreamResponse:
     def read_chunk(self, write_interval: float | None = None) -> bytes | None:
         """Return more of the body, b"" at its end; None when the client should be written to, latest after `patience`.
 
-        Raises EngineError, ClientGoneError.
+        Raises EngineError, ClientDisconnectedError.
         """
         message = self._parsed
         while not message.chunks:
@@ -225,7 +225,7 @@ class UpstreamResponse:
         return chunk
 
     def read(self, max_bytes: int) -> bytes:
-        """Return up to `max_bytes` of the body, fewer only at its end. Raises EngineError, ClientGoneError."""
+        """Return up to `max_bytes` of the body, fewer only at its end. Raises EngineError, ClientDisconnectedError."""
         body = self._take(max_bytes)
         if len(body) > max_bytes:
             self._parsed.chunks.insert(0, body[max_bytes:])
@@ -234,7 +234,7 @@ class UpstreamResponse:
     def peek(self, min_bytes: int) -> bytes:
         """Return at least `min_bytes` of the body, fewer only at its end, and leave it unread.
 
-        Raises EngineError, ClientGoneError.
+        Raises EngineError, ClientDisconnectedError.
         """
         body = self._take(min_bytes)
         if body:
@@ -265,7 +265,7 @@ class UpstreamResponse:
         return connection
 
     def _receive(self, write_interval: float | None) -> bool:
-        """Read once and parse; False when the client should be written to. Raises EngineError, ClientGoneError."""
+        """Read once and parse; False to write to the client first. Raises EngineError, ClientDisconnectedError."""
         if self._parse_error is not None:
             self._fail(EngineError(Outcome.BROKEN), self._parse_error)
         now = time.monotonic()

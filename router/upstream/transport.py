@@ -14,7 +14,7 @@ from requests.adapters import BaseAdapter
 from router.contract.errors import OVERLOADED, ApiError
 from router.request.outcome import Outcome
 from router.runtime import event_loop
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 from router.upstream.connection import Endpoint, UpstreamConnection
 from router.upstream.connection_pool import ConnectionPool
 from router.upstream.errors import EngineError
@@ -31,7 +31,7 @@ class RequestOptions(NamedTuple):
     """How a request is sent: its timeouts, the client to watch meanwhile, and the use of connections."""
 
     timeouts: Timeouts
-    client: Client | None = None
+    client: DownstreamClient | None = None
     reuse: bool = True
     """Whether an idle connection may be reused."""
     close: bool = False
@@ -91,7 +91,7 @@ class EngineAdapter(BaseAdapter):
     ) -> UpstreamResponse:
         """Send a request whose headers and body are final, and return the response.
 
-        Raises EngineError, ClientGoneError.
+        Raises EngineError, ClientDisconnectedError.
         """
         target = self._targets.get(url) or self._add_target(url)
         endpoint = target.endpoint

@@ -33,7 +33,7 @@ from router.middleware import Middleware
 from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
 from router.request.outcome import Outcome
-from router.server.disconnect import Client
+from router.server.disconnect import DownstreamClient
 from router.settings import Settings
 from router.telemetry.access_log import as_json, fields_of
 from router.telemetry.meter import GaugeSource, MetricsRegistry
@@ -188,7 +188,7 @@ def _dispatch(yardstick: bytes) -> Step:
         in_flight_table,
         context_limits=ContextLimits(registry, ""),
     )
-    request, client = UpstreamRequest(ROUTE, {}, yardstick, MODEL), Client({})
+    request, client = UpstreamRequest(ROUTE, {}, yardstick, MODEL), DownstreamClient({})
 
     def run() -> None:
         answer: Any = forwarder.send(request, client, RequestContext(request_id="1"))

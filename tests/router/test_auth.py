@@ -261,15 +261,15 @@ def test_a_key_that_was_taken_out_comes_back_nowhere(file: Path, broken: str | N
 def test_the_master_knows_the_last_good_keys(file: Path, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers to come begin with the newest good keys, whoever read them, though the file is broken by then."""
     own = load({"ROUTER_ENGINES": ENGINE, "ROUTER_API_KEYS_FILE": str(file)})
-    monkeypatch.setattr(lifecycle._Inherited, "settings", own)
+    monkeypatch.setattr(lifecycle._PreForkState, "settings", own)
     _replace(file, f"team={OTHER}\n")
     if reader == "worker":
         assert _name_of(ApiKeys((), own.api_keys_file), OTHER) == "team"
     else:
-        lifecycle.reread_keys_in_master()
+        lifecycle.reload_keys()
     file.write_text("team=short\n")
-    lifecycle.reread_keys_in_master()
-    keys = ApiKeys((), lifecycle.settings_in_force({}).api_keys_file)
+    lifecycle.reload_keys()
+    keys = ApiKeys((), lifecycle.active_settings({}).api_keys_file)
     assert (_name_of(keys, KEY), _name_of(keys, OTHER)) == (None, "team")
 
 

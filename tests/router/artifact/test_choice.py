@@ -26,7 +26,7 @@ def _settings(profile: str | None = None, *, require_profile: bool = False) -> S
 
 
 @pytest.mark.parametrize(
-    ("there", "named", "path", "passed_over"),
+    ("there", "named", "path", "ignored"),
     [
         ((), None, None, ()),
         (("profile",), None, "profile.json", ()),
@@ -38,14 +38,14 @@ def _settings(profile: str | None = None, *, require_profile: bool = False) -> S
     ],
 )
 def test_the_first_place_is_taken_and_the_others_are_known(
-    folder: Path, there: tuple[str, ...], named: str | None, path: str | None, passed_over: tuple[str, ...]
+    folder: Path, there: tuple[str, ...], named: str | None, path: str | None, ignored: tuple[str, ...]
 ) -> None:
     """ROUTER_PROFILE, the system's artifact, the working folder's: the first is enforced, the others are known."""
     for name in there:
         artifact_file(folder, Contract(), name)
     choice = choose(_settings(named))
-    found = [each.name if each is not None else None for each in (choice.path, *choice.passed_over)]
-    assert found == [path, *passed_over]
+    found = [each.name if each is not None else None for each in (choice.path, *choice.ignored)]
+    assert found == [path, *ignored]
     if path != "none.json":
         assert read_chosen(_settings(named), choice).name == ("openai-compatible" if path is None else Path(path).stem)
 

@@ -12,7 +12,7 @@ from router.balancing.policies import RoundRobin
 from router.contract.errors import ApiError
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
-from router.server.disconnect import Client, ClientGoneError
+from router.server.disconnect import ClientDisconnectedError, DownstreamClient
 from router.settings import Settings
 from router.upstream import forward
 from router.upstream.balancer import LoadBalancer
@@ -108,8 +108,8 @@ class _Sent:
             context_limits=ContextLimits(self.registry, ""),
         )
 
-    def send(self, client: Client | None = None) -> Any:
-        return self.forwarder.send(REQUEST, client or Client({}), self.context)
+    def send(self, client: DownstreamClient | None = None) -> Any:
+        return self.forwarder.send(REQUEST, client or DownstreamClient({}), self.context)
 
     def result(self) -> object:
         """Return the status of the answer, or the code of the error and whether the request may have run."""
@@ -230,16 +230,16 @@ def test_a_refused_key_of_the_routers_own_is_not_the_clients_affair(status: int)
 
 
 @pytest.fixture
-def client() -> Iterator[tuple[Client, socket.socket]]:
+def client() -> Iterator[tuple[DownstreamClient, socket.socket]]:
     """A client as the router sees it, and its own end of the connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Client({"gunicorn.socket": ours, "SERVER_PROTOCOL": "HTTP/1.1"}), theirs
+        yield DownstreamClient({"gunicorn.socket": ours, "SERVER_PROTOCOL": "HTTP/1.1"}), theirs
 
 
 @pytest.mark.parametrize("script", ["refused 200", "429 200"])
 def test_a_client_that_leaves_before_another_try_ends_it(
-    monkeypatch: pytest.MonkeyPatch, client: tuple[Client, socket.socket], script: str
+    monkeypatch: pytest.MonkeyPatch, client: tuple[DownstreamClient, socket.socket], script: str
 ) -> None:
     """In the pause before a retry a client's leave is noticed: nothing more is sent, and the refusal is let go of."""
     pausing = threading.Event()
@@ -252,7 +252,7 @@ def test_a_client_that_leaves_before_another_try_ends_it(
     request = _Sent(script)
     leaving = threading.Thread(target=lambda: pausing.wait(LONG) and client[1].close())
     leaving.start()
-    with pytest.raises(ClientGoneError):
+    with pytest.raises(ClientDisconnectedError):
         request.send(client[0])
     leaving.join()
     assert len(request.http_client.sent) == 1
@@ -260,7 +260,7 @@ def test_a_client_that_leaves_before_another_try_ends_it(
     assert request.in_flight() == []
 
 
-@pytest.mark.parametrize("error", [ClientGoneError(), MemoryError()], ids=["client gone", "anything"])
+@pytest.mark.parametrize("error", [ClientDisconnectedError(), MemoryError()], ids=["client gone", "anything"])
 def test_whatever_ends_an_attempt_ends_its_count(error: Exception) -> None:
     """A request that its client leaves while the engine is waited for, or that fails, is not in flight any more."""
     request = _Sent("")

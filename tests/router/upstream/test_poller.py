@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from router.server.disconnect import Client, ClientGoneError
+from router.server.disconnect import ClientDisconnectedError, DownstreamClient
 from router.upstream.poller import Poller
 
 LONG = 20.0
@@ -36,8 +36,8 @@ def client() -> Iterator[Pair]:
         yield ours, theirs
 
 
-def _client(pair: Pair, protocol: str = "HTTP/1.1") -> Client:
-    return Client({"gunicorn.socket": pair[0], "SERVER_PROTOCOL": protocol})
+def _client(pair: Pair, protocol: str = "HTTP/1.1") -> DownstreamClient:
+    return DownstreamClient({"gunicorn.socket": pair[0], "SERVER_PROTOCOL": protocol})
 
 
 @pytest.mark.parametrize("with_client", [False, True])
@@ -58,14 +58,14 @@ def test_silence_ends_with_the_time_or_at_the_deadline(ends: Pair, seconds: floa
 def test_a_client_that_left_ends_the_wait(ends: Pair, client: Pair) -> None:
     """The engine is silent, the client is gone: nobody waits any longer."""
     client[1].close()
-    with pytest.raises(ClientGoneError):
+    with pytest.raises(ClientDisconnectedError):
         Poller(_client(client)).wait(ends[0].fileno(), select.POLLIN, LONG)
 
 
 def test_a_client_that_left_ends_a_pause(client: Pair) -> None:
     """The pause before another try is watched as well."""
     client[1].close()
-    with pytest.raises(ClientGoneError):
+    with pytest.raises(ClientDisconnectedError):
         Poller(_client(client)).sleep(LONG)
 
 
@@ -93,14 +93,14 @@ def test_a_half_closed_client_is_asked_once_before_its_answer(
 def test_a_half_closed_client_is_written_to_within_its_answer(ends: Pair, client: Pair) -> None:
     """Once the answer runs only its own bytes may be written: the wait ends once, to have some."""
     half = _client(client)
-    half.is_answered = True
+    half.response_started = True
     client[1].shutdown(socket.SHUT_WR)
     poller = Poller(half)
     assert poller.wait(ends[0].fileno(), select.POLLIN, LONG) == 0
     with pytest.raises(TimeoutError):
         poller.wait(ends[0].fileno(), select.POLLIN, 0.01)
     client[1].close()
-    with pytest.raises(ClientGoneError):
+    with pytest.raises(ClientDisconnectedError):
         poller.wait(ends[0].fileno(), select.POLLIN, LONG)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.request.outcome import Outcome
-from router.server.disconnect import ClientGoneError
+from router.server.disconnect import ClientDisconnectedError
 from router.upstream.errors import EngineError
 from router.upstream.response import MAX_HEADERS, MAX_NON_BODY_BYTES
 from tests.router.upstream.fakes import make_response
@@ -155,7 +155,7 @@ def test_a_closed_answer_tells_nothing_of_its_engine() -> None:
         pytest.param([OK + b"X"], True, id="no head"),
         pytest.param([CHUNKED + b"zz\r\n"], True, id="malformed"),
         pytest.param([COUNTED[:-1], TimeoutError()], True, id="too slow"),
-        pytest.param([COUNTED[:-1], ClientGoneError()], True, id="client gone"),
+        pytest.param([COUNTED[:-1], ClientDisconnectedError()], True, id="client gone"),
         pytest.param([OK + b"Content-Length: 0\r\nTransfer-Encoding: gzip\r\n\r\n"], True, id="unknown coding"),
         pytest.param([COUNTED], False, id="never read"),
     ],
@@ -165,7 +165,7 @@ def test_an_answer_says_once_that_it_is_over(chunks: list[bytes | Exception], *,
     closed: list[bool] = []
     response, _, _ = make_response(*chunks, on_close=lambda: closed.append(True))
     if reads:
-        with suppress(EngineError, ClientGoneError):
+        with suppress(EngineError, ClientDisconnectedError):
             _read(response)
     response.close()
     response.close()

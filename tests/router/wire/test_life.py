@@ -147,8 +147,8 @@ def test_all_addresses_without_keys_are_a_warning(keys: str) -> None:
     with RunningRouter(launch(settings, CONF, bind=None)) as router:
         log = router.log()
     where = f"0.0.0.0:{settings['PORT']}"
-    assert f"open on {where} (all addresses of this machine), {'for clients that show' if keys else 'without'}" in log
-    assert log.count(f"[WARNING] router: clients need no API key, and {where} is all addresses") == (not keys)
+    assert f"open on {where} (all addresses of this machine), {'for clients with an' if keys else 'without an'}" in log
+    assert log.count(f"[WARNING] router: clients need no API key, and {where} listens on all addresses") == (not keys)
 
 
 _READ_ONLY = """
@@ -180,7 +180,7 @@ def test_a_read_only_root_with_shared_memory_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [CONF, ()], ids=["our conf", "no conf"])
 def test_the_artifact_of_the_working_folder_is_enforced_and_said(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Without ROUTER_PROFILE `./profile.json` is enforced; with it, the log says that the other one is there too."""
+    """Without ROUTER_PROFILE `./profile.json` is enforced; with it, the log says that the other one exists, too."""
     other = artifact_file(tmp_path, OTHERWISE_PINNED, "other")
     artifact_file(tmp_path, PINNED, "profile")
     with MockEngine() as engine:
@@ -191,7 +191,7 @@ def test_the_artifact_of_the_working_folder_is_enforced_and_said(tmp_path: Path,
                 assert _temperatures(router, engine, 1) == {temperature}
                 log = router.log()
             assert f"from {other if settings else 'profile.json'}, in front of" in log
-            assert log.count(f"profile.json is there too, and is not enforced: {other}") == bool(settings)
+            assert log.count(f"profile.json exists, too, and is not enforced: {other}") == bool(settings)
 
 
 def test_unknown_settings_are_named_with_the_nearest() -> None:
@@ -290,7 +290,7 @@ def test_a_reload_of_a_broken_artifact_changes_nothing(tmp_path: Path, arguments
     with MockEngine() as engine, running_router(artifact, [engine.url], arguments=arguments) as router:
         artifact.write_text("{}")
         router.signal(signal.SIGHUP)
-        router.wait_for_line("the artifact in force stays: .*profilec build")
+        router.wait_for_line("the active artifact is kept: .*profilec build")
         wait_until(lambda: all("reload_error" in _readyz(router) for _ in range(9)), router.log)
         assert _readyz(router)["status"] == "ready"
         assert str(tmp_path) not in str(_readyz(router))
@@ -309,7 +309,7 @@ def test_a_reload_waits_for_no_pipe(tmp_path: Path) -> None:
         artifact.unlink()
         os.mkfifo(artifact)
         router.signal(signal.SIGHUP)
-        router.wait_for_line("the artifact in force stays: .*not a regular file")
+        router.wait_for_line("the active artifact is kept: .*not a regular file")
         wait_until(lambda: _temperatures(router, engine, 3) == {1}, router.log)
 
 

@@ -234,10 +234,10 @@ def test_a_refusal_is_logged_without_what_the_client_sent(router_of: RouterOf, e
     for wire in SECRETS.values():
         with RawClient(router.port) as client:
             assert client.send(wire).answer().status in {400, 414, 417}
-    router.wait_for_line(r"refused a request of 127.0.0.1: A header of .* malformed or ambiguous \(InvalidHeader\)")
+    router.wait_for_line(r"rejected a request of 127.0.0.1: A header of .* malformed or ambiguous \(InvalidHeader\)")
     assert "secret" not in router.log()
     assert "\x1b" not in router.log()
-    assert max(len(line) for line in router.lines if "refused a request" in line) < 300
+    assert max(len(line) for line in router.lines if "rejected a request" in line) < 300
 
 
 def test_a_refusal_before_any_route_is_told_as_the_contract_says(router_of: RouterOf) -> None:
