@@ -207,6 +207,15 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_changelog_has_the_usual_headings() -> None:
+    """Each version of the changelog has the headings of Keep a Changelog, each at most once and in its order."""
+    usual = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for version in re.split(r"^## ", _text("CHANGELOG.md"), flags=re.MULTILINE)[1:]:
+        found = re.findall(r"^### (.*)$", version, re.MULTILINE)
+        assert found == [heading for heading in usual if heading in found]
+        assert "\n- " not in version.partition("\n### ")[0]
+
+
 def test_every_package_has_its_place_in_the_pages() -> None:
     """Each package of router and compiler is named on the page that says how they are built."""
     for page in _HOUSE:
