@@ -65,7 +65,7 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
 
 
 def fails(change: Change, fail_on: str) -> bool:
-    """Tell whether a change is of the kind asked about, or may be; one of both directions is of both."""
+    """Return whether a change is of the kind asked about, or may be; one of both directions is of both."""
     return {"any": True, "tighter": change.tightens is not False, "looser": change.loosens is not False}[fail_on]
 
 

@@ -10,14 +10,14 @@ UNSEEN: Final = "no request sees a difference"
 EVIDENCE: Final = "nothing that clients see: where the rule comes from is stated differently"
 
 Direction = bool | None
-"""Whether a change has a direction; None where that cannot be told."""
+"""Whether a change has a direction; None where that cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One setting that differs, by its keys in a profile, and in one sentence what a client sees of it.
 
-    A change whose direction cannot be told has None for it: it may refuse requests that passed, or pass others.
+    A change whose direction cannot be determined has None for it: it may reject requests that passed, or pass others.
     """
 
     at: tuple[str, ...]
@@ -50,12 +50,12 @@ class ConstraintEffect:
 
 
 def rejection_of(which: str, *, tightens: bool) -> ConstraintEffect:
-    """Return the verdict of a change after which such requests are refused, or no longer are."""
-    return ConstraintEffect(f"{which} will {'' if tightens else 'no longer '}be refused", tightens, not tightens)
+    """Return the verdict of a change after which such requests are rejected, or no longer are."""
+    return ConstraintEffect(f"{which} will {'' if tightens else 'no longer '}be rejected", tightens, not tightens)
 
 
 def rejection_and_acceptance(newly: str, no_longer: str) -> ConstraintEffect:
-    """Return the verdict of a change that refuses some requests newly and others no longer; empty words say none."""
+    """Return the verdict of a change that rejects some requests newly and others no longer; empty words say none."""
     effects = [rejection_of(newly, tightens=True)] if newly else []
     effects += [rejection_of(no_longer, tightens=False)] if no_longer else []
     return combined(effects) if effects else ConstraintEffect(f"{UNSEEN}: the same, written differently")
@@ -69,7 +69,7 @@ def combined(effects: Iterable[ConstraintEffect]) -> ConstraintEffect:
 
 
 def any_of(directions: Iterable[Direction]) -> Direction:
-    """Tell whether one of several changes has a direction: None where none surely has and one may."""
+    """Return whether one of several changes has a direction: None where none surely has and one may."""
     directions = set(directions)
     return True if True in directions else None if None in directions else False
 

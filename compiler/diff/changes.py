@@ -1,8 +1,8 @@
 """Two contracts → what changes for a client, one setting after the other.
 
-A change tightens when it refuses requests that passed or lowers a budget that they ask for, and loosens when it does
+A change tightens when it rejects requests that passed or lowers a budget that they ask for, and loosens when it does
 the reverse. Each rule judges for itself, so what no change does alone, all of them together do not do either: where
-none tightens, nothing is newly refused.
+none tightens, nothing is newly rejected.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def _limits(before: Limits, after: Limits) -> Iterator[Change]:
     old, new = before.max_body_bytes, after.max_body_bytes
     if old != new:
         which = f"bodies of {span(min(old, new) + 1, max(old, new))} bytes on any inference route"
-        yield _refusing(("limits", "max_body_bytes"), old, new, which, tightens=new < old)
+        yield _rejecting(("limits", "max_body_bytes"), old, new, which, tightens=new < old)
     for modality, limit in PART_LIMITS.items():
         old_limit, new_limit = getattr(before, limit), getattr(after, limit)
         if old_limit != new_limit:
@@ -63,7 +63,7 @@ def _part_limit(modality: str, before: int | None, after: int | None) -> Change:
     else:
         most = max(limits)
         found = f"{span(least + 1, most)} {modality}{'s' if most > 1 else ''}"
-    return _refusing(
+    return _rejecting(
         ("limits", f"max_{modality}s"), before, after, f"requests carrying {found}", tightens=after == least
     )
 
@@ -72,8 +72,8 @@ def _count(number: int, modality: str) -> str:
     return f"{number} {modality}{'s' if number > 1 else ''}"
 
 
-def _refusing(path: tuple[str, ...], before: Value, after: Value, which: str, *, tightens: bool) -> Change:
-    outcome = f"will {'' if tightens else 'no longer '}be refused"
+def _rejecting(path: tuple[str, ...], before: Value, after: Value, which: str, *, tightens: bool) -> Change:
+    outcome = f"will {'' if tightens else 'no longer '}be rejected"
     return Change(path, before, after, f"{which} {outcome}", tightens=tightens, loosens=not tightens)
 
 
@@ -109,14 +109,14 @@ def _default(budget: MaxTokens) -> int | str:
 def _beyond(budget: MaxTokens, will: str, joined_by: str) -> str:
     """Say what a budget rule does to a budget above the cap, and to one that says no number of tokens."""
     if budget.on_exceed == "reject":
-        return f"more than {budget.cap} tokens, or anything but a positive integer, {will} be refused"
-    malformed = f"{joined_by} those asking anything but a positive integer refused"
+        return f"more than {budget.cap} tokens, or anything but a positive integer, {will} be rejected"
+    malformed = f"{joined_by} those asking anything but a positive integer rejected"
     return f"more than {budget.cap} tokens {will} be {_above(budget)}, {malformed}"
 
 
 def _above(budget: MaxTokens) -> str:
     """Say what happens to a budget above the cap."""
-    return "refused" if budget.on_exceed == "reject" else f"lowered to {budget.cap}"
+    return "rejected" if budget.on_exceed == "reject" else f"lowered to {budget.cap}"
 
 
 def _budget(path: tuple[str, ...], before: MaxTokens, after: MaxTokens) -> Iterator[Change]:
@@ -175,7 +175,7 @@ def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Pin, Pin]]) 
     tightens = after.conflict == "reject"
     pins = [new if tightens else old for old, new in pinned]
     values = " or ".join(f"another {pin.field} than {show(pin.value)}" for pin in pins)
-    return _refusing(path, before.conflict, after.conflict, f"requests sending {values}", tightens=tightens)
+    return _rejecting(path, before.conflict, after.conflict, f"requests sending {values}", tightens=tightens)
 
 
 def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
@@ -184,8 +184,8 @@ def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
     if isinstance(before, Pin) and isinstance(after, Pin) and before.conflict != after.conflict:
         gone = gained = ""  # what changes by the conflict is told there
     parts = [
-        f"requests sending {gone} will be refused" if gone else "",
-        f"requests sending {gained} will no longer be refused" if gained else "",
+        f"requests sending {gone} will be rejected" if gone else "",
+        f"requests sending {gained} will no longer be rejected" if gained else "",
         injection(before, after),
     ]
     words = "; ".join(part for part in parts if part)

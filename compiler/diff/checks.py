@@ -40,7 +40,7 @@ _WHOLE: Final = {
     "tools": "requests with tools that are not well formed",
     "message_tools": "requests with tools in a message that are not well formed",
 }
-"""What a check refuses whatever its settings say."""
+"""What a check rejects whatever its settings say."""
 
 _SETTINGS: Final = {
     "roles": {"allowed": _Setting("accepted", "requests with a message of role {}")},
@@ -90,7 +90,7 @@ _SETTINGS: Final = {
     },
 }
 
-_NOTHING_REFUSED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
+_NOTHING_REJECTED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
 """What a setting of a check that is not made would be."""
 
 
@@ -124,7 +124,7 @@ def _changed(name: str, old: Check, new: Check) -> Iterator[Change]:
 
 
 def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
-    """Say what a check that is made from now on, or no more, refuses."""
+    """Say what a check that is made from now on, or no more, rejects."""
     effects = [rejection_of(_WHOLE[name], tightens=old is None)] if name in _WHOLE else []
     for key, setting in _SETTINGS.get(name, {}).items():
         values = [_value(check, key, setting) for check in (old, new)]
@@ -134,9 +134,9 @@ def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
 
 
 def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: ANN401 - whatever a check holds
-    """Return the value of a setting, what refuses nothing where the check is not made."""
+    """Return the value of a setting, what rejects nothing where the check is not made."""
     if check is None:
-        return _NOTHING_REFUSED.get(setting.kind)
+        return _NOTHING_REJECTED.get(setting.kind)
     value = getattr(check, key)
     if setting.kind == "by role":
         return _TypesByRole(value, getattr(check, "allowed", ()))
@@ -201,7 +201,7 @@ def _word(old: str | None, new: str | None, which: str) -> ConstraintEffect:
 
 
 def _condition(old: Mapping[str, Any], new: Mapping[str, Any], which: str) -> ConstraintEffect:
-    """Compare when a check is made: a condition that more requests meet refuses more of them."""
+    """Compare when a check is made: a condition that more requests meet rejects more of them."""
     gone, gained = (constraints.demands({**these}, {**those}, str) for these, those in ((old, new), (new, old)))
     words = f"{which} will be judged under another condition"
     return ConstraintEffect(words, tightens=gained.tightens is True, loosens=gone.tightens is True)

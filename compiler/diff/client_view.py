@@ -1,4 +1,4 @@
-"""What a client sees of one request under a contract: that it is answered, or how its refusal is told."""
+"""What a client sees of one request under a contract: that it is answered, or how its rejection is told."""
 
 import json
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ from router.contract.schema.sections import Errors
 class VisibleResponse(NamedTuple):
     """What comes of a request, as far as its client can tell.
 
-    rule: which refuses it; None: it is answered. told: the status and body of the refusal, or the name in the answer.
-    unworded: the same without the router's own sentence, which says no more than the rule. case: where it is judged.
+    rule: which rejects it; None: it is answered. told: the status and body of the rejection, or the
+    response's model. unworded: the same without the router's own sentence, which says no more than the rule. case: the
+    name of the case that holds for the request.
     """
 
     rule: str | None
@@ -28,13 +29,13 @@ class VisibleResponse(NamedTuple):
     rules: tuple[Rule, ...]
 
     def is_as(self, other: "VisibleResponse") -> bool:
-        """Tell whether a client sees the same; two sentences of the router's own for one refusal are the same."""
+        """Return whether a client sees the same; two sentences of the router's own for one rejection are the same."""
         if (self.rule is None) != (other.rule is None):
             return False
         return self.told == other.told or self.unworded == other.unworded
 
     def members(self) -> dict[str, Any]:
-        """Return what a refusal tells, by dotted path."""
+        """Return what a rejection tells, by dotted path."""
         return dict(_flat(json.loads(self.told), ""))
 
 
@@ -51,15 +52,15 @@ class ClientView:
         """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
         if request.size() > self.contract.limits.max_body_bytes:
             too_large = request_too_large(self.contract.limits.max_body_bytes)
-            return self._refused(Refusal(too_large, BODY_SIZE, errors=self.contract.errors))
+            return self._rejected(Refusal(too_large, BODY_SIZE, errors=self.contract.errors))
         decision = decide(body, self.contract, ServedIds(self.served))
-        return self._answered(decision) if isinstance(decision, Forward) else self._refused(decision)
+        return self._answered(decision) if isinstance(decision, Forward) else self._rejected(decision)
 
     def _answered(self, decision: Forward) -> VisibleResponse:
         name = json.dumps(decision.respond_as or decision.model_served)
         return self._seen(None, name, name, decision)
 
-    def _refused(self, decision: Refusal) -> VisibleResponse:
+    def _rejected(self, decision: Refusal) -> VisibleResponse:
         error, errors = decision.error, decision.errors
         if not self._reads_messages:
             words = msgspec.structs.replace(words_of(error, errors), message=None)
@@ -82,7 +83,7 @@ def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa:
 
 
 def _told(error: ApiError, errors: Errors) -> str:
-    """Return the status and body of a refusal in one way of writing, so that only what differs differs."""
+    """Return the status and body of a rejection in one way of writing, so that only what differs differs."""
     told = answer(error, errors)
     return json.dumps({"status": told.status, "body": json.loads(told.body)}, sort_keys=True)
 

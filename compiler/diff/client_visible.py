@@ -1,4 +1,4 @@
-"""What a client can tell of a rule: what it accepts and refuses, and nothing of what an engine gets."""
+"""What a client can tell of a rule: what it accepts and rejects, and nothing of what an engine gets."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -99,7 +99,7 @@ def stated(seen: VisibleResponse, setting: Setting) -> Value:
 
 
 def own_words(seen: VisibleResponse, setting: Setting) -> Value:
-    """Return how a rule has its refusals told, None where it leaves that to others."""
+    """Return how a rule has its rejections told, None where it leaves that to others."""
     holders: dict[str, Any] = {"fields": seen.sections.fields, "checks": seen.sections.checks}
     holder = holders.get(setting[0], {})
     rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else seen.sections.unknown_fields
@@ -107,7 +107,7 @@ def own_words(seen: VisibleResponse, setting: Setting) -> Value:
 
 
 def words_for_all(sections: Sections) -> Errors:
-    """Return how all refusals of the router's own are told."""
+    """Return how all rejections of the router's own are told."""
     return msgspec.structs.replace(sections.errors, source=None, engine_400=None)
 
 
@@ -133,7 +133,7 @@ def _by_parameter(sections: Sections, name: str) -> Field | None:
 
 
 def _visible(sections: Sections) -> Sections:
-    """Return sections without what only engines see, and without the words of refusals, which are compared as told."""
+    """Return sections without what only engines see, and without the error texts, which are compared as sent."""
     budget = sections.output.max_tokens
     unknown = sections.unknown_fields
     return Sections(

@@ -10,11 +10,11 @@ from router.contract.schema.types import Condition, Scalar
 Values = Sequence[Scalar] | None
 """Values that are accepted; None: any."""
 
-CANNOT_TELL: Final = "which of them that refuses, newly or no longer, cannot be told"
+CANNOT_TELL: Final = "which of them that rejects, newly or no longer, cannot be determined"
 
 
 def flag(old: bool, new: bool, which: str) -> ConstraintEffect:
-    """Compare a switch that, on, refuses such requests."""
+    """Compare a switch that, on, rejects such requests."""
     return rejection_of(which, tightens=new) if old != new else ConstraintEffect(UNSEEN)
 
 
@@ -31,7 +31,7 @@ def accepted(
 
 
 def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str], str]) -> ConstraintEffect:
-    """Compare sets of values that are refused, or to which a demand applies."""
+    """Compare sets of values that are rejected, or to which a demand applies."""
     newly, no_longer = _only_in(new, old), _only_in(old, new)
     return rejection_and_acceptance(
         which(listed(newly)) if newly else "", which(listed(no_longer)) if no_longer else ""
@@ -84,12 +84,12 @@ def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> C
 
 
 def _implied(demand: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:
-    """Tell whether what meets a demand meets the other; None demands nothing, an empty one any value."""
+    """Return whether what meets a demand meets the other; None demands nothing, an empty one any value."""
     return demand is not None and (not other or (bool(demand) and not _only_in(demand, other)))
 
 
 def _excluded(exclusion: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:
-    """Tell whether all that one exclusion refuses another does; None refuses nothing, an empty one any value."""
+    """Return whether all that one exclusion rejects another does; None rejects nothing, an empty one any value."""
     return exclusion is not None and (not exclusion or (bool(other) and not _only_in(other, exclusion)))
 
 

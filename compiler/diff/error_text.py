@@ -1,4 +1,4 @@
-"""What is compared of how answers and refusals are told, and of fields that nobody knows."""
+"""What is compared of how answers and rejections are told, and of fields that is unknown."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,10 +12,10 @@ from router.contract.schema.rule_list import Rule, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Stream, UnknownFields
 from router.contract.schema.types import Words
 
-_POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "reject": "be refused"}
+_POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "reject": "be rejected"}
 _USAGE: Final = {
     "as_asked": "report their usage as the engine does, when a client asks",
-    "end_frame": "carry their usage in the frame that ends the answer, unless a client asks for none",
+    "end_frame": "carry their usage in the frame that ends the response, unless a client asks for none",
     "tail_frame": "carry their usage in a frame of its own, unless a client asks for none",
 }
 _SHORT: Final = ("status", "type", "code", "param")
@@ -24,7 +24,7 @@ _SHORT: Final = ("status", "type", "code", "param")
 def compare_unknown_fields(
     before: UnknownFields, after: UnknownFields, rules: tuple[tuple[Rule, ...], tuple[Rule, ...]]
 ) -> Iterator[Change]:
-    """Yield what changes for fields that nobody knows; `rules` are all of both, since a governed field is known."""
+    """Yield what changes for fields that is unknown; `rules` are all of both, since a governed field is known."""
     at = ("unknown_fields",)
     if before.policy != after.policy:
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
@@ -45,7 +45,7 @@ def compare_unknown_fields(
 
 
 def _was(section: UnknownFields) -> str:
-    return {"pass": "passed on", "drop": "dropped", "reject": "refused"}[section.policy]
+    return {"pass": "passed on", "drop": "dropped", "reject": "rejected"}[section.policy]
 
 
 def _known(rules: tuple[Rule, ...]) -> set[str]:
@@ -68,17 +68,17 @@ def _known_told(policy: str, gone: list[str], gained: list[str]) -> ConstraintEf
 
 
 def compare_stream(before: Stream, after: Stream) -> Iterator[Change]:
-    """Yield what changes in streamed answers."""
+    """Yield what changes in streamed responses."""
     if before.usage != after.usage:
         yield Change(
-            ("response", "stream", "usage"), before.usage, after.usage, f"streamed answers will {_USAGE[after.usage]}"
+            ("response", "stream", "usage"), before.usage, after.usage, f"streamed responses will {_USAGE[after.usage]}"
         )
     if before.source != after.source:
         yield Change(("response", "stream", "source"), before.source, after.source, EVIDENCE)
 
 
 def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
-    """Yield what changes in how refusals are told."""
+    """Yield what changes in how rejections are told."""
     old, new = before.bad_request_type, after.bad_request_type
     if old != new:
         yield Change(("errors", "bad_request_type"), old, new, _retyped(old, new))
@@ -93,7 +93,7 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
     for code in sorted(before.codes.keys() | after.codes.keys()):
         yield from _answer(code, before.codes.get(code), after.codes.get(code))
     if not same(before.engine_400, after.engine_400):
-        words = "be told in other words and in the envelope" if after.engine_400 else "pass as the engine tells it"
+        words = "be worded differently and in the envelope" if after.engine_400 else "pass as the engine tells it"
         shown = _shown(before.engine_400), _shown(after.engine_400)
         yield Change(("errors", "engine_400"), *shown, f"an engine's 400 will {words}")
     if before.source != after.source:
@@ -103,7 +103,7 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
 def compare_order(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Change]:
     """Yield what changes in the order in which rules are judged."""
     if before != after:
-        words = "a request that several rules refuse may be told of another one of them"
+        words = "a request that several rules reject may be told of another one of them"
         yield Change(("order",), before, after, words)
 
 
@@ -117,7 +117,7 @@ def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]
         if not same(getattr(was, name), getattr(now, name))
     ]
     long = [f"another {name}" for name in ("message", "body") if not same(getattr(was, name), getattr(now, name))]
-    who = "400s that have no words of their own" if code == "bad_request" else f"answers of code {code}"
+    who = "400s that have no words of their own" if code == "bad_request" else f"responses of code {code}"
     words = f"{who} will have {listed_words([*short, *long])}" if short or long else UNSEEN
     yield Change(("errors", "codes", code), _shown(old), _shown(new), words)
 

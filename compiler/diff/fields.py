@@ -13,7 +13,7 @@ from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.schema.sections import Field
 from router.contract.schema.types import Scalar
 
-OTHER_WORDS: Final = "refusals by it will be told in other words"
+OTHER_WORDS: Final = "rejections by it will be worded differently"
 _NOTHING: Final = Field()
 _KINDS: Final = {"number": ("a whole number", "a number that is not whole"), "integer": ("a whole number",)}
 
@@ -154,7 +154,7 @@ _ENDS: Final = (("min", "above"), ("max", "below"))
 
 
 def _begins(without: Field, ranged: Field, keys: tuple[str, str]) -> bool:
-    """Tell whether a rule has a range, another has none, and this is the first end of it."""
+    """Return whether a rule has a range, another has none, and this is the first end of it."""
     ends = [end for end in _ENDS if _read_bound(ranged, end) is not None]
     return not any(_read_bound(without, end) for end in _ENDS) and ends[:1] == [keys]
 
@@ -253,5 +253,5 @@ def _forced(pair: _FieldPair) -> str:
 
 
 def _unclear_of_budgets(path: str, words: str) -> ConstraintEffect:
-    """Return the verdict of an edit: of an output budget, whether it lowers what is asked for cannot be told."""
+    """Return the verdict of an edit: of an output budget, whether it lowers what is asked for cannot be determined."""
     return ConstraintEffect(words, None, None) if path in BUDGET_FIELDS else ConstraintEffect(words)

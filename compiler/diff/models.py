@@ -61,8 +61,8 @@ def _respond_as(after: Models) -> str:
     if not after.aliases:
         return f"{UNSEEN}: there are no aliases"
     if after.respond_as == "served":
-        return "answers to requests naming an alias will carry the served model's name instead of the alias"
-    return "answers to requests naming an alias will carry the alias instead of the served model's name"
+        return "responses to requests naming an alias will carry the served model's name instead of the alias"
+    return "responses to requests naming an alias will carry the alias instead of the served model's name"
 
 
 def compare_mode(before: Mode, after: Mode, moves: Moves | None) -> Iterator[Change]:

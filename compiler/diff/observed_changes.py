@@ -52,7 +52,7 @@ def changes_seen(observation: Observation) -> tuple[Change, ...]:
 
 
 def _is_about_two_rules(difference: Difference) -> bool:
-    """Tell whether a request is refused by both contracts, for another reason."""
+    """Return whether a request is rejected by both contracts, for another reason."""
     old, new = difference.old.rule, difference.new.rule
     return old is not None and new is not None and subject_of(old) != subject_of(new)
 
@@ -64,7 +64,7 @@ def _subjects(difference: Difference) -> set[Setting]:
 
 
 def _setting(difference: Difference) -> Setting:
-    """Return the setting by which a request fares otherwise: what refuses it, or how that is told."""
+    """Return the setting by which a request fares otherwise: what rejects it, or how that is told."""
     old, new = difference.old, difference.new
     rule = new.rule or old.rule
     if rule is None:

@@ -17,14 +17,14 @@ FORMAT_VERSION: Final = 1
 
 EFFECTS: Final = ("tighter", "looser", "other")
 _OUTCOMES: Final = {
-    True: "some requests will newly be refused, or the budget they ask for lowered",
-    None: "some requests may newly be refused, or the budget they ask for lowered",
-    False: "no request will newly be refused, nor the budget it asks for lowered",
+    True: "some requests will newly be rejected, or the budget they ask for lowered",
+    None: "some requests may newly be rejected, or the budget they ask for lowered",
+    False: "no request will newly be rejected, nor the budget it asks for lowered",
 }
 _SEEN: Final = {
-    True: "some requests will newly be refused",
-    None: "some requests may newly be refused",
-    False: "no request that was tried will newly be refused",
+    True: "some requests will newly be rejected",
+    None: "some requests may newly be rejected",
+    False: "no request that was tried will newly be rejected",
 }
 """The same where only what clients see is compared."""
 

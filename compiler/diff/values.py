@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 
 
 def same(old: object, new: object) -> bool:
-    """Tell whether two values are equal as an artifact holds them: keys in any order, while 1, 1.0 and true differ."""
+    """Return whether two values are equal in an artifact: keys in any order, while 1, 1.0 and true differ."""
     return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
 
 

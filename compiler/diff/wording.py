@@ -1,4 +1,4 @@
-"""Requests that fare otherwise, in words: what is refused now, what no longer, and what is told otherwise."""
+"""Requests that fare otherwise, in words: what is rejected now, what no longer, and what is worded differently."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,16 +14,16 @@ _MOST_SHOWN: Final = 3
 
 def sentence_of(found: list[Difference]) -> str:
     """Say which of the requests that were tried fare how."""
-    refused = [each.description for each in found if each.old.rule is None and each.new.rule is not None]
+    rejected = [each.description for each in found if each.old.rule is None and each.new.rule is not None]
     passed = [each.description for each in found if each.old.rule is not None and each.new.rule is None]
     named = [each for each in found if each.old.rule is None and each.new.rule is None]
     told = [each for each in found if each.old.rule is not None and each.new.rule is not None]
-    parts = [f"requests will be refused: {_listed(refused)}"] if refused else []
-    parts += [f"requests will no longer be refused: {_listed(passed)}"] if passed else []
+    parts = [f"requests will be rejected: {_listed(rejected)}"] if rejected else []
+    parts += [f"requests will no longer be rejected: {_listed(passed)}"] if passed else []
     parts += [f"answers will carry the name {named[0].new.told} instead of {named[0].old.told}"] if named else []
-    if told and not refused and not passed:
+    if told and not rejected and not passed:
         description = _listed([each.description for each in told])
-        parts.append(f"refusals will have {listed_words([*told_otherwise(told[0])])}: {description}")
+        parts.append(f"rejections will have {listed_words([*told_otherwise(told[0])])}: {description}")
     return "; ".join(parts)
 
 
@@ -33,7 +33,7 @@ def _listed(description: list[str]) -> str:
 
 
 def members_told(difference: Difference) -> tuple[Value, Value]:
-    """Return the members of a refusal that are told otherwise, before and after."""
+    """Return the members of a rejection that are worded differently, before and after."""
     was, now = difference.old.members(), difference.new.members()
     paths = [path for path in dict.fromkeys((*was, *now)) if not same(was.get(path), now.get(path))]
     old, new = ({path: told[path] for path in paths if path in told} for told in (was, now))
@@ -41,7 +41,7 @@ def members_told(difference: Difference) -> tuple[Value, Value]:
 
 
 def told_otherwise(difference: Difference) -> Iterator[str]:
-    """Yield what differs in how a refusal is told, member by member."""
+    """Yield what differs in how a rejection is told, member by member."""
     old, new = difference.old, difference.new
     if old.rule is not None and new.rule is not None and subject_of(old.rule) != subject_of(new.rule):
         yield f"the reason of {new.rule} instead of that of {old.rule}"

@@ -1,4 +1,4 @@
-"""`profilec probe`: the contract of a live endpoint, learnt by questions and written as a profile."""
+"""`profilec probe`: the contract of a live endpoint, learned by questions and written as a profile."""
 
 import sys
 import time
@@ -27,11 +27,11 @@ def today() -> str:
 
 
 def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
-    """Probe an endpoint and write the profile that says what was learnt; return 0.
+    """Probe an endpoint and write the profile that says what was learned; return 0.
 
     Raises UsageError, and CommandError where the endpoint cannot be asked or answers no request at all.
     """
-    _refuse_contradictions(arguments)
+    _reject_contradictions(arguments)
     address = chat_url(arguments.url)
     begun = time.monotonic()
     with ExitStack() as open_things:
@@ -45,7 +45,7 @@ def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
     return 0
 
 
-def _refuse_contradictions(arguments: Namespace) -> None:
+def _reject_contradictions(arguments: Namespace) -> None:
     if arguments.record is not None and arguments.replay is not None:
         raise UsageError("--record and --replay exclude each other")
     if arguments.replay is not None and not Path(arguments.replay).exists():

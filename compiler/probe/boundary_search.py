@@ -45,8 +45,8 @@ class AcceptedNumbers(NamedTuple):
     """Which numbers a field takes.
 
     kind: all, none, a band with its edges (None: no end was found on that side), a set where only single numbers are
-    accepted, or unclear where too much was not told. replies: everything that was asked. gaps: within a band, what was
-    refused.
+    accepted, or unclear where too much was not told. results: everything that was asked. gaps: within a band, what was
+    rejected.
     """
 
     kind: str
@@ -99,7 +99,7 @@ def numbers(request: AskNumber, ladder: Sequence[float], *, is_whole: bool) -> L
 
 
 def _is_range(asker: _NumberTrials, told: list[float], *, is_whole: bool) -> Learner[bool]:
-    """Tell whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
+    """Return whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
     accepted = [number for number in told if asker.takes(number)]
     if not _ODD.isdisjoint(accepted):
         return True

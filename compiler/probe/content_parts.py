@@ -77,7 +77,7 @@ def _types(of_kinds: dict[str, ExperimentResult]) -> list[str] | None:
 
 
 def _is_alike(result: ExperimentResult, unknown: ExperimentResult, kind: str) -> bool:
-    """Tell whether a type is rejected in the words in which the unknown one is."""
+    """Return whether a type is rejected in the words in which the unknown one is."""
     # Beside the type itself, ids of requests and places differ.
     names = re.compile(rf"\b(?:{kind}|{FOREIGN})\b|[0-9a-f]{{8,}}|[0-9]+".encode())
     one, other = (each.response.body for each in (result, unknown))

@@ -1,4 +1,4 @@
-"""Conversations that are tried, and the fewest named checks of messages that explain which of them are refused."""
+"""Conversations that are tried, and the fewest named checks of messages that explain which of them are rejected."""
 
 import re
 from collections import Counter
@@ -55,7 +55,7 @@ def learn_messages(base: BaseRequest) -> Learner[LearnedChecks]:
 
 
 def _conversations(text: str) -> Iterator[Conversation]:
-    chat_requests, said = user(text), ASSISTANT
+    question, said = user(text), ASSISTANT
     plain = {name: value for name, value in calling("call_1").items() if name != "reasoning_content"}
     called, both = calling("call_1"), calling("call_1", "call_2")
     one, two = result("call_1"), result("call_2")
@@ -63,55 +63,47 @@ def _conversations(text: str) -> Iterator[Conversation]:
     for role in _ROLES:
         speaks = {"role": role, "content": text, **({"tool_call_id": "call_1"} if role == "tool" else {})}
         yield Conversation(f"role {role} alone", [speaks])
-        yield Conversation(f"role {role} first", [speaks, chat_requests])
-        yield Conversation(f"role {role} last", [chat_requests, said, speaks])
-        yield Conversation(f"role {role} between", [chat_requests, said, speaks, said, chat_requests])
+        yield Conversation(f"role {role} first", [speaks, question])
+        yield Conversation(f"role {role} last", [question, said, speaks])
+        yield Conversation(f"role {role} between", [question, said, speaks, said, question])
         yield Conversation(f"role {role} behind a system message", [{"role": "system", "content": text}, speaks])
     for count in range(2, _MOST_SYSTEM + 1):
-        yield Conversation(f"{count} system messages", [{"role": "system", "content": text}] * count + [chat_requests])
-    yield Conversation("a message without a role", [chat_requests, {"content": text}])
+        yield Conversation(f"{count} system messages", [{"role": "system", "content": text}] * count + [question])
+    yield Conversation("a message without a role", [question, {"content": text}])
     yield Conversation("role USER", [{"role": "USER", "content": text}])
-    yield Conversation("a user twice", [chat_requests, chat_requests])
-    yield Conversation("an assistant twice", [chat_requests, said, said, chat_requests])
-    yield Conversation("turns", [chat_requests, said, chat_requests])
-    yield Conversation("turns that an assistant begins", [{"role": "system", "content": text}, said, chat_requests])
-    yield Conversation("an assistant last", [chat_requests, said])
-    yield Conversation("an assistant without reasoning_content", [chat_requests, bare, chat_requests])
-    yield Conversation("a call and its result", [chat_requests, called, one])
-    yield Conversation("a call, its result, a user", [chat_requests, called, one, chat_requests])
-    yield Conversation("a call, its result, an answer, a user", [chat_requests, called, one, said, chat_requests])
-    yield Conversation("two calls and both results", [chat_requests, both, one, two])
-    yield Conversation("two calls and both results the other way round", [chat_requests, both, two, one])
-    yield Conversation("two rounds of calls", [chat_requests, called, one, calling("call_2"), two])
-    yield Conversation("a result without tool_call_id", [chat_requests, called, {"role": "tool", "content": "Seen."}])
-    yield Conversation("a result with an empty tool_call_id", [chat_requests, called, result("")])
-    yield Conversation("a result that answers another call", [chat_requests, called, one, result("call_9")])
-    yield Conversation("a result where nothing was called", [chat_requests, one])
-    yield Conversation("the same at another place", [chat_requests, said, chat_requests, result("call_8")])
-    yield Conversation("two calls and one result", [chat_requests, both, one])
-    yield Conversation(
-        "a call and no result, a user behind", [chat_requests, said, chat_requests, called, chat_requests]
-    )
-    yield Conversation("two calls and no result, a user behind", [chat_requests, both, chat_requests])
-    yield Conversation("a call at the end", [chat_requests, called])
-    yield Conversation("a user between the results", [chat_requests, both, one, chat_requests, two])
-    yield Conversation("a call without reasoning_content", [chat_requests, plain, one])
-    yield Conversation("the same later", [chat_requests, said, chat_requests, plain, one])
-    yield Conversation("a call with reasoning_content null", [chat_requests, {**plain, "reasoning_content": None}, one])
-    yield Conversation("a call with empty reasoning_content", [chat_requests, {**plain, "reasoning_content": ""}, one])
+    yield Conversation("a user twice", [question, question])
+    yield Conversation("an assistant twice", [question, said, said, question])
+    yield Conversation("turns", [question, said, question])
+    yield Conversation("turns that an assistant begins", [{"role": "system", "content": text}, said, question])
+    yield Conversation("an assistant last", [question, said])
+    yield Conversation("an assistant without reasoning_content", [question, bare, question])
+    yield Conversation("a call and its result", [question, called, one])
+    yield Conversation("a call, its result, a user", [question, called, one, question])
+    yield Conversation("a call, its result, a response, a user", [question, called, one, said, question])
+    yield Conversation("two calls and both results", [question, both, one, two])
+    yield Conversation("two calls and both results the other way round", [question, both, two, one])
+    yield Conversation("two rounds of calls", [question, called, one, calling("call_2"), two])
+    yield Conversation("a result without tool_call_id", [question, called, {"role": "tool", "content": "Seen."}])
+    yield Conversation("a result with an empty tool_call_id", [question, called, result("")])
+    yield Conversation("a result that answers another call", [question, called, one, result("call_9")])
+    yield Conversation("a result where nothing was called", [question, one])
+    yield Conversation("the same at another place", [question, said, question, result("call_8")])
+    yield Conversation("two calls and one result", [question, both, one])
+    yield Conversation("a call and no result, a user behind", [question, said, question, called, question])
+    yield Conversation("two calls and no result, a user behind", [question, both, question])
+    yield Conversation("a call at the end", [question, called])
+    yield Conversation("a user between the results", [question, both, one, question, two])
+    yield Conversation("a call without reasoning_content", [question, plain, one])
+    yield Conversation("the same later", [question, said, question, plain, one])
+    yield Conversation("a call with reasoning_content null", [question, {**plain, "reasoning_content": None}, one])
+    yield Conversation("a call with empty reasoning_content", [question, {**plain, "reasoning_content": ""}, one])
     parts = [{"type": "text", "text": text}]
     for content, word in ((parts, "a list"), (None, "null")):
         yield Conversation(f"a user's content that is {word}", [{"role": "user", "content": content}])
-        yield Conversation(
-            f"a system's content that is {word}", [{"role": "system", "content": content}, chat_requests]
-        )
-        yield Conversation(
-            f"an assistant's content that is {word}", [chat_requests, {**said, "content": content}, chat_requests]
-        )
-        yield Conversation(f"a result's content that is {word}", [chat_requests, called, result("call_1", content)])
-        yield Conversation(
-            f"a later one that is {word}", [chat_requests, said, chat_requests, called, result("call_1", content)]
-        )
+        yield Conversation(f"a system's content that is {word}", [{"role": "system", "content": content}, question])
+        yield Conversation(f"an assistant's content that is {word}", [question, {**said, "content": content}, question])
+        yield Conversation(f"a result's content that is {word}", [question, called, result("call_1", content)])
+        yield Conversation(f"a later one that is {word}", [question, said, question, called, result("call_1", content)])
 
 
 class _Check(NamedTuple):
@@ -122,7 +114,7 @@ class _Check(NamedTuple):
     find: Callable[[Fields], object]
 
     def rejects(self, tried: TriedConversation) -> bool:
-        """Tell whether the check refuses a conversation."""
+        """Return whether the check rejects a conversation."""
         return self.find(tried.fields) is not None
 
 
@@ -133,7 +125,7 @@ def _check(name: str, section: Fields) -> _Check:
 
 
 def _explained(tried: list[TriedConversation]) -> LearnedChecks:
-    """Return the fewest checks that refuse what was refused and nothing else; words that are alike go together."""
+    """Return the fewest checks that reject what was rejected and nothing else; words that are alike go together."""
     possible = list(_possible(tried))
     chosen: list[_Check] = []
     left = [each for each in tried if each.reply.is_rejected]
@@ -145,35 +137,35 @@ def _explained(tried: list[TriedConversation]) -> LearnedChecks:
         left = [each for each in left if not best.rejects(each)]
     kept = _without_idle(chosen, tried)
     rules = {check.name: {**check.section, "source": _said(check, tried)} for check in kept}
-    undetermined = (f"{ABOUT}: {each.conversation.description} is refused; no check says just that" for each in left)
+    undetermined = (f"{ABOUT}: {each.conversation.description} is rejected; no check says just that" for each in left)
     return LearnedChecks(rules, tuple(undetermined))
 
 
 def _possible(tried: list[TriedConversation]) -> Iterator[_Check]:
-    """Yield for each check the strictest form that refuses nothing that was accepted, if it refuses anything."""
+    """Yield for each check the strictest form that rejects nothing that was accepted, if it rejects anything."""
     accepted = [each for each in tried if each.reply.is_accepted]
-    refused = [each for each in tried if each.reply.is_rejected]
+    rejected = [each for each in tried if each.reply.is_rejected]
     for name, form in _FORMS.items():
         for section in form(accepted):
             check = _check(name, section)
-            if any(map(check.rejects, refused)) and not any(map(check.rejects, accepted)):
+            if any(map(check.rejects, rejected)) and not any(map(check.rejects, accepted)):
                 yield check
                 break
 
 
 def _gain(check: _Check, left: list[TriedConversation]) -> tuple[int, int]:
-    """Return how many refusals in the same words a check explains at most, and how many in all."""
+    """Return how many rejections in the same words a check explains at most, and how many in all."""
     by_words = Counter(error_words(each.reply) for each in left if check.rejects(each))
     return max(by_words.values(), default=0), by_words.total()
 
 
 def _without_idle(chosen: list[_Check], tried: list[TriedConversation]) -> list[_Check]:
     """Return the checks that the others do not make superfluous, in the order in which they are made."""
-    refused = [each for each in tried if each.reply.is_rejected]
+    rejected = [each for each in tried if each.reply.is_rejected]
     kept = list(chosen)
     for check in reversed(chosen):
         others = [other for other in kept if other is not check]
-        own = [each for each in refused if check.rejects(each)]
+        own = [each for each in rejected if check.rejects(each)]
         if others and all(any(other.rejects(each) for other in others) for each in own):
             kept = others
     return sorted(kept, key=_place)
@@ -185,13 +177,13 @@ def _place(check: _Check) -> int:
 
 def _said(check: _Check, tried: list[TriedConversation]) -> str:
     own = [each for each in tried if each.reply.is_accepted or check.rejects(each)]
-    refused = [each.conversation.description for each in own if each.reply.is_rejected]
+    rejected = [each.conversation.description for each in own if each.reply.is_rejected]
     accepted = [each.conversation.description for each in own if each.reply.is_accepted]
-    return evidence_of(accepted[:3], refused, [each.reply for each in own])
+    return evidence_of(accepted[:3], rejected, [each.reply for each in own])
 
 
 def error_words(reply: ExperimentResult) -> str:
-    """Return a refusal without roles and numbers, so that those of one rule are alike."""
+    """Return a rejection without roles and numbers, so that those of one rule are alike."""
     return _CHANGING.sub("", reply.response.body.decode(errors="replace"))
 
 
@@ -204,7 +196,7 @@ def _roles_of(tried: Iterable[TriedConversation]) -> list[str]:
 
 
 def _roles(accepted: list[TriedConversation]) -> Iterator[Fields]:
-    # Where a role that nobody knows is accepted, there is no list of roles.
+    # Where a role that is unknown is accepted, there is no list of roles.
     if FOREIGN not in (roles := _roles_of(accepted)):
         yield {"allowed": roles}
 
@@ -263,4 +255,4 @@ _FORMS: Final[dict[str, Callable[[list[TriedConversation]], Iterator[Fields]]]] 
 """The forms that each check may have, given what was accepted; the strictest first."""
 
 MESSAGE_CHECKS: Final = frozenset(_FORMS)
-"""The checks that are learnt from conversations."""
+"""The checks that are learned from conversations."""

@@ -1,4 +1,4 @@
-"""What was learnt → a profile in YAML, with the evidence beside each value and what is not known at its head."""
+"""What was learned → a profile in YAML, with the evidence beside each value and what is not known at its head."""
 
 import textwrap
 from pathlib import Path
@@ -24,7 +24,7 @@ _MOST_TOLD: Final = 12
 _NEVER_SEEN: Final = (
     "what an engine gets: defaults that are injected, values that are forced, raised, lowered, mapped or dropped",
     "whether a budget above what a model can is clamped: where no cap is written, none was met",
-    "how an engine's own 400 is told, and the words of answers other than 400, 404 and 413",
+    "how an engine's own 400 is told, and the words of responses other than 400, 404 and 413",
     "which of two violations is told first: a draft tells them in the language's own order",
     "other models, other names for this one, and fields that the catalogue of the probe does not have",
 )
@@ -45,7 +45,7 @@ class DraftError(Exception):
 
 
 class ProfileDraft(NamedTuple):
-    """A profile as text, the values in it, and the answers that it would not give."""
+    """A profile as text, the values in it, and the responses that it would not give."""
 
     data: bytes
     values: Fields
@@ -53,7 +53,7 @@ class ProfileDraft(NamedTuple):
 
 
 def draft_of(learned: LearnedContract, run: ProbeRun) -> ProfileDraft:
-    """Return the profile that says what was learnt. Raises DraftError where it would not compile."""
+    """Return the profile that says what was learned. Raises DraftError where it would not compile."""
     learned = without_wrong_rejections(learned, run.model)
     values = _worded(learned, run)
     contract = contract_of(values)
@@ -64,7 +64,7 @@ def draft_of(learned: LearnedContract, run: ProbeRun) -> ProfileDraft:
 
 
 def profile_values(learned: LearnedContract) -> Fields:
-    """Return the bare values of the profile without words of refusals."""
+    """Return the bare values of the profile without words of rejections."""
     return assembled(learned.values, learned.cases)
 
 
@@ -74,7 +74,7 @@ def _worded(learned: LearnedContract, run: ProbeRun) -> Fields:
     base = with_words(learned.values, wording, None)
     cases = {name: with_words(case, wording, name) for name, case in learned.cases.items()}
     if wording.errors:
-        base["errors"] = {**wording.errors, "source": "as seen in the refusals of this probe"}
+        base["errors"] = {**wording.errors, "source": "as seen in the rejections of this probe"}
     for case in cases.values():
         case.pop("errors", None)
     return {"name": run.name, **_dated(assembled(base, cases), run.date)}
@@ -94,17 +94,17 @@ def _dated(values: Fields, date: str) -> Fields:
 
 def _head(learned: LearnedContract, run: ProbeRun, wrong: tuple[Mismatch, ...]) -> str:
     """Return the comment at the head of a draft."""
-    ask_all = len({result.experiment.request.key() for result in learned.results if result.kind != "unasked"})
+    asked = len({result.experiment.request.key() for result in learned.results if result.kind != "unasked"})
     lines = [
         "yaml-language-server: $schema=./profile.schema.json",
-        f"A draft of what {run.model} is held to at {run.endpoint}, learnt by `profilec probe` on {run.date}.",
+        f"A draft of what {run.model} is held to at {run.endpoint}, learned by `profilec probe` on {run.date}.",
         "",
-        f"{ask_all} different requests were answered. What a request did not show does not stand here:",
+        f"{asked} different requests were answered. What a request did not show does not stand here:",
         *(f"- {line}" for line in _NEVER_SEEN),
     ]
     told = [*learned.undetermined, *_unclear(learned), *_unlike(wrong)]
     if told:
-        lines += ["", "What could not be told, or not be said:", *(f"- {line}" for line in told)]
+        lines += ["", "What could not be determined, or not be expressed:", *(f"- {line}" for line in told)]
     return "".join(f"{line}\n" for each in lines for line in _wrapped(each))
 
 
@@ -155,7 +155,7 @@ def _changes(result: ExperimentResult) -> str:
 def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:
     """Say of which rules the draft would answer something otherwise than it was answered."""
     lines = []
-    for is_verdict, said in ((True, "accepted or refused otherwise here"), (False, "refused in other words here")):
+    for is_verdict, said in ((True, "accepted or rejected otherwise here"), (False, "rejected in other words here")):
         counts: dict[str, int] = {}
         for each in wrong:
             if each.is_verdict == is_verdict:

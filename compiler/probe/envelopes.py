@@ -20,7 +20,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{16,}|[0
 
 
 class ErrorSample(NamedTuple):
-    """One refusal: where the draft has it from, as the draft would know it, and as it came.
+    """One rejection: where the draft has it from, as the draft would know it, and as it came.
 
     place: the name of the case. rule: the rule or step. sent: what the request may have put into the words.
     """
@@ -153,7 +153,7 @@ def _mark(place: BodyPath, values: list[Any], samples: Sequence[ErrorSample], sl
 
 
 def _may_be_words(value: object) -> bool:
-    """Tell whether a profile can say a type, or a code, like this."""
+    """Return whether a profile can say a type, or a code, like this."""
     if isinstance(value, str):
         return 0 < len(value) <= _LONGEST_WORD and value.isprintable()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -173,7 +173,7 @@ def _literal(value: Any, samples: Sequence[ErrorSample]) -> Any:  # noqa: ANN401
 
 
 def _is_sent(value: Any, samples: Sequence[ErrorSample]) -> bool:  # noqa: ANN401 - any JSON
-    """Tell whether a value repeats what each of the samples sent."""
+    """Return whether a value repeats what each of the samples sent."""
     sent = frozenset.intersection(*(sample.sent for sample in samples))
     if isinstance(value, str):
         return bool(repeated(value, sent))

@@ -1,4 +1,4 @@
-"""How refusals are told: what all of them share goes to `errors`, what a rule says of its own stays with the rule."""
+"""How rejections are told: what all of them share goes to `errors`, what a rule says of its own stays with the rule."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ _OF_RULES: Final = ("fields.", "checks.")
 
 
 class _RejectionGroup(NamedTuple):
-    """Refusals by one part of one rule in one case, and how they are told: words as a profile writes them."""
+    """Rejections by one part of one rule in one case, and how they are told: words as a profile writes them."""
 
     place: str | None
     rule: str
@@ -47,7 +47,7 @@ class _RejectionGroup(NamedTuple):
 
 
 def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) -> list[ErrorSample]:
-    """Return the refusals that a draft explains, each as the draft would know it and as it came."""
+    """Return the rejections that a draft explains, each as the draft would know it and as it came."""
     contract, served = contract_of(values), ServedIds((model,))
     found: list[ErrorSample] = []
     for reply in results:
@@ -66,7 +66,7 @@ def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) 
 
 
 def _is_as_usual(contract: Contract, place: str | None, rule: str) -> bool:
-    """Tell whether a rule is in a case what it is outside of all."""
+    """Return whether a rule is in a case what it is outside of all."""
     if place is None:
         return True
     usual = next((each for each in contract.rules if each.rule == rule), None)
@@ -97,7 +97,7 @@ class ErrorTemplates(NamedTuple):
 
 
 def wording_of(samples: Sequence[ErrorSample]) -> ErrorTemplates:
-    """Return the words that tell refusals as they came."""
+    """Return the words that tell rejections as they came."""
     by_shape: dict[Hashable, list[ErrorSample]] = {}
     for sample in samples:
         by_shape.setdefault(shape_of(sample.body), []).append(sample)
@@ -183,7 +183,7 @@ _MOST_TRIED: Final = 8
 
 
 def _words(samples: Sequence[ErrorSample], envelope: Envelope) -> Fields:
-    """Return what a group of refusals is told with, but its message."""
+    """Return what a group of rejections is told with, but its message."""
     words: Fields = {"status": _commonest(sample.status for sample in samples)}
     for slot, place in envelope.slots.items():
         told = [value_at_place(without_ids(sample), place) for sample in samples]
@@ -206,7 +206,7 @@ def _commonest(values: Iterable[Any]) -> Any:  # noqa: ANN401 - any value
 
 
 def _usual(group: _RejectionGroup) -> Fields:
-    """Return the words that are in force for a code where a profile says nothing."""
+    """Return the words that are active for a code where a profile says nothing."""
     status = STATUS_OF[group.code]
     kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
     return {"status": status, "type": kind, "code": group.code, "message": _MESSAGE}
@@ -234,7 +234,7 @@ def _shared(
     commonest: Any,  # noqa: ANN401 - any JSON value
     envelopes: dict[Any, Envelope],
 ) -> Fields:
-    """Return the words that most of some groups have and that are not in force anyway."""
+    """Return the words that most of some groups have and that are not active anyway."""
     shared: Fields = {}
     for name in ("status", "type", "code"):
         told = [group.words[name] for group in groups if name in group.words]
@@ -257,7 +257,7 @@ def _shared(
 
 
 def _gain(name: str, value: object, groups: list[_RejectionGroup], usual: list[Fields]) -> int:
-    """Return how many groups more are told right where a word is what is in force for all of them.
+    """Return how many groups more are told right where a word is what is active for all of them.
 
     What no rule can set right weighs more.
     """
@@ -274,7 +274,7 @@ _NOT_OF_RULES: Final = 100
 
 
 def _is_mixed(groups: list[_RejectionGroup]) -> bool:
-    """Tell whether groups are those of every 400: their text is no one's own."""
+    """Return whether groups are those of every 400: their text is no one's own."""
     return len({group.code for group in groups}) > 1 or groups[0].code == _BAD_REQUEST
 
 
@@ -326,7 +326,7 @@ def with_words(values: Fields, wording: ErrorTemplates, place: str | None) -> Fi
     for section in ("fields", "checks"):
         for name, rule in result.get(section, {}).items():
             path = f"{section}.{name}"
-            # What is refused nowhere in a case is told there as it is elsewhere.
+            # What is rejected nowhere in a case is told there as it is elsewhere.
             error = wording.of_rules.get((place, path), wording.of_rules.get((None, path)))
             if error:
                 result[section] = {**result[section], name: {**rule, "error": error}}

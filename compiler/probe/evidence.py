@@ -12,40 +12,40 @@ _READABLE: Final = 8
 
 
 def evidence_of_numbers(found: AcceptedNumbers) -> str:
-    """Say what numbers, or counts of items, were accepted and refused around each edge."""
+    """Say what numbers, or counts of items, were accepted and rejected around each edge."""
     taken = [each for each in map(_number, found.results) if each is not None]
     accepted = sorted(number for number, is_accepted in taken if is_accepted)
-    refused = sorted(number for number, is_accepted in taken if not is_accepted)
+    rejected = sorted(number for number, is_accepted in taken if not is_accepted)
     if found.kind != "band" or not accepted:
-        near = sorted(refused, key=lambda each: min((abs(each - one) for one in accepted), default=0))
+        near = sorted(rejected, key=lambda each: min((abs(each - one) for one in accepted), default=0))
         readable = [_text(each) for each in near if "e" not in _text(each)]
         return _said(list(map(_text, accepted)), readable, found.results)
     ends = list(dict.fromkeys([accepted[0], accepted[-1]]))
-    beyond = [_nearest([each for each in refused if each < accepted[0]], accepted[0])]
-    beyond.append(_nearest([each for each in refused if each > accepted[-1]], accepted[-1]))
+    beyond = [_nearest([each for each in rejected if each < accepted[0]], accepted[0])]
+    beyond.append(_nearest([each for each in rejected if each > accepted[-1]], accepted[-1]))
     return _said(list(map(_text, ends)), [_text(each) for each in beyond if each is not None], found.results)
 
 
 def evidence_of_values(results: Sequence[ExperimentResult], path: str) -> str:
-    """Say which values of a field were accepted and refused."""
+    """Say which values of a field were accepted and rejected."""
     accepted = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_accepted]
-    refused = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_rejected]
-    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), results)
+    rejected = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_rejected]
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(rejected)), results)
 
 
-def evidence_of(accepted: Iterable[str], refused: Iterable[str], results: Sequence[ExperimentResult]) -> str:
-    """Say which things, in words, were accepted and refused."""
-    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(refused)), results)
+def evidence_of(accepted: Iterable[str], rejected: Iterable[str], results: Sequence[ExperimentResult]) -> str:
+    """Say which things, in words, were accepted and rejected."""
+    return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(rejected)), results)
 
 
 def statuses(results: Iterable[ExperimentResult]) -> str:
-    """Return the statuses of refusals in brackets."""
+    """Return the statuses of rejections in brackets."""
     return f"({', '.join(str(each) for each in sorted({r.response.status for r in results if r.is_rejected}))})"
 
 
-def _said(accepted: list[str], refused: list[str], results: Sequence[ExperimentResult]) -> str:
+def _said(accepted: list[str], rejected: list[str], results: Sequence[ExperimentResult]) -> str:
     taken = f"{_listed(accepted)} accepted" if accepted else "nothing accepted"
-    return f"{taken}, {_listed(refused)} refused {statuses(results)}" if refused else taken
+    return f"{taken}, {_listed(rejected)} rejected {statuses(results)}" if rejected else taken
 
 
 def _listed(words: list[str]) -> str:

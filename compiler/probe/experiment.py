@@ -14,7 +14,7 @@ from compiler.verify.check import ChatRequest, Fields, written
 from compiler.verify.oracle.values import put
 from router.contract.schema.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
 
-ResultKind = Literal["accepted", "refused", "overflow", "unclear", "unasked"]
+ResultKind = Literal["accepted", "rejected", "overflow", "unclear", "unasked"]
 """What came of a request.
 
 overflow: it is too long for the context that the engine runs with, which is no rule of a contract. unclear: what came
@@ -22,7 +22,7 @@ back tells of the endpoint's state or of another field, or fails within it. unas
 """
 
 _OK: Final = 200
-_REFUSING: Final = range(400, 500)
+_REJECTING: Final = range(400, 500)
 _OF_ITS_STATE: Final = frozenset({401, 403, 408, 429})
 
 T = TypeVar("T")
@@ -55,13 +55,13 @@ class ExperimentResult(NamedTuple):
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the request was refused for what stands in it."""
-        return self.kind == "refused"
+        """Whether the request was rejected for what stands in it."""
+        return self.kind == "rejected"
 
     @property
     def is_conclusive(self) -> bool:
         """Whether the reply says anything."""
-        return self.kind in {"accepted", "refused"}
+        return self.kind in {"accepted", "rejected"}
 
 
 Learner = Generator[Sequence[Experiment], Sequence[ExperimentResult], T]
@@ -92,16 +92,16 @@ class BaseRequest(NamedTuple):
 
 
 def result_of(experiment: Experiment, response: EndpointResponse | None) -> ExperimentResult:
-    """Return what an answer says to a question; None: it was not sent."""
+    """Return what a response says to a question; None: it was not sent."""
     if response is None:
         return ExperimentResult(experiment, "unasked", EndpointResponse(0, "", b""))
     if response.failure is None and response.status == _OK:
         return ExperimentResult(experiment, "accepted", response)
-    if response.failure is not None or response.status not in _REFUSING or response.status in _OF_ITS_STATE:
+    if response.failure is not None or response.status not in _REJECTING or response.status in _OF_ITS_STATE:
         return ExperimentResult(experiment, "unclear", response)
     if _OVERFLOW.search(response.body):
         return ExperimentResult(experiment, "overflow", response)
-    return ExperimentResult(experiment, "unclear" if _is_about_another(experiment, response) else "refused", response)
+    return ExperimentResult(experiment, "unclear" if _is_about_another(experiment, response) else "rejected", response)
 
 
 _OVERFLOW: Final = re.compile(
@@ -117,7 +117,7 @@ Sources: llama.cpp b10434 and vLLM 0.32 as they answer, SGLang 0.5.23's source, 
 
 
 def _is_about_another(experiment: Experiment, response: EndpointResponse) -> bool:
-    """Tell whether a refusal names a field of the request that the question did not change."""
+    """Return whether a rejection names a field of the request that the question did not change."""
     if not experiment.changes:
         return False
     changed = {path.partition(".")[0] for path in experiment.changes}
@@ -140,7 +140,7 @@ def _param_of(response: EndpointResponse) -> str:
 
 
 def is_read_otherwise(result: ExperimentResult) -> bool:
-    """Tell whether a reply is about a fraction in a field that this router reads as a whole number, whatever is ruled.
+    """Return whether a result is about a fraction in a field that this router always reads as a whole number.
 
     Some engines cut it off (llama.cpp answers n: 1.5 as 1); no rule of the language takes it.
     """
@@ -150,7 +150,7 @@ def is_read_otherwise(result: ExperimentResult) -> bool:
 
 
 def texts_in(result: ExperimentResult) -> list[str]:
-    """Return the texts in the body of an answer, without the names of its members."""
+    """Return the texts in the body of a response, without the names of its members."""
     try:
         body = json.loads(result.response.body)
     except (ValueError, RecursionError):

@@ -37,9 +37,9 @@ _LONGEST_TEXTS: Final = (1, 16, 32, 33, 64, 65, 128, 256, 257, 1024, 4096)
 
 
 class LearnedField(NamedTuple):
-    """What was learnt of a field: its rule in the profile language, in which `source` says on what evidence.
+    """What was learned of a field: its rule in the profile language, in which `source` says on what evidence.
 
-    good: a value that is accepted (None: none is known). untold: what could not be told, in words.
+    good: a value that is accepted (None: none is known). undetermined: what could not be determined, in words.
     """
 
     rule: Fields
@@ -70,7 +70,7 @@ def _learn(base: BaseRequest, entry: CorpusEntry, beside: Fields) -> Learner[Lea
     if all(result.is_accepted for result in asker.results):
         return LearnedField({}, next(iter(_good_of(asker.results, entry)), None))
     if not any(result.is_conclusive for result in asker.results):
-        return LearnedField({}, None, (f"{about}: nothing that was tried was answered or refused",))
+        return LearnedField({}, None, (f"{about}: nothing that was tried was answered or rejected",))
     of_numbers, of_texts = None, None
     if entry.kind in {"fraction", "whole"}:
         of_numbers = yield from _numbers(asker, entry)
@@ -88,9 +88,9 @@ def _learn(base: BaseRequest, entry: CorpusEntry, beside: Fields) -> Learner[Lea
 
 
 def _words_listed(results: Iterable[ExperimentResult], entry: CorpusEntry) -> list[str]:
-    """Return the words in quotes with which a foreign word is refused: values that are accepted may be among them."""
-    refused = [result for result in results if result.is_rejected and FOREIGN in result.experiment.changes.values()]
-    said = " ".join(text for result in refused for text in texts_in(result))
+    """Return the words in quotes with which a foreign word is rejected: values that are accepted may be among them."""
+    rejected = [result for result in results if result.is_rejected and FOREIGN in result.experiment.changes.values()]
+    said = " ".join(text for result in rejected for text in texts_in(result))
     words = dict.fromkeys(_QUOTED.findall(said))
     return [word for word in words if word not in {*entry.values, entry.path, FOREIGN}][:_MOST_WORDS]
 
@@ -127,7 +127,7 @@ class _ValueTrials:
 
 
 def _screen_of(entry: CorpusEntry) -> tuple[Any, ...]:
-    """Return the few values that tell whether anything is refused at all."""
+    """Return the few values that tell whether anything is rejected at all."""
     if entry.kind in {"fraction", "whole"}:
         return (entry.values[0], entry.values[-1], *_SCREEN_OF_NUMBERS)
     if entry.kind == "words":
@@ -185,8 +185,8 @@ def _fitted(
     told = [result for result in results if result.is_conclusive]
     if not any(result.is_accepted for result in told):
         if entry.path == "messages":
-            return LearnedField({}, None, ("fields.messages: every number of messages that was tried is refused",))
-        return LearnedField({"reject": True, "source": f"every value that was tried is refused {_status(told)}"})
+            return LearnedField({}, None, ("fields.messages: every number of messages that was tried is rejected",))
+        return LearnedField({"reject": True, "source": f"every value that was tried is rejected {_status(told)}"})
     if all(result.is_accepted for result in told):
         return LearnedField({}, next(iter(_good_of(told, entry)), None))
     best, fewest = {}, None
@@ -200,14 +200,14 @@ def _fitted(
     if of_numbers is not None and of_numbers.gaps and entry.kind != "list":
         gaps = ", ".join(map(shown, of_numbers.gaps[:_MOST_GAPS]))
         undetermined.append(
-            f"fields.{entry.path}: {gaps} refused between values that are accepted; no rule says just that"
+            f"fields.{entry.path}: {gaps} rejected between values that are accepted; no rule says just that"
         )
     if of_numbers is not None and of_numbers.kind == "set" and entry.kind != "list" and "allowed" in best:
         undetermined.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
     if not best:
-        refused = [shown(at(result.experiment.request.fields(), entry.path)) for result in told if result.is_rejected]
+        rejected = [shown(at(result.experiment.request.fields(), entry.path)) for result in told if result.is_rejected]
         undetermined.append(
-            f"fields.{entry.path}: {', '.join(refused[:6])} refused; no rule of the language says just that"
+            f"fields.{entry.path}: {', '.join(rejected[:6])} rejected; no rule of the language says just that"
         )
         return LearnedField({}, next(iter(_good_of(told, entry)), None), tuple(undetermined))
     is_set = of_numbers is not None and of_numbers.kind == "set" and "allowed" in best
@@ -245,7 +245,7 @@ def _hypotheses(
 
 
 def _is_listed(entry: CorpusEntry, told: list[ExperimentResult], of_numbers: AcceptedNumbers | None) -> bool:
-    """Tell whether what is accepted may be a list of values: of numbers one is shown by those refused in between."""
+    """Return whether what is accepted may be a list of values: of numbers one is shown by those rejected in between."""
     if of_numbers is not None:
         return entry.kind != "list" and of_numbers.kind == "set"
     taken = [at(result.experiment.request.fields(), entry.path) for result in told if result.is_accepted]
@@ -298,7 +298,7 @@ def _side(edge: RangeEnd | None, closed: str, is_open: str) -> Fields:
 
 
 def _missed(path: str, rule: Fields, told: Sequence[ExperimentResult]) -> int | None:
-    """Return how many refusals a rule does not explain; None where it refuses what is accepted."""
+    """Return how many rejections a rule does not explain; None where it rejects what is accepted."""
     tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
     missed, is_of_numbers = 0, not rule.keys().isdisjoint({*_RANGE, "allowed"})
     for result in told:
@@ -338,6 +338,6 @@ def _required_beside(base: BaseRequest, entry: CorpusEntry, found: LearnedField)
         return found
     requires: Any = {path: value} if all(result.is_rejected for result in otherwise) else [path]
     needed = f"{path} {shown(value)}" if isinstance(requires, dict) else path
-    said = f"needs {needed}: refused without {_status([without])}"
+    said = f"needs {needed}: rejected without {_status([without])}"
     source = f"{found.rule['source']}; {said}" if found.rule else said
     return found._replace(rule={**found.rule, "requires": requires, "source": source})

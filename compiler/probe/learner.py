@@ -1,4 +1,4 @@
-"""All that is learnt of an endpoint, in its order: a base request, fields and checks, limits, other situations."""
+"""All that is learned of an endpoint, in its order: a base request, fields and checks, limits, other situations."""
 
 import json
 import re
@@ -25,7 +25,7 @@ UNKNOWN_MODELS: Final = ("probe-unknown-model", "probe-unheard-of")
 
 
 class ProbeGoal(NamedTuple):
-    """What is to be learnt: of which model, up to which size of bodies in bytes, and of which rules (none: all)."""
+    """What is to be learned: of which model, up to which size of bodies in bytes, and of which rules (none: all)."""
 
     model: str
     max_body: int
@@ -33,10 +33,10 @@ class ProbeGoal(NamedTuple):
 
 
 class LearnedContract(NamedTuple):
-    """All that was learnt.
+    """All that was learned.
 
-    values: the sections of a profile, without words of refusals. cases: by the name of a case, its sections whole.
-    untold: what could not be told, in lines. replies: everything that was asked, in its order.
+    values: the sections of a profile, without words of rejections. cases: by the name of a case, its sections whole.
+    undetermined: what could not be determined, in lines. results: everything that was asked, in its order.
     """
 
     values: Fields
@@ -101,7 +101,7 @@ def _largest(values: Fields, max_body: int) -> int:
 
 
 def _case(values: Fields, modes: LearnedModes, name: str) -> Fields:
-    """Return all sections of a case: what was learnt in it, and what is as usual because it was not asked about."""
+    """Return all sections of a case: what was learned in it, and what is as usual because it was not asked about."""
     when, learned = modes.cases[name]["when"], modes.learned[name]
     own = {section: dict(learned.values.get(section, {})) for section in ("fields", "checks")}
     told_of = {result.experiment.about for result in learned.results}
@@ -166,7 +166,7 @@ def _learn_stream(base: BaseRequest) -> Learner[Fields]:
 
 
 def _usage_of(result: ExperimentResult) -> tuple[bool, bool]:
-    """Tell whether a stream reports usage in the frame that ends the answer, and in one of its own."""
+    """Return whether a stream reports usage in the frame that ends the response, and in one of its own."""
     frames: list[dict[str, Any]] = []
     for line in result.response.body.decode(errors="replace").splitlines():
         try:
@@ -181,7 +181,7 @@ def _usage_of(result: ExperimentResult) -> tuple[bool, bool]:
 
 
 class _UnknownFields(NamedTuple):
-    """The names that are not known, the section `unknown_fields`, and rules of fields that are refused like these."""
+    """The names that are not known, the section `unknown_fields`, and rules of fields that are rejected like these."""
 
     names: frozenset[str] = frozenset()
     section: Fields = {}  # noqa: RUF012 - never changed
@@ -189,7 +189,7 @@ class _UnknownFields(NamedTuple):
 
 
 def _learn_unknown(base: BaseRequest, scope: Scope) -> Learner[_UnknownFields]:
-    """Learn whether fields that nobody knows are refused, and if so which are known."""
+    """Learn whether fields that is unknown are rejected, and if so which are known."""
     if not scope.wants("unknown_fields") and scope.only:
         return _UnknownFields()
     first = yield from ask_all(*(base.experiment("unknown_fields", {name: 1}) for name in UNKNOWN_FIELDS))
@@ -208,19 +208,19 @@ def _learn_unknown(base: BaseRequest, scope: Scope) -> Learner[_UnknownFields]:
     of_nulls = yield from ask_all(
         *(base.experiment("unknown_fields", {name: None}) for name in (*UNKNOWN_FIELDS[:1], *nulls))
     )
-    # Where only a value is refused, the field is known.
-    refused = [
+    # Where only a value is rejected, the field is known.
+    rejected = [
         name for name, result in zip(nulls, of_nulls[1:], strict=True) if result.is_accepted and of_nulls[0].is_rejected
     ]
     known = sorted({*names, *base.fields} - unknown - {*ALWAYS_KNOWN} - {*OTHER_SPELLINGS})
     said = evidence_of([], [f"{UNKNOWN_FIELDS[0]} and {len(unknown)} more"], first)
-    rule = {"reject": True, "source": "any value is refused like an unknown field, null is not"}
+    rule = {"reject": True, "source": "any value is rejected like an unknown field, null is not"}
     section = {"policy": "reject", "known": known, "source": said}
-    return _UnknownFields(frozenset(unknown), section, dict.fromkeys(refused, rule))
+    return _UnknownFields(frozenset(unknown), section, dict.fromkeys(rejected, rule))
 
 
 def _without_name(result: ExperimentResult) -> tuple[int, str]:
-    """Return a refusal without the field that it is about, its value, numbers and ids."""
+    """Return a rejection without the field that it is about, its value, numbers and ids."""
     ((name, value),) = result.experiment.changes.items()
     body = result.response.body.decode(errors="replace")
     for text in (written(value), json.dumps(value), json.dumps(written(value))[1:-1]):

@@ -13,7 +13,7 @@ from compiler.verify.generation.limits import PIXEL
 from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
 IsAccepted = Callable[[ExperimentResult], bool]
-"""Tells whether a size was taken, by the reply to it."""
+"""Returns whether a size was taken, by the reply to it."""
 
 MIB: Final = 1024 * 1024
 _MEGABYTE: Final = 1_000_000
@@ -23,7 +23,7 @@ _SMALL: Final = f"{_DATA}AA=="
 
 
 class LearnedLimits(NamedTuple):
-    """The sections `limits` and `checks.images` as a profile writes them, and what could not be told."""
+    """The sections `limits` and `checks.images` as a profile writes them, and what could not be determined."""
 
     limits: Fields
     checks: dict[str, Fields]
@@ -39,7 +39,7 @@ def learn_images(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
         size, undetermined = yield from _learn_size(base, max_body, usual=error_words(first))
         return LearnedLimits({"max_images": 0, "source": said}, {} if size is None else {"images": size}, undetermined)
     if not first.is_accepted:
-        return LearnedLimits({}, {}, ("limits.max_images: no image was answered or refused",))
+        return LearnedLimits({}, {}, ("limits.max_images: no image was answered or rejected",))
     sources = yield from _learn_sources(base)
     small = [_SMALL]
     counted = yield from largest_count(lambda count: _showing(base, "limits.max_images", small * count), "max_images")
@@ -107,24 +107,24 @@ def _learn_sources(base: BaseRequest) -> Learner[LearnedChecks]:
     section: Fields = {"sources": sources}
     if 0 < len(files) < len(_SOURCES["file"]):
         section["file_prefix"] = files[0].removesuffix("0123")
-    accepted, refused = [url for url in urls if taken[url]], [url for url in urls if not taken[url]]
-    return LearnedChecks({"images": {**section, "source": evidence_of(accepted[1:], refused, results)}})
+    accepted, rejected = [url for url in urls if taken[url]], [url for url in urls if not taken[url]]
+    return LearnedChecks({"images": {**section, "source": evidence_of(accepted[1:], rejected, results)}})
 
 
 def _learn_size(
     base: BaseRequest, max_body: int, usual: str | None = None
 ) -> Learner[tuple[Fields | None, tuple[str, ...]]]:
-    """Return what `checks.images` says of sizes, and what could not be told."""
+    """Return what `checks.images` says of sizes, and what could not be determined."""
     try:
         return (yield from _size(base, max_body, usual)), ()
     except _InconclusiveError as error:
-        return None, (f"checks.images: the largest image could not be told: {error}",)
+        return None, (f"checks.images: the largest image could not be determined: {error}",)
 
 
 def _size(base: BaseRequest, max_body: int, usual: str | None) -> Learner[Fields | None]:
     """Learn how large an image may be, as a data URL and decoded, as far as the bound on bodies goes.
 
-    usual: how each image is refused, where each is; one that is too large is refused in other words.
+    usual: how each image is rejected, where each is; one that is too large is rejected in other words.
     """
 
     def is_taken(result: ExperimentResult) -> bool:
@@ -143,11 +143,11 @@ def _size(base: BaseRequest, max_body: int, usual: str | None) -> Learner[Fields
     edge = yield from _edge(of_bytes, most, is_taken)
     if edge is None:
         return None
-    at, (taken, refused) = edge
-    if refused.response.status == _TOO_LARGE:
+    at, (taken, rejected) = edge
+    if rejected.response.status == _TOO_LARGE:
         return None
     name, size = yield from _measured(base, at, is_taken)
-    said = evidence_of([f"{size:,} bytes"], ["a byte more"], [taken, refused])
+    said = evidence_of([f"{size:,} bytes"], ["a byte more"], [taken, rejected])
     return {name: size_of(size) if size % 1024 == 0 else size, "source": said}
 
 
@@ -186,7 +186,7 @@ def learn_body(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
     try:
         edge = yield from _edge(of_bytes, max_body)
     except _InconclusiveError as error:
-        return LearnedLimits({}, {}, (f"limits.max_body_bytes: could not be told: {error}",))
+        return LearnedLimits({}, {}, (f"limits.max_body_bytes: could not be determined: {error}",))
     if edge is None:
         return _without_limit(max_body)
     at, results = edge
@@ -204,7 +204,7 @@ def _one_told(experiment: Experiment) -> Learner[ExperimentResult]:
     if not result.is_conclusive:
         size = experiment.request.size()
         raise _InconclusiveError(
-            f"{result.response.failure or result.response.status or 'not ask_all'} for {size:,} bytes"
+            f"{result.response.failure or result.response.status or 'not asked'} for {size:,} bytes"
         )
     return result
 
@@ -226,7 +226,7 @@ def _is_accepted(result: ExperimentResult) -> bool:
 def _edge(
     of_bytes: Callable[[int], Experiment], most: int, is_taken: IsAccepted = _is_accepted
 ) -> Learner[tuple[int, tuple[ExperimentResult, ExperimentResult]] | None]:
-    """Return the largest size that is accepted, by doubling and then between; None where nothing is refused."""
+    """Return the largest size that is accepted, by doubling and then between; None where nothing is rejected."""
     low, high = 0, None
     step = MIB
     while low < most:

@@ -21,17 +21,17 @@ _ACCEPTED_TOO: Final[dict[str, tuple[Any, ...]]] = {
     "response_format": ({"type": "json_object"},),
     "reasoning_effort": ("none", "high"),
 }
-"""Accepted values that other rules would be likely to refuse."""
+"""Accepted values that other rules would be likely to reject."""
 
 _MARK: Final = "checks.messages"
 
 
 Marks = tuple[tuple[str, str] | None, ...]
-"""What came of each of some questions: the verdict and the words; None where it cannot be told."""
+"""What came of each of some questions: the verdict and the words; None where it cannot be determined."""
 
 
 class LearnedModes(NamedTuple):
-    """The sections `mode` and `cases` as a profile writes them, and what could not be told."""
+    """The sections `mode` and `cases` as a profile writes them, and what could not be determined."""
 
     mode: Fields
     cases: dict[str, Fields]
@@ -40,7 +40,7 @@ class LearnedModes(NamedTuple):
 
 
 class _SwitchEffect(NamedTuple):
-    """A switch, and what it made of each of the telling questions: None where it cannot be told."""
+    """A switch, and what it made of each of the telling questions: None where it cannot be determined."""
 
     switch: Switch
     marks: Marks
@@ -97,11 +97,11 @@ def _changed(turned: BaseRequest, usual: Sequence[ExperimentResult], scope: Scop
         if reply.is_conclusive and not scope.apart & _roots(reply.experiment.changes):
             by_about.setdefault(reply.experiment.about, []).append(reply)
     for results in by_about.values():
-        refused = list({error_words(reply): reply for reply in results if reply.is_rejected}.values())
+        rejected = list({error_words(reply): reply for reply in results if reply.is_rejected}.values())
         accepted = [reply for reply in results if reply.is_accepted]
-        if refused:
-            # Where everything is accepted, the extremes are; where something is refused, what stands at the edge.
-            chosen += [*_spread(refused), *_spread(accepted)]
+        if rejected:
+            # Where everything is accepted, the extremes are; where something is rejected, what stands at the edge.
+            chosen += [*_spread(rejected), *_spread(accepted)]
         else:
             chosen += accepted[:2]
     again = yield from ask_all(*(turned.on_base(reply.experiment) for reply in chosen))
@@ -118,7 +118,7 @@ def _spread(results: list[ExperimentResult]) -> list[ExperimentResult]:
 
 
 def _telling(results: Sequence[ExperimentResult]) -> list[ExperimentResult]:
-    """Return replies that other rules would change: a refusal of each kind, and what is accepted and often is not."""
+    """Return replies that other rules would change: a rejection of each kind, and what is accepted and often is not."""
     chosen: list[ExperimentResult] = []
     kinds: set[str] = set()
     for reply in results:

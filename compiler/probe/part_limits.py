@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler.verify.check import Fields
 
 OTHER_LIMITS: Final = {limit: modality for modality, limit in PART_LIMITS.items() if modality != "image"}
-"""Member of `limits` → the modality whose parts it bounds. Of images more is learnt than their number."""
+"""Member of `limits` → the modality whose parts it bounds. Of images more is learned than their number."""
 
 
 class _PartLimit(NamedTuple):

@@ -19,7 +19,7 @@ _MOST_FAILURES: Final = 5
 
 
 def run_learner(learning: Learner[T], send: Send) -> T:
-    """Let a learning ask until it knows, and return what it learnt."""
+    """Let a learning ask until it knows, and return what it learned."""
     results = None
     while True:
         try:
@@ -44,7 +44,7 @@ class RequestSender(NamedTuple):
     tell: Callable[[int], None]
 
     def responses(self, chat_requests: Sequence[ChatRequest]) -> Mapping[str, EndpointResponse]:
-        """Return the answers to requests, those that are not known as far as the bound lets them be sent.
+        """Return the responses to requests, those that are not known as far as the bound lets them be sent.
 
         Raises EndpointError where the endpoint lets nobody in, is not there, or has gone.
         """

@@ -31,7 +31,7 @@ _PAIRS: Final = (
 
 
 class LearnedSections(NamedTuple):
-    """What was learnt of one situation, as a profile writes it: its sections, what could not be told, all replies."""
+    """What was learned of one mode: sections as a profile writes them, what could not be determined, all results."""
 
     values: dict[str, Fields]
     undetermined: tuple[str, ...]
@@ -50,7 +50,7 @@ class Scope(NamedTuple):
     apart: frozenset[str] = frozenset()
 
     def wants(self, about: str) -> bool:
-        """Tell whether a rule is asked about."""
+        """Return whether a rule is asked about."""
         return not self.only or any(
             f"{about}.".startswith(f"{each}.") or f"{each}.".startswith(f"{about}.") for each in self.only
         )
@@ -98,7 +98,7 @@ def learn_sections(base: BaseRequest, scope: Scope) -> Learner[LearnedSections]:
             (values["fields"] if kind == "fields" else values["checks"])[path or key] = rule
         undetermined += found[name].undetermined
     if "required_role" in values["checks"] and _is_emptiness_alike(kept):
-        # The check refuses an empty conversation, too.
+        # The check rejects an empty conversation, too.
         values["fields"]["messages"].pop("min_items", None)
         if values["fields"]["messages"].keys() == {"source"}:
             del values["fields"]["messages"]
@@ -163,7 +163,7 @@ def _with_pairs(base: BaseRequest, found: dict[str, LearnedField]) -> Learner[tu
     results = yield from ask_all(*(_pair(base, found, pair) for pair in pairs))
     for (one, other), result in zip(pairs, results, strict=True):
         if result.is_rejected:
-            said = f"refused together with {other} {statuses([result])}"
+            said = f"rejected together with {other} {statuses([result])}"
             source = f"{rules[one]['source']}; {said}" if "source" in rules[one] else said
             rules[one] |= {"excludes": [other], "source": source}
     # An engine may not look at a budget beside the one that it prefers.
@@ -172,7 +172,7 @@ def _with_pairs(base: BaseRequest, found: dict[str, LearnedField]) -> Learner[tu
 
 
 def _wrong_budgets(base: BaseRequest, found: dict[str, LearnedField]) -> Iterator[Experiment]:
-    """Yield questions about budgets that are refused alone, a number and a text, beside other ones that are not."""
+    """Yield questions about budgets that are rejected alone, a number and a text, beside other ones that are not."""
     for one, other in ((path, beside) for path in sorted(BUDGET_ENTRIES) for beside in (*BUDGET_ENTRIES, "n_predict")):
         good = found[other].good if other in found else _SMALL_BUDGET
         if one in found and one != other and found[one].rule and good is not None:
@@ -199,7 +199,7 @@ def _folded_budget(fields: dict[str, Fields], results: list[ExperimentResult]) -
     source = fields["max_tokens"]["source"]
     for path in sorted(BUDGET_ENTRIES):
         rule = fields.pop(path)
-        is_other = "min" in rule and not any(_OWN_WORDS in each.response.body for each in _refused_low(path, results))
+        is_other = "min" in rule and not any(_OWN_WORDS in each.response.body for each in _rejected_low(path, results))
         # The language tells a budget of 0 in the words for bad requests; a field's rule has words of its own.
         if is_other:
             fields[path] = {"min": 1, "max": cap, "source": rule["source"]}
@@ -207,7 +207,7 @@ def _folded_budget(fields: dict[str, Fields], results: list[ExperimentResult]) -
 
 
 def _is_emptiness_alike(results: list[ExperimentResult]) -> bool:
-    """Tell whether no message at all is refused in the words in which some conversation is."""
+    """Return whether no message at all is rejected in the words in which some conversation is."""
     empty = {
         error_words(result)
         for result in results
@@ -219,7 +219,7 @@ def _is_emptiness_alike(results: list[ExperimentResult]) -> bool:
     return bool(empty) and empty <= others
 
 
-def _refused_low(path: str, results: list[ExperimentResult]) -> Iterator[ExperimentResult]:
+def _rejected_low(path: str, results: list[ExperimentResult]) -> Iterator[ExperimentResult]:
     for result in results:
         if result.is_rejected and result.experiment.about == f"fields.{path}":
             value = at(result.experiment.request.fields(), path)

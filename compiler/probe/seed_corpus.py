@@ -13,7 +13,7 @@ class CorpusEntry(NamedTuple):
     """A field to learn.
 
     kind: what it holds where it is known. values: what else is tried; of numbers: the ladder. beside: fields without
-    which some endpoints refuse it.
+    which some endpoints reject it.
     """
 
     path: str
@@ -80,7 +80,7 @@ ENTRIES: Final = (
     CorpusEntry("safety_identifier", "text"),
     CorpusEntry("prompt_cache_key", "text"),
 )
-"""The fields that are learnt, in the order in which a draft would be asked about them."""
+"""The fields that are learned, in the order in which a draft would be asked about them."""
 
 BUDGET_ENTRIES: Final = frozenset(BUDGET_FIELDS)
 
@@ -107,7 +107,7 @@ OTHER_NAMES: Final[Fields] = {
     "web_search_options": {},
     "webSearch": {},
 }
-"""Further names of top-level fields, each with a value that is worth sending: where unknown fields are refused."""
+"""Further names of top-level fields, each with a value that is worth sending: where unknown fields are rejected."""
 
 
 class Switch(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a question sent that an answer may repeat, and whether a text repeats it: words of a rule never do."""
+"""What a question sent that a response may repeat, and whether a text repeats it: words of a rule never do."""
 
 import re
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def places_of(text: str, said: str) -> list[tuple[int, int]]:
 
 
 def is_same_text(one: str, other: str) -> bool:
-    """Tell whether two texts are the same, numbers by value: 2 is 2.0."""
+    """Return whether two texts are the same, numbers by value: 2 is 2.0."""
     return one == other or _by_value(one) == _by_value(other)
 
 

@@ -60,7 +60,7 @@ class _WrongRejection(NamedTuple):
 
 
 def without_wrong_rejections(learned: LearnedContract, model: str) -> LearnedContract:
-    """Return what was learnt without what would reject a request that was answered, and with a line about each."""
+    """Return what was learned without what would reject a request that was answered, and with a line about each."""
     taken = (result for result in learned.results if result.is_accepted and not is_read_otherwise(result))
     accepted = {result.experiment.request.key(): result for result in taken}
     judged = [result for result in accepted.values() if result.experiment.request.size() <= LARGE]
@@ -83,7 +83,7 @@ def _wrong(learned: LearnedContract, judged: Sequence[ExperimentResult], model: 
 
 
 def _without(learned: LearnedContract, wrong: _WrongRejection) -> LearnedContract:
-    """Return what was learnt without a part of a rule; itself, where a profile has no such rule."""
+    """Return what was learned without a part of a rule; itself, where a profile has no such rule."""
     sections = learned.values if wrong.place is None else learned.cases[wrong.place]
     kind, _, name = wrong.rule.partition(".")
     changed: dict[str, Any] | None = None

@@ -16,7 +16,7 @@ class Example(NamedTuple):
     sent: SentValues = frozenset()
 
     def is_given_by(self, template: str) -> bool:
-        """Tell whether a template gives the text, numbers by value."""
+        """Return whether a template gives the text, numbers by value."""
         return is_same_text(filled(template, self.details), self.text)
 
 
@@ -55,7 +55,7 @@ def template_of(examples: Sequence[Example]) -> tuple[str, int]:
 
 
 def _repeats(template: str, given: Sequence[Example]) -> bool:
-    """Tell whether a template repeats what was sent in each of the examples: what one of them did not send is meant."""
+    """Return whether a template repeats a value that was sent in each of the examples."""
     sent = frozenset.intersection(*(each.sent for each in given))
     return bool(sent) and bool(repeated(filled(template, _BLANK), sent))
 

@@ -37,7 +37,7 @@ _SHORTEST: Final = 2
 class AcceptedTexts(NamedTuple):
     """Which texts are accepted: how long, which letters may stand first and which behind, and what is counted.
 
-    is_length_its_own: whether a text that is too long is refused in other words than one of wrong letters.
+    is_length_its_own: whether a text that is too long is rejected in other words than one of wrong letters.
     """
 
     lengths: AcceptedNumbers
@@ -49,7 +49,7 @@ class AcceptedTexts(NamedTuple):
 
     @property
     def takes_any_letter(self) -> bool:
-        """Whether no letter is refused."""
+        """Whether no letter is rejected."""
         return len(self.first) == len(self.rest) == len(_LETTERS)
 
 
@@ -81,9 +81,9 @@ def learn_texts(
 
 def _is_length_its_own(found: AcceptedNumbers, results: list[ExperimentResult]) -> bool:
     most = 0 if found.high is None else found.high.at
-    refused = [result for result in results if result.is_rejected]
-    long = {_plain(result) for result in refused if len(_text_of(result)) > most}
-    wrong = {_plain(result) for result in refused if len(_text_of(result)) <= most}
+    rejected = [result for result in results if result.is_rejected]
+    long = {_plain(result) for result in rejected if len(_text_of(result)) > most}
+    wrong = {_plain(result) for result in rejected if len(_text_of(result)) <= most}
     return bool(most and long and wrong) and long.isdisjoint(wrong)
 
 
@@ -93,7 +93,7 @@ def _text_of(result: ExperimentResult) -> str:
 
 
 def _plain(result: ExperimentResult) -> str:
-    """Return an answer without what was sent and without numbers, so that equal words are equal."""
+    """Return a response without what was sent and without numbers, so that equal words are equal."""
     said, sent = result.response.body.decode(errors="replace"), _text_of(result)
     # A text may stand in it as JSON, and as JSON within JSON.
     for form in (json.dumps(json.dumps(sent, ensure_ascii=False), ensure_ascii=False)[1:-1], json.dumps(sent), sent):

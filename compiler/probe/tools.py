@@ -1,4 +1,4 @@
-"""Tools, how they are chosen, formats of answers, and tools within messages: what of each is accepted."""
+"""Tools, how they are chosen, formats of responses, and tools within messages: what of each is accepted."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -33,18 +33,18 @@ def learn_tool_choice(base: BaseRequest) -> Learner[LearnedChecks]:
     astray = yield from ask_all(base.experiment(about, {"tools": tools, "tool_choice": unknown}))
     kinds = beside[: len(choices)]
     allowed = [kind for kind, result in zip(choices, kinds, strict=True) if result.is_accepted]
-    is_odd_refused = any(result.is_rejected for result in beside[len(choices) :])
+    is_odd_rejected = any(result.is_rejected for result in beside[len(choices) :])
     lacking = [
         kind
         for kind, result, lone in zip(choices, kinds, alone, strict=True)
         if result.is_accepted and lone.is_rejected
     ]
-    if not allowed or (len(allowed) == len(choices) and not is_odd_refused and not lacking):
+    if not allowed or (len(allowed) == len(choices) and not is_odd_rejected and not lacking):
         return LearnedChecks({})
     section: Fields = {"allowed": allowed}
-    if not is_odd_refused:
-        refused = ", ".join(kind for kind in choices if kind not in allowed) or "a choice without tools"
-        return LearnedChecks({}, (f"{about}: {refused} refused, and yet an unknown word accepted",))
+    if not is_odd_rejected:
+        rejected = ", ".join(kind for kind in choices if kind not in allowed) or "a choice without tools"
+        return LearnedChecks({}, (f"{about}: {rejected} rejected, and yet an unknown word accepted",))
     if lacking:
         section["requires_tools"] = lacking
     if "named" in allowed and astray[0].is_rejected:
@@ -73,17 +73,17 @@ def learn_response_format(base: BaseRequest) -> Learner[LearnedChecks]:
     rules: dict[str, Fields] = {}
     fields: dict[str, Fields] = {}
     undetermined: tuple[str, ...] = ()
-    is_odd_refused = results[len(kinds)].is_rejected
-    refused = [kind for kind in kinds if kind not in allowed]
+    is_odd_rejected = results[len(kinds)].is_rejected
+    rejected = [kind for kind in kinds if kind not in allowed]
     said_of = evidence_of_values([*results, *lesser], "response_format.type")
-    if allowed and is_odd_refused:
+    if allowed and is_odd_rejected:
         rules["response_format"] = {"types": allowed, "source": said_of}
         if "json_schema" in allowed and lesser[0].is_rejected:
             rules["response_format"]["named_schema"] = True
-    elif refused and results[len(kinds)].is_accepted:
-        excluded = refused[0] if len(refused) == 1 else refused
+    elif rejected and results[len(kinds)].is_accepted:
+        excluded = rejected[0] if len(rejected) == 1 else rejected
         fields["response_format"] = {"excludes": {"response_format.type": excluded}, "source": said_of}
-    elif refused and not allowed:
+    elif rejected and not allowed:
         fields["response_format"] = {"reject": True, "source": said_of}
     if "json_object" in allowed and wordless[0].is_rejected:
         rules["prompt_contains"] = {
@@ -155,7 +155,7 @@ def _learn_tools(base: BaseRequest, about: str, placed: Any) -> Learner[LearnedC
     if not plain[0].is_accepted or not any(result.is_rejected for result in odd):
         return LearnedChecks({})
     if not all(result.is_rejected for result in odd):
-        return LearnedChecks({}, (f"{about}: of tools that are not well formed some are refused and some are not",))
+        return LearnedChecks({}, (f"{about}: of tools that are not well formed some are rejected and some are not",))
     of_types = yield from ask_all(*(experiment([function("look", kind)]) for kind in _TYPES))
     of_names = yield from ask_all(*(experiment(tools_named(name)) for name in _FORBIDDEN))
     twice = yield from ask_all(experiment(tools_named("look", "look")))
@@ -171,7 +171,7 @@ def _learn_tools(base: BaseRequest, about: str, placed: Any) -> Learner[LearnedC
     if twice[0].is_rejected:
         section["unique"] = True
     results = [*odd, *of_types, *of_names, *twice, *texts.results]
-    said = evidence_of(["tools that are well formed"], _refused_tools(odd, of_types, of_names, twice, texts), results)
+    said = evidence_of(["tools that are well formed"], _rejected_tools(odd, of_types, of_names, twice, texts), results)
     return LearnedChecks({about.removeprefix("checks."): {**section, "source": said}})
 
 
@@ -185,14 +185,14 @@ _SHAPES: Final[dict[str, Any]] = {
 """What is no list of tools, in words."""
 
 
-def _refused_tools(
+def _rejected_tools(
     odd: Sequence[ExperimentResult],
     of_types: Sequence[ExperimentResult],
     of_names: Sequence[ExperimentResult],
     twice: Sequence[ExperimentResult],
     texts: AcceptedTexts,
 ) -> list[str]:
-    """Return in words which tools were refused."""
+    """Return in words which tools were rejected."""
     words = [f"type {kind}" for kind, result in zip(_TYPES, of_types, strict=True) if result.is_rejected]
     words += [f"the name {name}" for name, result in zip(_FORBIDDEN, of_names, strict=True) if result.is_rejected]
     words += ["a name twice"] if twice[0].is_rejected else []

@@ -33,7 +33,7 @@ from compiler.verify.run import CompletedCheck, VerifyRun
 from compiler.verify.untestable import untestable_rules
 from router.artifact.format import Artifact
 
-_NOT_RECORDED = EndpointResponse(0, "", b"", failure="the record holds no answer to it")
+_NOT_RECORDED = EndpointResponse(0, "", b"", failure="the record holds no response to it")
 _OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"
 
 _MOST_UNANSWERED: Final = 20
@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
 
     Raises UsageError, CommandError where the endpoint cannot be asked, and what loading a profile raises.
     """
-    _refuse_contradictions(arguments)
+    _reject_contradictions(arguments)
     loaded = load_source(arguments)
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
     suite, deployment = _suite(arguments, artifact)
@@ -86,7 +86,7 @@ def _rendered(run: VerifyRun, arguments: Namespace) -> bytes:
     return RENDERED_BY[arguments.format](run)
 
 
-def _refuse_contradictions(arguments: Namespace) -> None:
+def _reject_contradictions(arguments: Namespace) -> None:
     if arguments.through_engine and arguments.url is not None and arguments.source is None:
         # With a router of its own the only argument is the profile.
         arguments.url, arguments.source = None, arguments.url
@@ -140,7 +140,7 @@ def _at_most(suite: CheckSuite, most: int | None) -> CheckSuite:
 class _ResponseSource(NamedTuple):
     """Who answers: an endpoint, or a record of what it answered once.
 
-    known: the answers that the record `record_name` has. exchange: what asks for the others; None: nobody does.
+    known: the responses that the record `record_name` has. client: sends the other requests; None: none are sent.
     record: where new ones are written.
     """
 
@@ -200,14 +200,14 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _answers(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
-    """Return the answers to all requests by their keys."""
+    """Return the responses to all requests by their keys."""
     return _remembered(suite, asker, models) if asker.client is None else _ask_all(suite, asker, asker.client)
 
 
 def _remembered(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
-    """Return the answers of a record. Raises RecordError where it has none to any check that names one of the models.
+    """Return the responses of a record. Raises RecordError where it has none to any check that names one of the models.
 
-    Requests without a model, or for one that nobody serves, are alike in all records.
+    Requests without a model, or for one that is not served, are alike in all records.
     """
     naming = [check for check in suite.checks if check.request.text is None and _names_one(check, models)]
     if suite.checks and not any(check.request.key() in asker.known for check in naming or suite.checks):
@@ -224,7 +224,7 @@ def _names_one(check: Check, models: tuple[str, ...]) -> bool:
 
 
 def _ask_all(suite: CheckSuite, asker: _ResponseSource, client: EndpointClient) -> dict[str, EndpointResponse]:
-    """Return all answers after asking for those that are not known."""
+    """Return all responses after asking for those that are not known."""
     responses = dict(asker.known)
     left = [check for check in suite.checks if check.request.key() not in responses]
     failed, unwell, due = 0, 0, _RejectionMonitor()

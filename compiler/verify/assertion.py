@@ -55,34 +55,34 @@ PASS: Final = CheckVerdict("pass")
 
 
 def evaluate(check: Check, response: EndpointResponse) -> CheckVerdict:
-    """Return the verdict on the answer to a check's request."""
+    """Return the verdict on the response to a check's request."""
     if response.failure is not None:
         return CheckVerdict("not observable", response.failure)
     expected = check.expected
     if isinstance(expected, ExpectedEngineError):
         return _judge_told(expected, response)
     if isinstance(expected, ExpectedRejection):
-        return _judge_refusal(expected, response)
+        return _judge_rejection(expected, response)
     return _judge_acceptance(check, expected, response)
 
 
-def _judge_refusal(expected: ExpectedRejection, response: EndpointResponse) -> CheckVerdict:
+def _judge_rejection(expected: ExpectedRejection, response: EndpointResponse) -> CheckVerdict:
     if response.status != expected.status:
         return _unwell(response) or _fail(
-            f"answered {response.status}, and {expected.rule} refuses it with {expected.status}"
+            f"answered {response.status}, and {expected.rule} rejects it with {expected.status}"
         )
     difference = _difference(_json(response.body), expected.body, "the body", exact=expected.exact)
     if difference is not None:
         return _fail(difference)
     if response.is_captured and response.engine is not None:
-        return _fail("the request was refused, and yet an engine got it")
+        return _fail("the request was rejected, and yet an engine got it")
     return PASS
 
 
 def _judge_told(expected: ExpectedEngineError, response: EndpointResponse) -> CheckVerdict:
-    if expected.if_refused and response.status != expected.status:
+    if expected.if_rejected and response.status != expected.status:
         return CheckVerdict(
-            "not observable", f"the engine does not refuse it with {expected.status}, but {response.status}"
+            "not observable", f"the engine does not reject it with {expected.status}, but {response.status}"
         )
     if response.status != expected.status:
         return _unwell(response) or _fail(f"the engine's 400 came back as {response.status} and not {expected.status}")
@@ -105,7 +105,7 @@ def _judge_acceptance(check: Check, expected: ExpectedAcceptance, response: Endp
         return PASS if problem is None else _fail(problem)
     if check.wants_engine:
         return CheckVerdict(
-            "not observable", "the answer is as it should be; what the engine got cannot be seen from outside"
+            "not observable", "the response is as it should be; what the engine got cannot be seen from outside"
         )
     return PASS
 
@@ -117,21 +117,21 @@ def _fail(reason: str) -> CheckVerdict:
 def _unwell(response: EndpointResponse) -> CheckVerdict | None:
     if response.status not in UNWELL:
         return None
-    return CheckVerdict("not observable", f"the endpoint answered {response.status}, which tells of its own state")
+    return CheckVerdict("not observable", f"the endpoint answered {response.status}, which is about its own state")
 
 
 def _wrong_answer(expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
     value = _json(response.body)
     if not isinstance(value, dict) or not isinstance(value.get("choices"), list):
-        return f"the answer is no chat completion: {_cut(response.body.decode(errors='replace'))}"
+        return f"the response is no chat completion: {_cut(response.body.decode(errors='replace'))}"
     if expected.model is not None and value.get("model") != expected.model:
-        return f"the answer says model {written(value.get('model'))} and not {written(expected.model)}"
+        return f"the response says model {written(value.get('model'))} and not {written(expected.model)}"
     return None
 
 
 def _wrong_stream(expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
     if not response.content_type.startswith(EVENT_STREAM):
-        return f"the answer is no stream of events, but {response.content_type or 'of no type'}"
+        return f"the response is no stream of events, but {response.content_type or 'of no type'}"
     lines = [
         line[5:].strip() for line in response.body.decode(errors="replace").splitlines() if line.startswith("data:")
     ]
@@ -151,7 +151,7 @@ def _wrong_usage(wanted: str, events: list[dict[str, Any]]) -> str | None:
     in_tail = any(event.get("usage") and not _choices(event) for event in events)
     is_in_end, is_in_tail = wanted in {"end_frame", "both"}, wanted in {"tail_frame", "both"}
     if in_end != is_in_end:
-        return f"the event that ends the answer {'carries' if in_end else 'lacks'} usage"
+        return f"the event that ends the response {'carries' if in_end else 'lacks'} usage"
     if in_tail != is_in_tail:
         return f"an event of usage alone {'comes' if in_tail else 'does not come'}"
     return None

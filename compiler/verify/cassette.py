@@ -1,4 +1,4 @@
-"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to judge it anew. No keys in them.
+"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to evaluate it again. No keys in them.
 
 The first line says what the file is, what was asked and when that began; each other line is one exchange, by the key of
 its request.
@@ -61,12 +61,14 @@ class Record:
 def open_record(path: str, header: RecordHeader = NOTHING_SAID) -> tuple[Record, dict[str, EndpointResponse]]:
     """Open a record to add to, and return it with what it holds already; a new one says what it is about.
 
-    Raises RecordError, also where it holds the answers of something else than what is asked now.
+    Raises RecordError, also where it holds the responses of something else than what is asked now.
     """
     known = read_record(path) if Path(path).exists() else {}
     before = record_header(path).target if known else None
     if None not in {before, header.target} and before != header.target:
-        raise RecordError(f"{quoted_path(path)}: holds the answers of {before}: name another file for {header.target}")
+        raise RecordError(
+            f"{quoted_path(path)}: holds the responses of {before}: name another file for {header.target}"
+        )
     try:
         _cut_broken_line(Path(path))
         file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by the record
@@ -87,16 +89,16 @@ def _cut_broken_line(path: Path) -> None:
 
 
 def read_record(path: str) -> dict[str, EndpointResponse]:
-    """Return the answers of a record by the keys of their requests. Raises RecordError."""
+    """Return the responses of a record by the keys of their requests. Raises RecordError."""
     return dict(_answers(_lines(path), path))
 
 
 def recorded_responses(path: str) -> dict[str, EndpointResponse]:
-    """Return the answers of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
+    """Return the responses of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
     known = read_record(path)
     if not known:
         raise RecordError(
-            f"{quoted_path(path)}: holds no answers, so nothing can be checked: name a file that --record wrote"
+            f"{quoted_path(path)}: holds no responses, so nothing can be checked: name a file that --record wrote"
         )
     return known
 
@@ -129,7 +131,7 @@ def _answers(lines: list[str], path: str) -> Iterator[tuple[str, EndpointRespons
                 return  # The run was broken off within it.
             raise _no_record(path, number, "is no JSON") from error
         if not isinstance(value, dict) or ("profilec" not in value and not _EXCHANGE.items() <= _kinds(value).items()):
-            raise _no_record(path, number, "is no exchange, which has a key, a status, a content_type and an answer")
+            raise _no_record(path, number, "is no exchange, which has a key, a status, a content_type and a response")
         if "key" in value and value.get("failure") is None:
             yield value["key"], _answer(value)
 

@@ -109,7 +109,7 @@ class TextPattern(NamedTuple):
         return not any(self.pieces)
 
     def holds(self, text: object) -> bool:
-        """Tell whether a value is such a text."""
+        """Return whether a value is such a text."""
         if not isinstance(text, str) or not text.startswith(self.pieces[0]):
             return False
         if len(self.pieces) == 1:
@@ -131,7 +131,7 @@ ANY_TEXT: Final = TextPattern(("", ""))
 
 
 class ExpectedRejection(NamedTuple):
-    """The request is refused: with this status and a body like this one; `exact` says that it has no other members.
+    """The request is rejected: with this status and a body like this one; `exact` says that it has no other members.
 
     rule: which rule says so; an engine never gets the request.
     """
@@ -147,12 +147,12 @@ class ExpectedAcceptance(NamedTuple):
 
     engine: the request that the engine gets, as engines read it.
     untouched: whether that is byte for byte what was sent.
-    model: the name that the answer carries; None: the engine's.
-    streamed: whether the answer is a stream of events.
+    model: the name that the response carries; None: the engine's.
+    streamed: whether the response is a stream of events.
     usage: where a stream reports its usage: `end_frame`, `tail_frame`, `both`, `nowhere`; None: not fixed.
     changed: the members of the request that the engine gets otherwise than they were sent.
     once: those that were sent more than once and must reach the engine only once.
-    doubt: why an engine may refuse the request by itself, which is no breach then.
+    doubt: why an engine may reject the request by itself, which is no breach then.
     """
 
     engine: Fields
@@ -166,19 +166,19 @@ class ExpectedAcceptance(NamedTuple):
 
 
 class ExpectedEngineError(NamedTuple):
-    """The engine refuses with a 400, and the client is told so with this status and a body like this one.
+    """The engine rejects with a 400, and the client is told so with this status and a body like this one.
 
-    if_refused: nobody told the engine to, so that another answer says nothing.
+    if_rejected: nobody told the engine to, so that another answer says nothing.
     """
 
     status: int
     body: Any
     exact: bool
-    if_refused: bool = False
+    if_rejected: bool = False
 
 
 class Check(NamedTuple):
-    """One thing that a contract says and an answer can show.
+    """One thing that a contract says and a response can show.
 
     id: names it, the same in every run. rule: which rule it is about. case: of the contract (None: outside of all).
     model: the name asked for. shows: in words, what is tried. wants_engine: whether only the engine's side shows it.

@@ -1,4 +1,4 @@
-"""Requests sent and answers read: as fast as is allowed, some at a time, and again where the endpoint is busy."""
+"""Requests sent and responses read: as fast as is allowed, some at a time, and again where the endpoint is busy."""
 
 import os
 import threading
@@ -88,9 +88,9 @@ class EndpointClient:
     def responses(
         self, chat_requests: Iterable[tuple[ChatRequest, int]]
     ) -> Iterator[tuple[ChatRequest, EndpointResponse]]:
-        """Yield the answers to requests as they come, each with its request; a request comes with the status expected.
+        """Yield responses as they arrive, each with its request; a request is given with the status that is expected.
 
-        Raises EndpointError when the endpoint lets nobody in, or is not there.
+        Raises EndpointError when the endpoint rejects the API key or cannot be reached.
         """
         left = iter(chat_requests)
         is_first = True
@@ -108,13 +108,13 @@ class EndpointClient:
                     for future in done:
                         response = future.result()
                         if is_first:
-                            self._refuse_useless(response)
+                            self._reject_useless(response)
                         is_first = False
                         yield going.pop(future), response
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _refuse_useless(self, response: EndpointResponse) -> None:
+    def _reject_useless(self, response: EndpointResponse) -> None:
         if response.failure is not None:
             raise EndpointError(f"{self._target.url}: {response.failure}")
         if response.status in _NOT_LET_IN:

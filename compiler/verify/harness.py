@@ -1,4 +1,4 @@
-"""`--through-engine`: the router under test in front of an engine that shows what it got and refuses when told to."""
+"""`--through-engine`: the router under test in front of an engine that shows what it got and rejects when told to."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class CapturingEngine:
         self._lock = threading.Lock()
 
     def record_capture(self, received: ReceivedRequest) -> ScriptedResponse | None:
-        """Keep a request; return the refusal that it asks for, None for the engine's own answer."""
+        """Keep a request; return the rejection that it asks for, None for the engine's own response."""
         ids = received.values(_ID)
         if received.method != "POST" or not ids:
             return None
@@ -56,7 +56,7 @@ def router_under_test(artifact: Artifact, models: tuple[str, ...]) -> Iterator[R
     """
     settings = {
         "ROUTER_MODEL_ID": ",".join(models),
-        # Refusals of the engine are asked for here, and no reason to take it out.
+        # Rejections of the engine are asked for here, and no reason to take it out.
         "ROUTER_BREAKER_FAILURES": "10000",
         "WEB_CONCURRENCY": "1",
     }

@@ -15,8 +15,8 @@ _ALWAYS: Final = {
     "mode": "the mode of a request is read from its model and its fields",
     "cases": "what holds depends on the model and the mode of a request",
     "order": "of several rules that are broken the first one answers",
-    "errors": "a refusal by the engine is told in the contract's words",
-    "response.stream.usage": "where a streamed answer reports its usage",
+    "errors": "a rejection by the engine is told in the contract's words",
+    "response.stream.usage": "where a streamed response reports its usage",
 }
 
 
@@ -64,7 +64,7 @@ class RuleDescriptions:
 def _due(check: Check) -> str:
     expected = check.expected
     if isinstance(expected, ExpectedRejection):
-        return f"it is refused with {expected.status}"
+        return f"it is rejected with {expected.status}"
     if not isinstance(expected, ExpectedAcceptance):
         return f"the client gets a {expected.status} in the contract's words"
     if expected.untouched:

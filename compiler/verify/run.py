@@ -9,7 +9,7 @@ from compiler.verify.check import Check, SkippedCheck
 
 
 class CompletedCheck(NamedTuple):
-    """A check that was made: the answer, the verdict, what the contract says in words, where, and on what evidence."""
+    """A check that was made: the response, the verdict, and the rule in words with its place and its evidence."""
 
     check: Check
     response: EndpointResponse
@@ -24,7 +24,7 @@ class VerifyRun(NamedTuple):
 
     profile: its name. digest: of the contract. target: what was asked, by its address or in words. models: that were
     asked for. requests: how many were sent. seconds: how long it took. begun: when the first request was sent, as ISO
-    8601 in UTC; None: nobody knows. release: of profilec. record: the file that answers were taken from, and
+    8601 in UTC; None: unknown. release: of profilec. record: the file that answers were taken from, and
     `remembered` how many, instead of asking.
     """
 

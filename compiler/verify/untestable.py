@@ -1,4 +1,4 @@
-"""What a contract says of answers that no request of `profilec verify` brings about, told instead of passed over."""
+"""What a contract says of responses that no request of `profilec verify` brings about, told instead of passed over."""
 
 from collections.abc import Iterator
 from typing import Final

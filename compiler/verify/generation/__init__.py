@@ -144,12 +144,12 @@ class _SuiteBuilder:
             for variant in kept:
                 self._add(rule.rule, fixture, variant)
                 self._add_elsewhere(rule.rule, fixture, variant)
-            refused = next((variant for variant in kept if fixture.rejects(variant.request, rule.rule)), None)
+            rejected = next((variant for variant in kept if fixture.rejects(variant.request, rule.rule)), None)
             accepted = next((variant for variant in kept if fixture.accepts(variant.request)), None)
-            if refused is not None:
-                rejecting.append((rule, refused))
+            if rejected is not None:
+                rejecting.append((rule, rejected))
             if not is_known:
-                self._stream(fixture, rule, refused, accepted)
+                self._stream(fixture, rule, rejected, accepted)
         self._of_order(fixture, rejecting)
         for variant in variants_of_streams(fixture):
             self._add(STREAM, fixture, variant)
@@ -172,7 +172,7 @@ class _SuiteBuilder:
                 return
 
     def _of_errors(self, fixture: Fixture) -> None:
-        """Let the engine refuse: by telling it to, or else by what engines refuse by themselves."""
+        """Let the engine reject: by telling it to, or else by what engines reject by themselves."""
         if self._options.is_own:
             for variant in variants_of_engine_errors(fixture):
                 self._add(ERRORS, fixture, variant)
@@ -241,7 +241,7 @@ class _SuiteBuilder:
         )
 
     def _is_about_engine(self, rule: str, fixture: Fixture, expected: ExpectedAcceptance) -> bool:
-        """Tell whether what a check is about can be seen only in what the engine gets."""
+        """Return whether what a check is about can be seen only in what the engine gets."""
         changed = set(expected.changed) - {"model"}
         if rule in {MODE, "cases", "unknown_fields"}:
             return bool(changed)
@@ -301,7 +301,7 @@ def _told(name: str, rejecting: ErrorRenderer, errors: Errors) -> ExpectedEngine
     layers = [each for each in (errors.engine_400, errors.codes.get("bad_request")) if each is not None]
     if name == UNTOLD:
         status, body, exact = rejecting.in_words(layers, Fault("bad_request", None, "engine", {}))
-        return ExpectedEngineError(status, body, exact and errors.engine_400 is not None, if_refused=True)
+        return ExpectedEngineError(status, body, exact and errors.engine_400 is not None, if_rejected=True)
     said = ENGINE_ANSWERS[name]
     if errors.engine_400 is not None:
         param = said["error"]["param"] if name == "nested" else None

@@ -1,4 +1,4 @@
-"""Where a rule is tried: a request that reaches one case of the contract and that nothing refuses."""
+"""Where a rule is tried: a request that reaches one case of the contract and that nothing rejects."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -50,11 +50,11 @@ class Fixture(NamedTuple):
         return self.oracle.outcome(request)
 
     def accepts(self, request: ChatRequest) -> bool:
-        """Tell whether a request must be answered."""
+        """Return whether a request must be answered."""
         return isinstance(self.outcome(request), ForwardedOutcome)
 
     def rejects(self, request: ChatRequest, rule: str) -> bool:
-        """Tell whether a rule must refuse a request."""
+        """Return whether a rule must reject a request."""
         outcome = self.outcome(request)
         return isinstance(outcome, RejectedOutcome) and outcome.rule == rule
 
@@ -126,7 +126,7 @@ def _distinct(found: list[Fields]) -> list[Fields]:
 
 
 def _fixture(oracle: Oracle, name: str, conditions: Fields) -> Fixture | None:
-    """Return a situation of a request for a name with these fields, None where everything like it is refused."""
+    """Return a situation of a request for a name with these fields, None where everything like it is rejected."""
     fields: Fields = {"model": name, "messages": [{"role": "user", "content": PLAIN}]}
     for path, value in conditions.items():
         put(fields, path, value)

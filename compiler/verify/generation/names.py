@@ -131,8 +131,8 @@ def _is_alike(one: RejectedOutcome | ForwardedOutcome, other: RejectedOutcome | 
     return False
 
 
-def _told(refused: RejectedOutcome) -> tuple[int, Any, bool]:
-    return ErrorRenderer(refused.sections.errors, None).told(refused.fault)
+def _told(rejected: RejectedOutcome) -> tuple[int, Any, bool]:
+    return ErrorRenderer(rejected.sections.errors, None).told(rejected.fault)
 
 
 def alias_variants(oracle: Oracle, homes: Homes, checks: list[Check]) -> Iterator[tuple[Fixture, RequestVariant]]:

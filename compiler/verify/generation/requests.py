@@ -30,7 +30,7 @@ MARK: Final = "verify-engine-answers:"
 def variants_of_reading(fixture: Fixture, *, is_own: bool) -> Iterator[RequestVariant]:
     """Yield requests that are no strict JSON object, or lack what every request has.
 
-    `is_own`: also what only this project's router is known to refuse.
+    `is_own`: also what only this project's router is known to reject.
     """
     whole = fixture.request()
     yield RequestVariant("a body that is no JSON", whole._replace(text="{"))
@@ -62,16 +62,16 @@ def variants_of_bytes(fixture: Fixture) -> Iterator[RequestVariant]:
     for name in ("metadata", "verify_bytes"):
         request = fixture.request().replaced(name, odd)
         if fixture.accepts(request):
-            yield RequestVariant(f"numbers in {name} as nobody writes them", request)
+            yield RequestVariant(f"numbers in {name} in unusual notation", request)
             return
 
 
 def variants_of_models(fixture: Fixture) -> Iterator[RequestVariant]:
     """Yield requests for names that are not answered, and for one that nearly is."""
-    yield RequestVariant("a model that nobody serves", fixture.request({"model": UNKNOWN_MODEL}))
+    yield RequestVariant("a model that is not served", fixture.request({"model": UNKNOWN_MODEL}))
     yield RequestVariant("an empty name", fixture.request({"model": ""}), is_edge=False)
     streamed = fixture.request({"model": UNKNOWN_MODEL, "stream": True})
-    yield RequestVariant("a model that nobody serves, streamed", streamed, is_edge=False)
+    yield RequestVariant("a model that is not served, streamed", streamed, is_edge=False)
 
 
 def variants_of_streams(fixture: Fixture) -> Iterator[RequestVariant]:
@@ -84,7 +84,7 @@ def variants_of_streams(fixture: Fixture) -> Iterator[RequestVariant]:
 
 
 def variants_of_engine_errors(fixture: Fixture) -> Iterator[RequestVariant]:
-    """Yield requests that the engine is told to refuse."""
+    """Yield requests that the engine is told to reject."""
     for name in ENGINE_ANSWERS:
         told = [{**message, "content": f"{fixture.text} {MARK}{name}"} for message in fixture.fields["messages"]]
         request = fixture.request({"messages": told})._replace(engine=name)

@@ -1,6 +1,6 @@
 """Whether a request is one that any OpenAI-compatible engine takes.
 
-A contract lets many a value pass by saying nothing about it. Where an engine then refuses an unusual one by itself, the
+A contract lets many a value pass by saying nothing about it. Where an engine then rejects an unusual one by itself, the
 contract is not broken: nothing can be told of it from outside.
 """
 
@@ -18,15 +18,15 @@ _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
 def doubt_of(request: ChatRequest, rules: Iterable[Rule]) -> str | None:
-    """Return why an engine may refuse a request by itself; None where nothing speaks for it."""
+    """Return why an engine may reject a request by itself; None where nothing speaks for it."""
     names, fields = [name for name, _ in request.members], request.fields()
     for modality, types in PART_TYPES.items():
         if any(True for _ in parts_of_types(fields, types)):
-            return f"an engine whose model takes no {modality}s refuses them by itself"
+            return f"an engine whose model takes no {modality}s rejects them by itself"
     odd = [name for name in names if names.count(name) > 1 or name in OTHER_SPELLINGS]
     stated = _stated(rules)
     odd += [name for name, value in fields.items() if not _is_usual(name, value, fields, stated)]
-    return f"{odd[0]} is sent in an unusual way, which an engine may refuse by itself" if odd else None
+    return f"{odd[0]} is sent in an unusual way, which an engine may reject by itself" if odd else None
 
 
 def _stated(rules: Iterable[Rule]) -> dict[str, list[FieldRule]]:
@@ -51,7 +51,7 @@ def _is_usual(name: str, value: Any, fields: Fields, stated: dict[str, list[Fiel
 
 
 def _is_as_stated(rule: FieldRule, name: str, value: object) -> bool:
-    """Tell whether a rule speaks of values like this: that it lets this one pass says something then."""
+    """Return whether a rule speaks of values like this: that it lets this one pass says something then."""
     if rule.path != name:
         return isinstance(value, dict) or name in rule.field.sources
     field = rule.field

@@ -144,7 +144,7 @@ def _map_and_confine(got: Fields, name: str, field: Field) -> None:
 
 
 def _is_key(key: str, value: object) -> bool:
-    """Tell whether a key of a map is a value spelled as JSON; a string is spelled without quotes, too."""
+    """Return whether a key of a map is a value spelled as JSON; a string is spelled without quotes, too."""
     if isinstance(value, str) or value is None:
         return key == value
     try:
@@ -185,7 +185,7 @@ def ask_for_usage(got: Fields, stream: Stream) -> str | None:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Tell whether two JSON values are the same: numbers by value, all else exactly."""
+    """Return whether two JSON values are the same: numbers by value, all else exactly."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""How a refusal is told, as far as a contract fixes it."""
+"""How a rejection is told, as far as a contract fixes it."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _USUAL_ENVELOPE: Final = {"error": {"message": "{message}"}}
 
 
 class ErrorRenderer:
-    """How refusals are told under a contract's `errors`.
+    """How rejections are told under a contract's `errors`.
 
     own_id: the id of the request, where the endpoint is this project's router: what the contract leaves open is told
         in the router's own way then. None: it is not known who answers.
@@ -39,7 +39,7 @@ class ErrorRenderer:
         return self.in_words([words for words in layers if words is not None], fault)
 
     def in_words(self, layers: list[Words], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
-        """Return what is told where these words are in force, the first layer that says something winning.
+        """Return what is told where these words are active, the first layer that says something winning.
 
         said: the message that they replace or repeat; None: it is not fixed.
         """
@@ -76,7 +76,7 @@ class ErrorRenderer:
 
 
 def may_be_alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Tell whether one answer may be like two expected bodies, given what both leave open."""
+    """Return whether one answer may be like two expected bodies, given what both leave open."""
     if isinstance(one, Wildcard) or isinstance(other, Wildcard):
         return True
     if isinstance(one, TextPattern) or isinstance(other, TextPattern):

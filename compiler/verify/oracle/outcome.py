@@ -1,4 +1,4 @@
-"""What a contract says must come of a request: refused by a rule, or answered by an engine that gets this."""
+"""What a contract says must come of a request: rejected by a rule, or answered by an engine that gets this."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ class CaseMatch(NamedTuple):
 
 
 class RejectedOutcome(NamedTuple):
-    """The request is refused by a rule."""
+    """The request is rejected by a rule."""
 
     rule: str
     fault: Fault
@@ -52,7 +52,7 @@ class RejectedOutcome(NamedTuple):
 class ForwardedOutcome(NamedTuple):
     """The request is answered by an engine, which gets `engine`; `untouched` says that these are the client's bytes.
 
-    model: the name that the answer carries; None: the engine's own. usage: where a stream tells it, see Acceptance.
+    model: the name that the response carries; None: the engine's own. usage: see ExpectedAcceptance.
     """
 
     engine: Fields

@@ -31,7 +31,7 @@ def at(fields: Fields, dotted: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def stands(fields: Fields, dotted: str) -> bool:
-    """Tell whether something stands at a dotted path, be it null."""
+    """Return whether something stands at a dotted path, be it null."""
     above, _, last = dotted.rpartition(".")
     holder = at(fields, above) if above else fields
     return isinstance(holder, dict) and last in holder
@@ -62,14 +62,14 @@ def take_away(fields: Fields, dotted: str) -> None:
 
 
 def is_scalar(value: object, wanted: Scalar) -> bool:
-    """Tell whether a value is a scalar: numbers by value, strings and booleans exactly."""
+    """Return whether a value is a scalar: numbers by value, strings and booleans exactly."""
     if isinstance(value, bool) or isinstance(wanted, bool) or isinstance(value, str) or isinstance(wanted, str):
         return type(value) is type(wanted) and value == wanted
     return isinstance(value, int | float) and value == wanted
 
 
 def is_among(value: object, wanted: Iterable[Scalar]) -> bool:
-    """Tell whether a value is one of some scalars; where there are none, whether it is there at all."""
+    """Return whether a value is one of some scalars; where there are none, whether it is there at all."""
     wanted = tuple(wanted)
     return value is not None if not wanted else any(is_scalar(value, each) for each in wanted)
 
@@ -82,7 +82,7 @@ _RE2.log_errors = False
 
 
 def is_match(pattern: str, value: object) -> bool:
-    """Tell whether a value is a text, the whole of which a pattern in the syntax of RE2 matches.
+    """Return whether a value is a text, the whole of which a pattern in the syntax of RE2 matches.
 
     What such a pattern means only RE2 says, so this is no second reading of patterns; that it is asked for the whole
     of a text, and for no more than so much of it, is.
@@ -106,7 +106,7 @@ def number_in(field: str, value: object) -> float | None:
 
 
 def is_of_type(value: object, kind: str) -> bool:
-    """Tell whether a value is of a JSON type; a whole number may be written with a point."""
+    """Return whether a value is of a JSON type; a whole number may be written with a point."""
     match value:
         case bool():
             return kind == "boolean"

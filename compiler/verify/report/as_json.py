@@ -15,8 +15,8 @@
 
 `sent` is the whole body of the request, and `sent_bytes` its size. Of a body above 1 MiB `sent` is the bare request
 object without the blanks behind it, in which `~letters:N~` stands for N letters. `body` and `engine_got` are cut in the
-middle where they are long; `engine_got` is null where nothing came to an engine or nobody looked. Where no answer came,
-`failure` says why, and `status` is 0.
+middle where they are long; `engine_got` is null where no engine got the request, or that was not captured. Where no
+response came, `failure` says why, and `status` is 0.
 """
 
 import json

@@ -187,7 +187,7 @@ def _mark(result: str) -> str:
 
 def _due(completed: CompletedCheck) -> str:
     status = getattr(completed.check.expected, "status", None)
-    return "answered" if status is None else f"refused, {status}"
+    return "answered" if status is None else f"rejected, {status}"
 
 
 def _untried_row(skipped: SkippedCheck) -> str:
@@ -212,11 +212,11 @@ def _listed(title: str, reasons: Counter[str]) -> Iterator[str]:
 
 def _foot(run: VerifyRun) -> Iterator[str]:
     yield "<footer><p>Every check is derived from the contract: each rule at and around its edges, in each of its modes"
-    yield "and cases. What is expected of an answer is what the contract fixes, and nothing else; … stands for anything"
-    yield "at all."
+    yield "and cases. What is expected of a response is what the contract fixes, and nothing else; … stands for"
+    yield "anything at all."
     if any(completed.source and _GRADED.search(completed.source) for completed in run.completed):
         yield "Behind a piece of evidence, H, M or L says how sure it is: high, medium or low."
-    yield "Long requests and answers are cut in the middle.</p></footer>"
+    yield "Long requests and responses are cut in the middle.</p></footer>"
 
 
 def _broken(rule: str) -> str:

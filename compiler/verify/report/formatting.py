@@ -1,4 +1,4 @@
-"""What every report tells: requests and answers shown, and counts in words."""
+"""What every report tells: requests and responses shown, and counts in words."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ MAX_SHOWN: Final = 2000
 
 
 EMPTY: Final = "(an empty body)"
-"""Stands for a request or an answer of no bytes."""
+"""Stands for a request or a response of no bytes."""
 
 LARGE: Final = 1024 * 1024
 """Largest request in bytes that a report has whole."""
@@ -47,7 +47,7 @@ def sent_in_words(request: ChatRequest, most: int = MAX_SHOWN) -> str:
 
 
 def came_back(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
-    """Return the status and the body of an answer."""
+    """Return the status and the body of a response."""
     if response.failure is not None:
         return response.failure
     return f"{response.status} {shortened(response.body.decode('utf-8', 'replace').strip(), most) or EMPTY}"
@@ -59,7 +59,7 @@ def engine_got(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
 
 
 def wanted(check: Check) -> str:
-    """Return what is expected of the answer to a check's request."""
+    """Return what is expected of the response to a check's request."""
     expected = check.expected
     if not isinstance(expected, ExpectedAcceptance):
         return f"{expected.status} {shown_wanted(expected.body)}"
@@ -105,7 +105,7 @@ def caution_of(run: VerifyRun) -> str | None:
     if not run.is_telling:
         reasons = unobservable_of(run) or untried_of(run)
         most = next((f" ({reason})" for reason, _ in reasons.most_common(1)), "")
-        return f"Nothing was verified: no check passed or failed{most}. This tells nothing of the contract."
+        return f"Nothing was verified: no check passed or failed{most}. This says nothing about the contract."
     due = [each.response for each in run.completed if isinstance(each.check.expected, ExpectedAcceptance)]
     statuses = Counter(response.status for response in due if response.failure is None)
     if not statuses or _OK in statuses:
@@ -113,7 +113,7 @@ def caution_of(run: VerifyRun) -> str | None:
     status, count = statuses.most_common(1)[0]
     return (
         f"Not one request was answered with 200; of {len(due):,} that the contract lets pass {count:,} got {status}. "
-        "See that the address and the model are right: else this tells nothing of the contract."
+        "See that the address and the model are right: otherwise this says nothing about the contract."
     )
 
 
@@ -132,11 +132,7 @@ def facts_of(run: VerifyRun) -> list[tuple[str, str]]:
 
 def moment_of(run: VerifyRun) -> str:
     """Return when a run's first request was sent, in words."""
-    return (
-        "at a time that nobody wrote down"
-        if run.begun is None
-        else f"{run.begun.replace('T', ' ').removesuffix('Z')} UTC"
-    )
+    return "at an unknown time" if run.begun is None else f"{run.begun.replace('T', ' ').removesuffix('Z')} UTC"
 
 
 def pace_of(run: VerifyRun) -> str:

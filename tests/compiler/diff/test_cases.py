@@ -14,7 +14,7 @@ def outcomes(before, after):
 @settings(max_examples=300)
 @given(grown.pairs())
 def test_what_no_change_does_no_request_sees(pair):
-    """Where nothing tightens, or may, no request is newly refused or its budget lowered; the same for what loosens."""
+    """Where nothing tightens, or may, no request is newly rejected or its budget lowered; the same for what loosens."""
     changes = compare(*pair)
     safe = all(change.tightens is False for change in changes), all(change.loosens is False for change in changes)
     for before, after in outcomes(*pair):

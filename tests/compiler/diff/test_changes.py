@@ -23,7 +23,7 @@ def outcomes(before, after):
 
 @given(pairs() | pairs().map(lambda pair: loosened(*pair)))
 def test_what_no_change_does_no_request_sees(pair):
-    """Where no change tightens, no request is newly refused or its budget lowered; the same for what loosens."""
+    """Where no change tightens, no request is newly rejected or its budget lowered; the same for what loosens."""
     changes = compare(*pair)
     tightens, loosens = any(change.tightens for change in changes), any(change.loosens for change in changes)
     for before, after in outcomes(*pair):
@@ -136,5 +136,5 @@ def lies_in(stretch, number):
     ],
 )
 def test_an_effect_is_a_direction_or_other(tightens, loosens, effect):
-    """A change of one direction has its name; one of both, of none, or of one that cannot be told, is other."""
+    """A change of one direction has its name; one of both, of none, or of one that cannot be determined, is other."""
     assert Change(("a",), 1, 2, "", tightens, loosens).effect == effect

@@ -24,7 +24,7 @@ MOST_MUTANTS = 10
 """Of a preset; those that are looked at lie evenly among all."""
 
 NOT_COMPARED = {"stream", "engine_400"}
-"""What only streams and an engine's own refusals show, which are left out."""
+"""What only streams and an engine's own rejections show, which are left out."""
 
 
 @pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
@@ -44,7 +44,7 @@ def checks_of(preset: str, *, is_own: bool) -> tuple[tuple[Check, ...], tuple[st
 
 
 def fails(preset: str, other: Contract, *, is_own: bool = False) -> bool:
-    """Tell whether answers alone, without a look at the engine, tell a contract from that of a preset to verify.
+    """Return whether answers alone, without a look at the engine, tell a contract from that of a preset to verify.
 
     Where the endpoint is not known to be this project's router, it gives it the benefit of many a doubt.
     """
@@ -82,13 +82,13 @@ def test_mutants_are_seen_exactly_where_answers_show_them(preset: str) -> None:
     "preset", exhaustive_but(["minimax", "openai"], ["minimax", "mistral", "moonshot-kimi-k3", "openai", "stepfun"])
 )
 def test_mutants_of_words_are_seen(preset: str) -> None:
-    """A change of how refusals are told is one exactly where some refusal of the router itself is told otherwise."""
+    """A change of error texts is found exactly where some rejection of the router itself has another text."""
     mutants = [mutant for mutant in mutants_of(of_preset(preset), of_words=True) if WORDS & {*mutant.path}]
     assert not wrongly_seen(preset, mutants)
 
 
 def wrongly_seen(preset: str, mutants: list[Mutant]) -> list[tuple[str, bool]]:
-    """Return those of some mutants of which the answers show another thing than what is seen, and what is seen."""
+    """Return those of some mutants of which the responses show another thing than what is seen, and what is seen."""
     contract = of_preset(preset)
     deployment = Deployment.for_contract(contract)
     requests = requests_for([ComparedContract(contract, deployment)])

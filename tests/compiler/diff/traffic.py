@@ -41,7 +41,7 @@ def _tokens(value):
 
 
 def worse(before, after):
-    """Whether a request that passed is refused, or its budget lowered."""
+    """Whether a request that passed is rejected, or its budget lowered."""
     if before.accepted and after.accepted:
         return any(new < old for old, new in zip(before.granted, after.granted, strict=True))
     return before.accepted and not after.accepted

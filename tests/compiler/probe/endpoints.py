@@ -17,7 +17,7 @@ SMALL = 1024 * 1024
 
 
 class Probed(NamedTuple):
-    """What came of a probe: what was learnt, the draft, its contract, and how many different requests it took."""
+    """What came of a probe: what was learned, the draft, its contract, and how many different requests it took."""
 
     learned: LearnedContract
     draft: ProfileDraft
@@ -30,7 +30,7 @@ def preset_contract(name: str) -> Contract:
 
 
 def sender_for(contract: Contract, model: str, known: dict[str, EndpointResponse] | None = None):
-    """Answer as the router does, of which a client sees the answer alone."""
+    """Answer as the router does, of which a client sees the response alone."""
     endpoint, responses = Endpoint(contract, (model,)), {} if known is None else known
 
     def send(chat_requests):

@@ -28,7 +28,7 @@ TEXTS = ("no", "bad {x}", "two\nlines", "a" * 3000, "Ünï \u2028", "400 is 1", 
 
 
 def answering_at_random(seed: int, share: float):
-    """Accept a share of all requests and refuse the others in any shape; the same request is answered alike."""
+    """Accept a share of all requests and reject the others in any shape; the same request is answered alike."""
 
     def response(key: str) -> EndpointResponse:
         chance = random.Random(f"{seed} {key}")

@@ -1,4 +1,4 @@
-"""Words of refusals are learnt by example: templates, the shapes of bodies, and what all refusals share."""
+"""Words of rejections are learned by example: templates, the shapes of bodies, and what all rejections share."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_template_is_found_by_example(case) -> None:
 
 
 def errors_of(errors, fields=None):
-    """Return the section `errors` that is learnt, and the draft's answers that differ."""
+    """Return the section `errors` that is learned, and the draft's answers that differ."""
     found = probed(contract_of({"fields": fields or FIELDS, "errors": errors}), only=("fields", "models", "errors"))
     learned = found.draft.values["errors"]
     return {key: value for key, value in learned.items() if key != "source"}, found.draft
@@ -45,8 +45,8 @@ def errors_of(errors, fields=None):
     ],
     ids=json.dumps,
 )
-def test_what_all_refusals_share_is_told_once(errors) -> None:
-    """A type, a code, a status, a shape and a sentence that refusals share are learnt as words of all."""
+def test_what_all_rejections_share_is_told_once(errors) -> None:
+    """A type, a code, a status, a shape and a sentence that rejections share are learned as words of all."""
     learned, draft = errors_of(errors)
     assert learned == errors
     assert not draft.mismatches
@@ -65,7 +65,7 @@ def test_what_all_refusals_share_is_told_once(errors) -> None:
     ids=json.dumps,
 )
 def test_any_shape_of_bodies_is_told_as_it_came(errors) -> None:
-    """Whatever shape refusals have, the draft answers each of those that were seen byte for byte alike."""
+    """Whatever shape rejections have, the draft answers each of those that were seen byte for byte alike."""
     assert not errors_of(errors)[1].mismatches
 
 

@@ -1,4 +1,4 @@
-"""What an answer says to a question: it is accepted, it breaks a rule, or it says nothing of the contract."""
+"""What a response says to a question: it is accepted, it breaks a rule, or it says nothing of the contract."""
 
 import json
 
@@ -21,8 +21,8 @@ BASE = BaseRequest({"model": "m", "messages": [{"role": "user", "content": "Say 
         ({"message": "too long", "code": "context_length_exceeded", "param": "messages"}, "overflow"),
         ({"message": "min_tokens must be less than or equal to max_tokens=1, got 2.", "param": None}, "unclear"),
         ({"message": "wrong", "param": "max_tokens"}, "unclear"),
-        ({"message": "min_tokens must be at least 0", "param": "min_tokens"}, "refused"),
-        ({"message": "no model m", "param": None}, "refused"),
+        ({"message": "min_tokens must be at least 0", "param": "min_tokens"}, "rejected"),
+        ({"message": "no model m", "param": None}, "rejected"),
     ],
     ids=json.dumps,
 )

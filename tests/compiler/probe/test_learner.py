@@ -1,4 +1,4 @@
-"""Each rule of the language that can be told from outside is learnt as it is, and nothing beside it."""
+"""Each rule of the language that can be told from outside is learned as it is, and nothing beside it."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_rule_is_learnt_as_it_is(profile) -> None:
 
 
 def test_an_endpoint_that_takes_everything_gives_an_empty_draft() -> None:
-    """Where nothing is refused nothing is written."""
+    """Where nothing is rejected nothing is written."""
     assert without_evidence(probed(contract_of({})).draft.values) == {}
 
 
@@ -49,7 +49,7 @@ MODES = {
 
 
 def test_modes_are_learnt_with_what_prevails() -> None:
-    """What turns thinking off, which of two ways prevails, and what holds then are learnt; the rest is inherited."""
+    """What turns thinking off, which of two ways prevails, and what holds then are learned; the rest is inherited."""
     learned = without_evidence(probed(contract_of(MODES)).draft.values)
     assert learned["cases"] == MODES["cases"]
     assert learned["fields"] == MODES["fields"]
@@ -71,7 +71,7 @@ def test_a_value_that_changes_a_rule_is_learnt_as_a_case() -> None:
 
 
 def test_unknown_fields_are_learnt_with_those_that_are_known() -> None:
-    """Where unknown fields are refused, those that are not are listed."""
+    """Where unknown fields are rejected, those that are not are listed."""
     found = probed(contract_of({"unknown_fields": {"policy": "reject", "known": ["seed", "user", "max_tokens"]}}))
     assert not found.draft.mismatches
     assert set(found.draft.values["unknown_fields"]["known"]) == {"seed", "user", "max_tokens"}
@@ -94,13 +94,13 @@ def test_only_what_is_asked_for_is_learnt(only) -> None:
 
 
 def test_the_same_answers_give_the_same_draft() -> None:
-    """A draft is the same byte for byte when it is learnt again."""
+    """A draft is the same byte for byte when it is learned again."""
     contract = contract_of(MODES)
     assert probed(contract).draft.data == probed(contract).draft.data
 
 
 def test_every_rule_says_what_was_asked_and_when() -> None:
-    """Behind each rule stand the day of the probe and what was accepted and refused, with the status."""
+    """Behind each rule stand the day of the probe and what was accepted and rejected, with the status."""
     found = probed(contract_of({"fields": {"temperature": {"min": 0, "max": 1}}}))
     source = found.draft.values["fields"]["temperature"]["source"]
-    assert source == "probe 2026-11-30: 0 and 1 accepted, -0.5 and 1.5 refused (400)"
+    assert source == "probe 2026-11-30: 0 and 1 accepted, -0.5 and 1.5 rejected (400)"

@@ -54,7 +54,7 @@ def test_an_endpoint_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Ca
 def test_an_endpoint_that_answers_nothing_is_told(
     status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a key is missing, or all that is tried is refused, the answer is told and nothing is written."""
+    """Where a key is missing, or all that is tried is rejected, the response is told and nothing is written."""
     output = tmp_path / "draft.yaml"
     with MockEngine(models=("m",)) as engine:
         engine.script(lambda _: MockResponse.json({"error": {"message": "No."}}, status))
@@ -77,7 +77,7 @@ def draft_written(path: Path):
 def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A bare engine refuses no more than what is no conversation; what it may cost is said before."""
+    """A bare engine rejects no more than what is no conversation; what it may cost is said before."""
     output = tmp_path / "draft.yaml"
     with MockEngine(models=("m",)) as engine:
         assert main.main(["probe", engine.url, "--model", "m", "--max-body", str(SMALL), "-o", str(output)]) == 0
@@ -87,8 +87,8 @@ def test_an_engine_that_enforces_nothing_gives_hardly_a_rule(
     assert "at most 2,000 requests, bodies of at most 1,048,576 bytes" in capsys.readouterr().err
 
 
-def refusing_like_pydantic(received: ReceivedRequest) -> MockResponse | None:
-    """Refuse temperatures above 2 and what is no number, with every violation told over several lines."""
+def rejecting_like_pydantic(received: ReceivedRequest) -> MockResponse | None:
+    """Reject temperatures above 2 and what is no number, with every violation told over several lines."""
     try:
         value = float(json.loads(received.body).get("temperature", 1))
     except (ValueError, TypeError, AttributeError):
@@ -105,11 +105,11 @@ def refusing_like_pydantic(received: ReceivedRequest) -> MockResponse | None:
     return MockResponse.json({"detail": [detail], "trace": "\x07", "kind": None, "ok": False, "list": []}, 422)
 
 
-def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
-    """Texts that no profile can say are left out, and the rule that they tell of is learnt all the same."""
+def test_whatever_rejections_look_like_the_draft_compiles(tmp_path: Path) -> None:
+    """Texts that no profile can say are left out, and the rule that they tell of is learned all the same."""
     output = tmp_path / "draft.yaml"
     with MockEngine(models=("m",)) as engine:
-        engine.script(refusing_like_pydantic)
+        engine.script(rejecting_like_pydantic)
         command = ["probe", engine.url, "--model", "m", "--only", "fields.temperature", "errors", "-o", str(output)]
         assert main.main(command) == 0
     values, _ = draft_written(output)
@@ -118,7 +118,7 @@ def test_whatever_refusals_look_like_the_draft_compiles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preset", ["moonshot-kimi-k3", "zai-glm"])
 def test_a_router_gives_its_own_preset(preset: str, tmp_path: Path) -> None:
-    """Over real sockets a router's contract is learnt so that nothing tells it from the preset."""
+    """Over real sockets a router's contract is learned so that nothing tells it from the preset."""
     output = tmp_path / "draft.yaml"
     artifact = compile_profile(Selection("preset", preset, "SOURCE")).artifact
     with router_under_test(artifact, ("m",)) as router:

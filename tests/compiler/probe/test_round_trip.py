@@ -1,4 +1,4 @@
-"""The round trip: what is learnt from a router that holds a preset is that preset, as far as a client can see."""
+"""The round trip: what is learned from a router that holds a preset is that preset, as far as a client can see."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def failing(one: Contract, other: Contract, model: str, max_body: int) -> dict[s
     endpoint = Endpoint(other, (model,))
     found = {}
     for check in derive(one, Deployment.of((model,)), Options(max_body=max_body)).checks:
-        # Other names are no matter of this model, and no engine is there that could be told to refuse.
+        # Other names are no matter of this model, and no engine is there that could be told to reject.
         if check.model in one.models.aliases or check.request.engine is not None:
             continue
         verdict = evaluate(check, endpoint.response(check.request)._replace(engine=None, is_captured=False))

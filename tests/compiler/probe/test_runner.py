@@ -53,8 +53,8 @@ def answer_by(**rule):
 
     def response(request: ChatRequest) -> EndpointResponse:
         fields = request.fields()
-        refused = any(test(fields["temperature"], fields) for test in tests)
-        return EndpointResponse(400, "application/json", b"{}") if refused else OK
+        rejected = any(test(fields["temperature"], fields) for test in tests)
+        return EndpointResponse(400, "application/json", b"{}") if rejected else OK
 
     return response
 
@@ -129,12 +129,12 @@ def test_the_bound_on_requests_is_held(most: int, costs: int) -> None:
         EndpointResponse(429, "", b""),
         EndpointResponse(503, "", b""),
         EndpointResponse(500, "", b""),
-        EndpointResponse(0, "", b"", failure="no answer in time"),
+        EndpointResponse(0, "", b"", failure="no response in time"),
     ],
     ids=lambda response: response.failure or str(response.status),
 )
-def test_what_tells_of_the_endpoint_is_no_refusal(unwell: EndpointResponse) -> None:
-    """Answers of a busy or failing endpoint are neither accepted nor refused, and give no rule."""
+def test_what_tells_of_the_endpoint_is_no_rejection(unwell: EndpointResponse) -> None:
+    """Responses of a busy or failing endpoint are neither accepted nor rejected, and give no rule."""
     wire = Wire(lambda request: unwell if request.fields()["temperature"] > 1 else OK)
     found = run_learner(learning(), RequestSender(wire, {}, None, 1000, lambda _: None).responses)
     assert found.kind == "all"
@@ -156,7 +156,7 @@ def test_an_endpoint_that_has_gone_ends_the_probe() -> None:
 
 
 class Flaky:
-    """Answers now and then that it is busy, and refuses temperatures above 1."""
+    """Answers now and then that it is busy, and rejects temperatures above 1."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -187,7 +187,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_busy_endpoint_gives_the_same_draft(tmp_path: Path) -> None:
-    """429 and 503 between the answers change nothing of what is learnt, and a record answers again without asking."""
+    """429 and 503 between the responses change nothing of what is learned; a record does without a request."""
     first, again, record = (tmp_path / name for name in ("first.yaml", "again.yaml", "record.jsonl"))
     with MockEngine(models=("m",)) as engine:
         engine.script(Flaky().hear)

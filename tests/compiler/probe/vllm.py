@@ -118,7 +118,7 @@ class RejectedError(Exception):
 
 
 def response(request: ChatRequest, model: str) -> EndpointResponse:
-    """Return what vLLM answers to a request, of a stream or an answer the outline alone."""
+    """Return what vLLM responds to a request, of a stream or a response the outline alone."""
     try:
         parsed = _read(request.body(), model)
         for check in _CHECKS:

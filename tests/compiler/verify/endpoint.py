@@ -30,12 +30,12 @@ class Endpoint:
             told = answer(decision.error, decision.errors, request.request_id())
             return EndpointResponse(told.status, _JSON, told.body, None, is_captured=True)
         if request.engine is not None:
-            return _refused_by_engine(request, decision)
+            return _rejected_by_engine(request, decision)
         kind, body = _streamed(decision) if decision.stream else _whole(decision)
         return EndpointResponse(200, kind, body, decision.body, is_captured=True)
 
 
-def _refused_by_engine(request: ChatRequest, decision: Forward) -> EndpointResponse:
+def _rejected_by_engine(request: ChatRequest, decision: Forward) -> EndpointResponse:
     body = json.dumps(ENGINE_ANSWERS[request.engine or ""]).encode()
     told = retold(body, decision.errors, request.request_id()) if decision.errors.engine_400 is not None else None
     if told is not None:

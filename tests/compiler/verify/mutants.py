@@ -19,7 +19,7 @@ SMALL_BODY = 512 * 1024
 SMALL_IMAGE = 24 * 1024
 
 WORDS = frozenset({"error", "parts", "errors"})
-"""Keys under which stands how a refusal is told, and no rule."""
+"""Keys under which stands how a rejection is told, and no rule."""
 
 UNSEEN = frozenset({"source", "name", "check", "kind"})
 """Keys that say nothing to a request: evidence, the names of cases, what kind of thing something is."""
@@ -52,7 +52,7 @@ def contract_of(preset: str) -> Contract:
 def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant]:
     """Yield the mutants of a contract's rules, those of each case where it says something of its own.
 
-    `of_words`: those of how refusals are told as well, and those of what cases only inherit.
+    `of_words`: those of how rejections are told as well, and those of what cases only inherit.
     """
     plain = msgspec.to_builtins(contract)
     for path, description, value in _changes(plain, ()):
@@ -68,7 +68,7 @@ def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant
 
 
 def is_caught(mutant: Mutant, contract: Contract, checks: tuple[Check, ...], served: tuple[str, ...]) -> bool:
-    """Tell whether some check fails where the mutant is in force."""
+    """Return whether some check fails where the mutant is active."""
     endpoint = Endpoint(mutant.contract, served)
     case = contract.cases[mutant.path[1]].name if mutant.path[0] == "cases" and len(mutant.path) > 1 else None
     names = {str(step) for step in mutant.path}
@@ -82,7 +82,7 @@ def is_caught(mutant: Mutant, contract: Contract, checks: tuple[Check, ...], ser
 
 
 def _is_inherited(plain: Any, path: Path) -> bool:
-    """Tell whether a change is of something that a case has from what holds for all requests."""
+    """Return whether a change is of something that a case has from what holds for all requests."""
     if path[:1] != ("cases",) or "sections" not in path:
         return False
     *_, section, entry = (*path, None)[:5]

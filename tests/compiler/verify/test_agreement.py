@@ -49,7 +49,7 @@ def test_the_router_does_what_the_contract_means(preset: str, is_own: bool) -> N
 
 @pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
 def test_every_rule_is_tried(preset: str) -> None:
-    """Each rule of a preset has a check, and each that can refuse is seen to."""
+    """Each rule of a preset has a check, and each that can reject is seen to."""
     contract = contract_of(preset)
     suite = derived_of(preset, is_own=True)
     tried = {check.rule for check in suite.checks} | {each.rule for each in suite.skipped}

@@ -30,7 +30,7 @@ def answered(status: int, body: Any, **more: Any) -> EndpointResponse:
     return EndpointResponse(status, JSON, json.dumps(body).encode(), **more)
 
 
-REFUSED = ExpectedRejection(
+REJECTED = ExpectedRejection(
     "rule", 400, {"error": {"message": TextPattern(("no ", "")), "type": "t", "param": WILDCARD}}, exact=True
 )
 ERROR = {"error": {"message": "no way", "type": "t", "param": None}}
@@ -40,19 +40,19 @@ ERROR = {"error": {"message": "no way", "type": "t", "param": None}}
     ("response", "result", "reason"),
     [
         (answered(400, ERROR), "pass", ""),
-        (answered(200, CHAT), "fail", "answered 200, and rule refuses it with 400"),
+        (answered(200, CHAT), "fail", "answered 200, and rule rejects it with 400"),
         (answered(400, {"error": {**ERROR["error"], "message": "yes"}}), "fail", "error.message is"),
         (answered(400, {"error": {**ERROR["error"], "code": 1}}), "fail", "code is there, and should not be"),
         (answered(400, {"error": {"message": "no", "type": "t"}}), "fail", "error.message"),
         (answered(400, [1]), "fail", "the body is [1]"),
         (answered(400, ERROR, engine=b"{}", is_captured=True), "fail", "and yet an engine got it"),
         (answered(503, {}), "not observable", "503"),
-        (EndpointResponse(0, "", b"", failure="no answer in time"), "not observable", "no answer in time"),
+        (EndpointResponse(0, "", b"", failure="no response in time"), "not observable", "no response in time"),
     ],
 )
-def test_a_refusal_is_judged(response: EndpointResponse, result: str, reason: str) -> None:
-    """A refusal passes with its status and the words that are fixed, where no engine got the request."""
-    verdict = evaluate(check_of(REFUSED), response)
+def test_a_rejection_is_judged(response: EndpointResponse, result: str, reason: str) -> None:
+    """A rejection passes with its status and the words that are fixed, where no engine got the request."""
+    verdict = evaluate(check_of(REJECTED), response)
     assert verdict.result == result
     assert reason in verdict.reason
 
@@ -87,14 +87,14 @@ def test_a_request_without_a_change_keeps_its_bytes() -> None:
 
 
 def test_what_only_the_engine_shows_is_not_observable_from_outside() -> None:
-    """Where nobody looks at the engine, a check of what it gets neither passes nor fails; a refusal still fails."""
+    """Where nobody looks at the engine, a check of what it gets neither passes nor fails; a rejection still fails."""
     check = check_of(ACCEPTED, wants_engine=True)
     assert evaluate(check, answered(200, CHAT)).result == "not observable"
     assert evaluate(check, answered(400, ERROR)).result == "fail"
 
 
-def test_an_engine_may_refuse_what_is_unusual() -> None:
-    """A refusal of something that the contract lets pass says nothing where an engine may refuse it by itself."""
+def test_an_engine_may_reject_what_is_unusual() -> None:
+    """A rejection of something that the contract lets pass says nothing where an engine may reject it by itself."""
     check = check_of(ACCEPTED._replace(doubt="who knows"))
     assert evaluate(check, answered(422, ERROR)) == ("not observable", "who knows")
     assert evaluate(check, answered(200, CHAT)).result == "pass"
@@ -126,9 +126,9 @@ def test_a_stream_that_does_not_end_fails() -> None:
     assert evaluate(check_of(expected), answered(200, CHAT)).result == "fail"
 
 
-def test_what_an_engine_refuses_by_itself_is_judged_if_it_does() -> None:
-    """Where nobody told the engine to refuse, only a refusal can be held against the contract's words."""
-    told = ExpectedEngineError(400, {"error": {"message": ANY_TEXT}}, exact=False, if_refused=True)
+def test_what_an_engine_rejects_by_itself_is_judged_if_it_does() -> None:
+    """Where nobody told the engine to reject, only a rejection can be held against the contract's words."""
+    told = ExpectedEngineError(400, {"error": {"message": ANY_TEXT}}, exact=False, if_rejected=True)
     assert evaluate(check_of(told), answered(200, CHAT)).result == "not observable"
     assert evaluate(check_of(told), answered(400, ERROR)).result == "pass"
     assert evaluate(check_of(told), answered(400, {"detail": "no"})).result == "fail"

@@ -44,7 +44,7 @@ def test_the_address_of_chats_is_found(url: str, address: str) -> None:
 
 @pytest.mark.parametrize("url", ["h:1", "ftp://h", "http://", "http://user:key@h/"])
 def test_what_is_no_address_is_misuse(url: str) -> None:
-    """What is no http address, or holds credentials, is refused before anything is sent."""
+    """What is no http address, or holds credentials, is rejected before anything is sent."""
     with pytest.raises(UsageError):
         chat_url(url)
 
@@ -59,7 +59,7 @@ def test_a_key_comes_out_of_the_environment() -> None:
 
 
 def test_every_request_is_answered(engine: MockEngine) -> None:
-    """Each request gets its own answer, and the key travels with all of them."""
+    """Each request gets its own response, and the key travels with all of them."""
     chat_requests = [ask_of(str(number)) for number in range(20)]
     responses = dict(exchange_with(engine, "secret").responses((request, 200) for request in chat_requests))
     assert {response.status for response in responses.values()} == {200}
@@ -87,7 +87,7 @@ def test_an_endpoint_that_lets_nobody_in_is_told_at_once(engine: MockEngine) -> 
 
 
 def test_a_broken_connection_is_no_verdict(engine: MockEngine) -> None:
-    """An answer that never comes is a failure of the exchange, and others go on."""
+    """A response that never comes is a failure of the exchange, and others go on."""
 
     def script(received: ReceivedRequest) -> RawResponse | None:
         return RawResponse(then="reset") if b"broken" in received.body else None
@@ -100,7 +100,7 @@ def test_a_broken_connection_is_no_verdict(engine: MockEngine) -> None:
 
 
 def test_a_key_that_is_echoed_is_hidden(engine: MockEngine) -> None:
-    """The key never stands in an answer that may be written down."""
+    """The key never stands in a response that may be written down."""
     engine.answer_next(MockResponse.json({"echo": "secret"}))
     [(_, response)] = exchange_with(engine, "secret").responses([(ask_of("hi"), 200)])
     assert b"secret" not in response.body
@@ -139,7 +139,7 @@ def test_a_record_says_what_was_asked_and_when(tmp_path, engine: MockEngine) -> 
     record, _ = open_record(path, ABOUT._replace(begun="2027-01-01T00:00:00Z"))
     record.close()
     assert record_header(path) == ABOUT
-    with pytest.raises(RecordError, match=r"holds the answers of http://127\.0\.0\.1:1/.*: name another file"):
+    with pytest.raises(RecordError, match=r"holds the responses of http://127\.0\.0\.1:1/.*: name another file"):
         open_record(path, RecordHeader("http://127.0.0.1:2/v1/chat/completions"))
 
 
@@ -161,7 +161,7 @@ def test_a_record_that_says_nothing_of_itself_is_read(tmp_path) -> None:
 
 
 def test_what_is_no_record_is_told(tmp_path) -> None:
-    """A file of something else is refused with its place, and so is one that is not there."""
+    """A file of something else is rejected with its place, and so is one that is not there."""
     path = tmp_path / "record.jsonl"
     path.write_text("no\nrecord\n")
     with pytest.raises(RecordError, match=r"record\.jsonl\"?:1: is no JSON"):

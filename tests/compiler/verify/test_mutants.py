@@ -18,8 +18,8 @@ ALIKE = (
     ("moonshot-", r"fields\.chat_template_kwargs\.thinking\.from", "what it takes over is the default"),
     ("moonshot-kimi-k2.7-code", r"chat_template_kwargs\.thinking\.map", "the value is forced, whatever is mapped"),
     ("openai-reasoning", r"^fields\.temperature\.(min|max)", "only one value is allowed, which lies within"),
-    ("openai-reasoning", r"^cases\.0\.sections\.fields\.temperature\.(type|allowed|min|max)", "it is refused anyway"),
-    ("openai-reasoning", r"^cases\.1\.sections\.fields\.stop\.(type|min_items|max_items)", "it is refused anyway"),
+    ("openai-reasoning", r"^cases\.0\.sections\.fields\.temperature\.(type|allowed|min|max)", "it is rejected anyway"),
+    ("openai-reasoning", r"^cases\.1\.sections\.fields\.stop\.(type|min_items|max_items)", "it is rejected anyway"),
     ("mistral", r"^cases\.0\.sections\.fields\.top_p\.(above|max)", "only one value is allowed, which lies within"),
     ("xiaomi-mimo", r"^fields\.thinking\.type\.allowed\.1: removed", "this value leads into another case"),
     ("xiaomi-mimo", r"^cases\.2\.when\.mode", "the other mode has a case before it"),
@@ -27,7 +27,7 @@ ALIKE = (
     (
         "",
         r"^mode\.match\.\d+\.when\.(chat_template_kwargs\.)?(thinking\.type|thinking|enable_thinking)\.0: removed",
-        "other values are refused anyway",
+        "other values are rejected anyway",
     ),
     ("moonshot-", r"^fields\.chat_template_kwargs\.thinking\.map\.disabled", "this value leads into another case"),
     (
@@ -36,7 +36,7 @@ ALIKE = (
         "this value leads into another case",
     ),
     ("qwen", r"^fields\.enable_thinking(\.type)?(\.0)?: removed", "what takes its value asks the same of it"),
-    ("qwen", r"^checks\.prompt_contains", "what it asks for is refused while the model thinks"),
+    ("qwen", r"^checks\.prompt_contains", "what it asks for is rejected while the model thinks"),
     ("qwen", r"^cases\.0\.sections\.fields\.enable_thinking\.type", "only true is allowed, which is of the type"),
     ("zai-glm", r"^cases\.\d+\.sections\.fields\.chat_template_kwargs\.enable_thinking\.map", "the value is forced"),
     ("deepseek-v4", r"^fields\.chat_template_kwargs\.thinking\.map\.enabled", "this value leads into another case"),
@@ -47,7 +47,7 @@ ALIKE = (
 def why_alike(preset: str, contract: Contract, mutant: Mutant) -> str | None:
     """Say why a mutant does what its contract does; None where nothing is known of it."""
     if "known" in mutant.path and _knows_no_less(contract, mutant.contract):
-        return "the field is known by a rule of its own, too, and nobody asks for a name that nobody knows"
+        return "the field is known by a rule of its own, too, and nobody asks for a name that is unknown"
     if (
         "limits" in mutant.path
         and mutant.path[0] == "cases"

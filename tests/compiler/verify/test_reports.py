@@ -80,7 +80,7 @@ def test_answers_of_a_record_do_not_count_as_asked(run: VerifyRun, said: str, fo
 
 def test_a_record_that_does_not_say_when_is_told() -> None:
     """Where nobody wrote down when a record was made no date is made up."""
-    assert "at a time that nobody wrote down" in told(REPLAYED._replace(begun=None, release=None), "text")
+    assert "at an unknown time" in told(REPLAYED._replace(begun=None, release=None), "text")
     assert "timestamp" not in told(REPLAYED._replace(begun=None), "junit")
 
 
@@ -198,7 +198,7 @@ def test_the_page_needs_nothing_beside_it(run: VerifyRun) -> None:
 
 
 def test_the_page_shows_what_was_sent_as_text() -> None:
-    """What comes from requests and answers never becomes markup."""
+    """What comes from requests and responses never becomes markup."""
     page = RENDERED_BY["html"](RUN).decode()
     assert "<script>" not in page
     assert "<i>no" not in page

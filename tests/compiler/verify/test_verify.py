@@ -60,7 +60,7 @@ def test_an_endpoint_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str
 def test_an_engine_that_enforces_nothing_is_found_out(
     profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Against a bare engine what the contract refuses fails, and a record can be judged again without asking."""
+    """Against a bare engine what the contract rejects fails, and a record can be judged again without asking."""
     record, report = str(tmp_path / "record.jsonl"), tmp_path / "report.json"
     with MockEngine(models=("m",)) as engine:
         arguments = ["verify", engine.url, profile, "--model", "m", "--record", record]
@@ -154,8 +154,8 @@ def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "holds no answers"),
-        (['{"profilec": "verify", "format_version": 1}'], "holds no answers"),
+        ([], "holds no responses"),
+        (['{"profilec": "verify", "format_version": 1}'], "holds no responses"),
         (["what is this?"], ":1: is no JSON: this is no record"),
         (['{"level": "info"}'], ":1: is no exchange"),
         (["[1]", "[2]"], ":1: is no exchange"),
@@ -169,7 +169,7 @@ def test_the_router_keeps_a_profile_with_every_limit(profile: str) -> None:
 def test_a_record_that_tells_nothing_is_an_error(
     lines: list[str], said: str, profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is no record, or has no answer to any check, is exit code 1 and one line that says so, no report."""
+    """A file that is no record, or has no response to any check, is exit code 1 and one line, without a report."""
     record = tmp_path / "record.jsonl"
     record.write_text("".join(f"{line}\n" for line in lines))
     assert main.main(["verify", profile, "--model", "m", "--replay", str(record)]) == 1
