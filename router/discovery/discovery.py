@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from router.discovery import cache
 from router.runtime.pid import cached_pid
 from router.settings import DnsServer, Settings
 from router.settings.engines import DNS, split_item
+from router.upstream import shared_cache
 from router.upstream.circuit_breaker import add_jitter
 from router.upstream.client import HttpClient
 from router.upstream.engine_state import ConfiguredIds
@@ -151,14 +151,14 @@ class Discovery:
 
     def _restore(self) -> None:
         """Begin with what other processes learnt: a worker that starts in an outage of DNS must know the engines."""
-        known = cache.load_addresses()
+        known = shared_cache.load_addresses()
         for name in self._names:
             if known.get(name):
                 self._resolved[name] = ResolvedSet(known[name])
                 self._first_resolutions[name].set()
         engines = self._engines()
         self._set_engines(engines, engines)
-        self._registry.restore_model_lists(cache.load_model_lists())
+        self._registry.restore_model_lists(shared_cache.load_model_lists())
 
     def _engines(self) -> dict[str, tuple[str, ...]]:
         return engines_of(self._settings.engines, {name: it.addresses for name, it in self._resolved.items()})
@@ -186,7 +186,7 @@ class Discovery:
             self._resolved[name] = after
             self.failures += bool(after.problem)
             self._update_engines(self._engines())
-            cache.store_addresses({each: it.addresses for each, it in self._resolved.items()})
+            shared_cache.store_addresses({each: it.addresses for each, it in self._resolved.items()})
         _log_change(name, before, after)
 
     def _update_engines(self, engines: dict[str, tuple[str, ...]]) -> None:
@@ -205,7 +205,7 @@ class Discovery:
         self._health_checker.update_engines(joined, left)
         for engine in left:
             self._http_client.forget(engine)
-            cache.delete_model_list(engine)
+            shared_cache.delete_model_list(engine)
 
     def _run(self, name: str) -> None:
         pause = threading.Event()

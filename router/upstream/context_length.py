@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from router.discovery import cache
+from router.upstream import shared_cache
 from router.upstream.registry import EngineRegistry
 
 _LOG = logging.getLogger("router")
@@ -54,12 +54,12 @@ class ContextLimits:
             return
         engines = self._registry.engines
         self._too_small = frozenset(pair for pair in self._too_small if pair[0] in engines) | {(engine, model)}
-        if cache.store_overflow(self._digest, engine, model, (budget, longest), among=engines):
+        if shared_cache.store_overflow(self._digest, engine, model, (budget, longest), among=engines):
             _LOG.warning("engine %s with %s is %s", engine, model, Overflow(budget, longest))
 
     def problems(self) -> dict[str, str]:
         """Return what is known of each engine that is too small, in any process."""
-        known = cache.load_overflows(self._digest)
+        known = shared_cache.load_overflows(self._digest)
         found = {engine: self._current_overflows(engine, known.get(engine, {})) for engine in self._registry.engines}
         return {engine: str(overflows[0]) for engine, overflows in found.items() if overflows}
 

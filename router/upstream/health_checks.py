@@ -10,11 +10,11 @@ import orjson
 import requests
 
 from router.contract.errors import OVERLOADED, ApiError
-from router.discovery import cache
 from router.request.outcome import TrialResult, trial_result_of
 from router.request.routes import CHAT, EMBEDDINGS
 from router.runtime.pid import cached_pid
 from router.settings import Settings
+from router.upstream import shared_cache
 from router.upstream.circuit_breaker import HealthState
 from router.upstream.client import HttpClient
 from router.upstream.engine_state import HealthCheckResult, ModelCard
@@ -156,7 +156,7 @@ class HealthChecker:
         except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
             _LOG.exception("probing %s failed", engine)
         if self._registry.record_health_check(engine, report) and report.model_cards is not None:
-            cache.store_model_list(engine, report.model_cards)
+            shared_cache.store_model_list(engine, report.model_cards)
         if self._registry.begin_trial(engine):
             self._run_trial_and_record(engine)
 

@@ -8,9 +8,10 @@ from typing import Any
 import dns.rcode
 import pytest
 
-from router.discovery import cache, discovery
+from router.discovery import discovery
 from router.discovery.discovery import Addresses, Discovery, ResolvedSet, engines_of, merge_responses, names_in
 from router.settings import DnsServer, Settings
+from router.upstream import shared_cache
 from router.upstream.circuit_breaker import BreakerConfig, HealthState
 from router.upstream.client import HttpClient
 from router.upstream.engine_state import HealthCheckResult
@@ -26,7 +27,7 @@ FAILED = DnsError("the name server does not answer")
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    cache.store_addresses({})
+    shared_cache.store_addresses({})
 
 
 @pytest.mark.parametrize(
@@ -275,8 +276,8 @@ def test_a_process_waits_for_its_engines_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_being_written_is_not_taken_for_known() -> None:
     """A memory that two processes wrote at once tells nothing, until it is written again."""
-    cache.store_addresses({NAME: {"A": ("10.0.0.1",)}})
-    cache._ADDRESSES._memory[20] ^= 1
-    assert cache.load_addresses() == {}
-    cache.store_addresses({NAME: {"A": ("10.0.0.1",)}})
-    assert cache.load_addresses() == {NAME: {"A": ("10.0.0.1",)}}
+    shared_cache.store_addresses({NAME: {"A": ("10.0.0.1",)}})
+    shared_cache._ADDRESSES._memory[20] ^= 1
+    assert shared_cache.load_addresses() == {}
+    shared_cache.store_addresses({NAME: {"A": ("10.0.0.1",)}})
+    assert shared_cache.load_addresses() == {NAME: {"A": ("10.0.0.1",)}}

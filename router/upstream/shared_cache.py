@@ -1,7 +1,4 @@
-"""What names resolved to, what engines listed last and which budgets they rejected, for all workers of a machine.
-
-Those still to be forked find it, too.
-"""
+"""The newest DNS results, model lists and rejected token budgets, shared by all workers, also those forked later."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
