@@ -1,4 +1,4 @@
-"""The Flask app: routes, probes, model list, and one shape for every error."""
+"""The composition root, and the Flask app: health routes, model list, metrics, and one shape for every error."""
 
 from typing import Any, Final
 from urllib.parse import unquote
@@ -40,20 +40,20 @@ _MODEL: Final = f"{routes.MODELS}/"
 
 
 class _AnyPath(BaseConverter):
-    """A part of a path with any characters, a leading slash too: ids may be the path of a folder."""
+    """A path parameter with any characters, also a leading slash: model ids may be paths of folders."""
 
     regex = ".+"
     part_isolating = False
 
 
 class _OrderedJSONProvider(DefaultJSONProvider):
-    """JSON with its members in the order in which they are written here."""
+    """JSON with its members in the order of the code."""
 
     sort_keys = False
 
 
 def open_services(settings: Settings, artifact: Artifact) -> Services:
-    """Put together what requests are answered with. Opens nothing and starts nothing yet."""
+    """Create everything that requests need. Opens and starts nothing yet."""
     breaker = BreakerConfig(settings.breaker_failures, settings.breaker_reset_timeout_seconds)
     has_aliases = any(alias.model is None for alias in artifact.contract.models.aliases.values())
     registry = EngineRegistry(
@@ -101,7 +101,7 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
 
 
 def create_app(services: Services) -> flask.Flask:
-    """Return the WSGI app that serves a gateway; its `extensions` have the inference routes as one of their own."""
+    """Return the Flask app; its `extensions` contain the services and the inference endpoint."""
     admission = Admission(services.settings, services.api_keys)
     inference_endpoint = InferenceEndpoint(services, admission)
     app = flask.Flask("router", static_folder=None)
@@ -121,7 +121,7 @@ def create_app(services: Services) -> flask.Flask:
 
 
 def _add_inference(app: flask.Flask, inference_endpoint: InferenceEndpoint, open_routes: tuple[str, ...]) -> None:
-    """Add the inference routes, which the edge asks itself when they are asked as they should be."""
+    """Add the inference routes; the middleware calls the endpoint directly for a POST to them."""
 
     def serve() -> flask.Response:
         environ = flask.request.environ
@@ -160,7 +160,7 @@ def _add_probes(app: flask.Flask, services: Services) -> None:
             "models": list(services.registry.served_ids().present),
             "engines": services.registry.state_counts(),
         }
-        # An engine that gets no requests has the greater problem.
+        # If an engine has both problems, the one that keeps requests from it is shown.
         problems = services.context_limits.problems() | services.registry.problems()
         if problems:
             state["engine_problems"] = problems
@@ -184,7 +184,7 @@ def _add_metrics(app: flask.Flask, meter: MetricsRegistry) -> None:
 
 
 def _add_error_handlers(app: flask.Flask, services: Services, admission: Admission) -> None:
-    """Add what is refused before any route is entered, and the one shape of every error."""
+    """Add the admission checks before each route, and the one shape of every error."""
     errors = services.artifact.contract.errors
 
     @app.before_request
@@ -201,7 +201,7 @@ def _add_error_handlers(app: flask.Flask, services: Services, admission: Admissi
     def on_http_exception(error: HTTPException) -> flask.Response:
         _drop_routing_frames()
         if isinstance(error, MethodNotAllowed):
-            response = on_api_error(ApiError("method_not_allowed", "This route does not answer that method"))
+            response = on_api_error(ApiError("method_not_allowed", "This route does not support that method"))
             response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
             return response
         if isinstance(error, NotFound):
@@ -218,13 +218,13 @@ def _add_error_handlers(app: flask.Flask, services: Services, admission: Admissi
 
 
 def _drop_routing_frames() -> None:
-    """Let the error of a route that does not exist hold no frames: Flask keeps it in the request, which they hold."""
+    """Remove the frames of a routing error: Flask keeps the error in the request, to which the frames refer."""
     if flask.request.routing_exception is not None:
         without_frames(flask.request.routing_exception)
 
 
 class _Response(flask.Response):
-    """A response that carries the Content-Type that it is given, or none."""
+    """A response without a default Content-Type."""
 
     default_mimetype = None
 
@@ -242,7 +242,7 @@ def _add(app: flask.Flask, route: str, view: Any, method: str) -> None:  # noqa:
 def _cards(services: Services) -> list[ModelCard]:
     served = services.registry.served_ids()
     if not served.ids:
-        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+        raise ApiError("no_healthy_engines", "No engine has listed its models yet")
     aliases = services.artifact.contract.models.aliases
     return model_cards(
         served, aliases, services.registry.model_cards(), include_max_model_len=services.settings.show_max_model_len

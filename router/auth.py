@@ -1,4 +1,4 @@
-"""The API keys that clients show: kept as digests, compared in constant time, read anew when their file changes."""
+"""API keys of clients: stored as digests, compared in constant time, reloaded when their file changes."""
 
 import hashlib
 import hmac
@@ -18,11 +18,11 @@ from router.runtime.files import NotRegularFileError, read_regular_file, stat_re
 from router.runtime.shared_memory import SharedRecord
 
 MIN_KEY_LENGTH: Final = 16
-"""Characters of the shortest key: no digest of a shorter one withstands guessing."""
+"""Minimum length of a key in characters: a digest of a shorter one can be guessed."""
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 CHECK_INTERVAL_SECONDS: Final = 1.0
-"""How often at most the file is looked at; only requests make anybody look."""
+"""Minimum interval between two checks of the file; only requests trigger them."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
@@ -32,20 +32,20 @@ _BEARER = re.compile(r"bearer +(\S.*)", re.IGNORECASE)
 _HOW: Final = "as Authorization: Bearer KEY or as X-API-Key: KEY"
 _LOG = logging.getLogger("router")
 
-# Made when the master imports this, so that its workers share it; an entry takes less than five times its line.
+# Created when the master imports this module, so that workers share it; an entry takes less than five times its line.
 _SHARED = SharedRecord(8 * MAX_FILE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key: whose it is, and the SHA-256 that it is known by. The key itself is kept nowhere."""
+    """One key: its name and its SHA-256. The key itself is not stored."""
 
     name: str
     digest: bytes = field(repr=False)
 
 
 class Version(NamedTuple):
-    """What tells one version of a file from another, also where a link is turned to another file."""
+    """Identifies a version of a file, also if a symbolic link is changed to another file."""
 
     changed_ns: int
     inode: int
@@ -54,13 +54,13 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeysFile:
-    """A file of keys as it was when it was read."""
+    """The content of a file of keys when it was read."""
 
     path: Path
     keys: tuple[ApiKey, ...]
     version: Version = field(compare=False)
     read_at: int = field(compare=False, default=0)
-    """When, in nanoseconds of `time.monotonic_ns()`, which all processes have in common."""
+    """Time in nanoseconds of `time.monotonic_ns()`, which is the same clock in all processes."""
 
 
 def parse_keys(value: str) -> tuple[ApiKey, ...]:
@@ -86,7 +86,7 @@ def read_keys(path: Path) -> KeysFile:
 
 
 def version_of(path: Path) -> Version:
-    """Return which version of a file is there now. Raises ValueError when it is no file that can be read."""
+    """Return the current version of a file. Raises ValueError if it is not a readable file."""
     try:
         state = stat_regular_file(path)
     except OSError as error:
@@ -95,7 +95,7 @@ def version_of(path: Path) -> Version:
 
 
 def reload_if_changed(known: KeysFile) -> KeysFile:
-    """Return a file of keys as it is now, for all processes to know. Raises ValueError where it is broken."""
+    """Return the current version of a file of keys, and share it with all processes. Raises ValueError if invalid."""
     if version_of(known.path) == known.version:
         return known
     found = read_keys(known.path)
@@ -107,7 +107,7 @@ def reload_if_changed(known: KeysFile) -> KeysFile:
 
 
 def last_valid(known: KeysFile) -> KeysFile:
-    """Return the version of a file of keys that any process read last and found good, at least the one known here."""
+    """Return the newest valid version of a file of keys that any process has read; at least `known`."""
     with _SHARED.locked():
         return _shared_version(known)
 
@@ -130,37 +130,37 @@ def _unreadable(error: OSError) -> ValueError:
 
 
 class ApiKeys:
-    """The keys in force in this process: those of the environment and those of a file, which is watched."""
+    """The active keys of this process: those of the environment and those of a file, which is reloaded."""
 
     def __init__(self, keys: tuple[ApiKey, ...], file: KeysFile | None) -> None:
         self._keys = keys
         self._file = file
         self._problem: str | None = None
         self.failures = 0
-        """Broken versions of the file that this process has met."""
+        """Number of invalid versions of the file that this process has found."""
         self._checking = threading.Lock()
         self._next_check = 0.0
 
     def are_required(self) -> bool:
-        """Tell whether clients have to show a key."""
+        """Return whether clients need a key."""
         return bool(self._keys) or self._file is not None
 
     def authenticate(self, environ: Mapping[str, str]) -> str:
-        """Return the name of the key that a request shows. Raises ApiError `invalid_api_key`."""
+        """Return the name of a request's key. Raises ApiError `invalid_api_key`."""
         self._check_file()
         shown = _presented_key(environ)
         digest = hashlib.sha256(shown.encode("latin-1", "replace")).digest()
         name = None
         for key in self._active():
-            # To the last one: how long it takes must not tell which of them is near.
+            # All of them: the time must not reveal which one matched.
             if hmac.compare_digest(key.digest, digest):
                 name = key.name
         if name is None:
-            raise ApiError("invalid_api_key", f"This API key is not known here; send one that is, {_HOW}")
+            raise ApiError("invalid_api_key", f"This API key is not known; send a valid one, {_HOW}")
         return name
 
     def problem(self) -> str | None:
-        """Return what is wrong with the newest version of the file, None when its keys are in force."""
+        """Return what is wrong with the newest version of the file, None if its keys are active."""
         self._check_file()
         return self._problem
 
@@ -168,7 +168,7 @@ class ApiKeys:
         return self._keys + (self._file.keys if self._file is not None else ())
 
     def _check_file(self) -> None:
-        """Read the file anew if it has changed; who comes while another one looks goes by the keys in force."""
+        """Reload the file if it has changed; while one thread checks it, others use the active keys."""
         if self._file is None or time.monotonic() < self._next_check or not self._checking.acquire(blocking=False):
             return
         try:
@@ -181,17 +181,17 @@ class ApiKeys:
         try:
             found = reload_if_changed(known)
         except ValueError as error:
-            # Another process may have read a good version that this one missed.
+            # Another process may have read a valid version that this one missed.
             self._file = last_valid(known)
             if str(error) != self._problem:
                 self.failures += 1
-                _LOG.error("the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected %s", error)
+                _LOG.error("ROUTER_API_KEYS_FILE is invalid, the former API keys stay active: expected %s", error)
             self._problem = str(error)
             return
         if found is known and self._problem is None:
             return
         self._file, self._problem = found, None
-        _LOG.info("ROUTER_API_KEYS_FILE was read anew: %d API key(s) in force", len(found.keys))
+        _LOG.info("ROUTER_API_KEYS_FILE reloaded: %d API key(s) active", len(found.keys))
 
 
 def _unique_keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
@@ -207,7 +207,7 @@ def _unique_keys(entries: Iterable[tuple[str, str]]) -> tuple[ApiKey, ...]:
 
 
 def _parsed(entry: str, place: str) -> ApiKey:
-    # No part of an entry is shown: where the `=` is missing or doubled, any part may be the key.
+    # No part of an entry is shown: if the `=` is missing or doubled, any part may be the key.
     name, separator, value = entry.partition("=")
     if not (separator and _NAME.fullmatch(name)):
         raise ValueError(
@@ -226,13 +226,13 @@ def _parsed(entry: str, place: str) -> ApiKey:
 
 
 def _presented_key(environ: Mapping[str, str]) -> str:
-    """Return what a request shows as its key. Raises ApiError when that is nothing, or two that differ."""
+    """Return the key of a request. Raises ApiError if there is none, or if there are two that differ."""
     authorization, header = (environ.get(name, "").strip() for name in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"))
     bearer = _BEARER.fullmatch(authorization)
     shown = {bearer[1] if bearer else authorization, header}
     shown.discard("")
     if not shown:
-        raise ApiError("invalid_api_key", f"An API key is needed here; send it {_HOW}")
+        raise ApiError("invalid_api_key", f"An API key is required here; send it {_HOW}")
     if len(shown) > 1:
         raise ApiError("invalid_api_key", f"Two different API keys were sent; send one, {_HOW}")
     return shown.pop()

@@ -1,4 +1,4 @@
-"""A body without its content codings (RFC 9110, section 8.4), in work and memory that its length does not decide."""
+"""Content decoding (RFC 9110, section 8.4) in bounded time and memory."""
 
 import sys
 import zlib
@@ -14,29 +14,29 @@ else:
     from backports import zstd
 
 MAX_MEMBERS: Final = 1_000
-"""Most members of a gzip body, or frames of a zstd one: each costs some 10 µs and may be empty."""
+"""Maximum of members of a gzip body, or frames of a zstd body: each costs about 10 µs and may be empty."""
 MAX_CODINGS: Final = 5
 _STEP_BYTES: Final = 64 * 1024
-"""How much is given to a decoder at once: what stands behind a part in it is copied for the next one."""
+"""Input bytes for one call of a decoder: what follows a member in them is copied for the next member."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 IDENTITY_CODINGS: Final = ("", "identity")
-"""What `Content-Encoding` is of a body without a coding."""
+"""Values of `Content-Encoding` for a body without a coding."""
 
 
 class DecodingError(Exception):
-    """A body is in no coding that is known, is not what its coding says, or unfolds to too much."""
+    """A body has an unknown coding, is invalid, or is too long when decoded."""
 
 
 class TruncatedError(DecodingError):
-    """A body ends before its coding does."""
+    """An encoded body is truncated."""
 
 
 def decode(body: bytes, codings: str, max_bytes: int) -> bytes:
-    """Return a body without its codings, given as in `Content-Encoding`. Raises UndecodableError.
+    """Return the decoded body; `codings` as in `Content-Encoding`. Raises DecodingError.
 
-    Neither it nor what it is between two codings may be longer than `most_bytes`.
+    Neither the result nor any step between two codings may be longer than `max_bytes`.
     """
     names = [name.strip().lower() for name in codings.split(",")]
     if len(names) > MAX_CODINGS or not all(name in _DECODERS for name in names):
@@ -50,9 +50,9 @@ def decode(body: bytes, codings: str, max_bytes: int) -> bytes:
 
 
 def _decode_members(begin: Callable[[], Any], magic: bytes, body: bytes, max_bytes: int) -> bytes:
-    """Decode parts that stand one behind the other, each by a decoder of its own as zlib and zstd have them.
+    """Decode consecutive members (gzip) or frames (zstd), each with a decoder of its own.
 
-    What follows and does not begin as a part does is passed over.
+    Bytes after the last member are ignored.
     """
     pieces: list[bytes] = []
     room, at = max_bytes, 0
@@ -62,7 +62,7 @@ def _decode_members(begin: Callable[[], Any], magic: bytes, body: bytes, max_byt
             if at == len(body):
                 raise TruncatedError
             step = body[at : at + _STEP_BYTES]
-            # One byte more than there is room for, as some decoders take 0 for no bound.
+            # One byte more than the limit: some decoders take 0 as unlimited.
             piece = decoder.decompress(step, room + 1)
             room -= len(piece)
             if room < 0:
@@ -75,7 +75,7 @@ def _decode_members(begin: Callable[[], Any], magic: bytes, body: bytes, max_byt
 
 
 def _deflate(body: bytes, max_bytes: int) -> bytes:
-    # Some send it without the zlib format around it.
+    # Some servers send it without the zlib format.
     try:
         return _decode_one(zlib.decompressobj(), body, max_bytes)
     except zlib.error:

@@ -1,4 +1,4 @@
-"""The model cards that clients get: what OpenAI's API has in one, and nothing else that engines say in theirs."""
+"""The model cards for clients: the members of OpenAI's API, and no other members of the engines' cards."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -8,16 +8,16 @@ from router.contract.schema.sections import Alias
 from router.upstream.engine_state import ModelCard
 
 OWNER: Final = "router"
-"""What stands for the owner of each model: engines name themselves there."""
+"""The `owned_by` of each model; engines put their own names there."""
 
 
 def model_cards(
     served: ServedIds, aliases: Mapping[str, Alias], listed: Iterable[ModelCard], *, include_max_model_len: bool
 ) -> list[ModelCard]:
-    """Return the cards of the served ids, and of each alias that means one, whose `root` names it.
+    """Return the cards of the served ids, and of each alias of one; its `root` is the id.
 
-    `listed` are the cards of all engines. `shows_length` lets a card say `max_model_len`, in tokens: of several
-    engines' the smallest, which holds wherever a request goes.
+    `listed` are the cards of all engines. `include_max_model_len` adds `max_model_len`, in tokens: the smallest of all
+    engines', so that it is valid wherever a request goes.
     """
     by_id: dict[str, list[ModelCard]] = {}
     for card in listed:

@@ -1,4 +1,4 @@
-"""The straight line of an inference request: read, parse, decide, edit, pick an engine, send, relay."""
+"""The pipeline of an inference request: read, parse, decide, edit, choose an engine, send, forward the response."""
 
 import time
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from router.upstream.registry import EngineRegistry
 
 
 class Services(NamedTuple):
-    """What the line works with: the settings, the artifact in force and the engines."""
+    """Everything that requests need: the settings, the active artifact, the engines and the telemetry."""
 
     settings: Settings
     artifact: Artifact
@@ -61,7 +61,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
         try:
             raise decision.error
         finally:
-            # The error holds this frame from here on, which must not hold the error.
+            # The error refers to this frame; if the frame referred to the error, both would stay in memory.
             del decision
     context.model_served = decision.model_served
     context.stream = decision.stream
@@ -102,7 +102,7 @@ def _upstream_headers(
 ) -> dict[str, str]:
     headers = for_engine(environ, context.request_id, services.settings.engine_api_key)
     if edits.due():
-        # What may have to be edited should not come compressed.
+        # A response that may be rewritten should not be compressed.
         headers["Accept-Encoding"] = "identity"
     return headers
 
@@ -118,7 +118,7 @@ def _read_body(services: Services, environ: dict[str, Any], context: RequestCont
         raise
     context.body_read_seconds = time.monotonic() - begun
     context.bytes_in = len(body)
-    # Only now: a client that is slow to send must not hold a place.
+    # Only now: a client that sends slowly must not hold a slot.
     context.slot_acquired = services.in_flight.try_acquire()
     if not context.slot_acquired:
         raise overloaded()

@@ -1,4 +1,4 @@
-"""An engine's answer brought to the client: buffered so that a cut one is an error, or streamed as it comes."""
+"""Response forwarding: buffered, so that a truncated response is an error, or streamed as it arrives."""
 
 import errno
 import logging
@@ -25,13 +25,13 @@ from router.upstream.errors import EngineError
 from router.upstream.response import EVENT_STREAM, UpstreamResponse
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
-"""Longest answer in bytes that is held back until it is whole; a longer one that is cut aborts the connection."""
+"""Longest response in bytes that is buffered; a longer one is streamed, and aborted if it is truncated."""
 
 JSON: Final = "application/json"
 _COMMENT: Final = b":\n"
-"""An SSE comment: a line that clients skip. Behind an empty line some take it for an event."""
+"""An SSE comment, which clients ignore. No empty line follows: some clients take it for the end of an event."""
 _MAX_EMPTY_BYTES: Final = 64
-"""In how many bytes a coding may say nothing, its header and checksum counted; gzip takes 20."""
+"""Longest encoded body in bytes that may be empty; an empty gzip body has 20."""
 _LOG = logging.getLogger("router")
 
 
@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 
 class ProxyResponse(NamedTuple):
-    """An answer for the client: whole, or in pieces, of which `close` has to be called at the end."""
+    """A response for the client: a whole body, or an iterator whose `close` has to be called at the end."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -49,17 +49,17 @@ class ProxyResponse(NamedTuple):
 
 
 class ResponseAbortedError(ConnectionResetError):
-    """An answer cannot go on although its beginning was sent: gunicorn closes the connection without an end."""
+    """A response that was started cannot be completed: gunicorn closes the connection without its end."""
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.ECONNRESET, message)
 
 
 class ResponseForwarding(NamedTuple):
-    """An engine's answer on its way to the client, and what is done to it.
+    """An upstream response, and how to forward it.
 
-    `comment_seconds` is the silence after which a stream's client gets a comment, None for never; `also_headers` are
-    headers of the engine that pass beside the usual ones, as `for_client` takes them.
+    `keepalive_interval_seconds` is the silence after which a stream's client gets an SSE comment, None for never;
+    `extra_headers` are further headers of the engine to forward, as `for_client` takes them.
     """
 
     answer: UpstreamResponse
@@ -93,7 +93,7 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
 
 def _check_status(answer: UpstreamResponse) -> None:
     if answer.status < HTTPStatus.OK or HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
-        _LOG.error("an engine answered %d, which is not passed on", answer.status)
+        _LOG.error("an engine returned status %d, which is not forwarded", answer.status)
         raise ApiError("upstream_incomplete", "The engine's answer cannot be passed on")
 
 
@@ -102,7 +102,7 @@ def _is_stream(answer: UpstreamResponse) -> bool:
 
 
 def _media_type(answer: UpstreamResponse) -> str:
-    """Return the media type of an answer, which it may say more than once; "" where it says several."""
+    """Return the media type of a response, which may repeat it; "" if it has several."""
     if "," not in answer.header("Content-Type"):
         return _without_parameters(answer.header("Content-Type"))
     said = {_without_parameters(value) for name, value in answer.headers if name.lower() == "content-type"}
@@ -114,7 +114,7 @@ def _without_parameters(value: str) -> str:
 
 
 def _is_json_type(media_type: str) -> bool:
-    # Types of JSON may say so at their end (RFC 6839, section 3.1).
+    # The structured suffix of media types (RFC 6839, section 3.1).
     return media_type == JSON or media_type.endswith("+json")
 
 
@@ -144,18 +144,18 @@ def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
 
 
 class _BufferedBody:
-    """The whole body of an answer, as it was sent and, once somebody asks, without its content codings."""
+    """The whole body of a response, as it was sent, and decoded on demand."""
 
     def __init__(self, sent: bytes, answer: UpstreamResponse) -> None:
         self.sent = sent
         self._codings = answer.header("Content-Encoding").strip().lower()
         self.is_coded = bool(sent) and self._codings not in IDENTITY_CODINGS
         self.is_cut = False
-        """Does it end before its codings do? Nobody knows until `plain` was asked for."""
+        """Whether it is truncated; known once `plain` was read."""
 
     @cached_property
     def plain(self) -> bytes | None:
-        """The body without its codings; None when they are unknown or broken, or unfold to too much."""
+        """The decoded body; None if its codings are unknown or broken, or it is too long."""
         if not self.is_coded:
             return self.sent
         try:
@@ -168,7 +168,7 @@ class _BufferedBody:
 
 
 def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResponse | None:
-    """Return an engine's 400 in the contract's own words, None where it has none or the engine's cannot be read."""
+    """Return an engine's 400 mapped to the contract's errors; None without a mapping, or if the body cannot be read."""
     errors = forwarding.edits.errors
     if forwarding.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
@@ -183,9 +183,9 @@ def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResp
 
 
 def _check_complete(body: _BufferedBody, answer: UpstreamResponse) -> None:
-    """Raise EngineError when an answer is not whole, as far as its bytes can tell.
+    """Raise EngineError if a response is truncated, as far as its bytes show.
 
-    A 200 without content is none; for the rest, an answer that says where it ends is taken at its word.
+    An empty 200 counts as truncated. A response with a Content-Length or chunks is complete if its framing is.
     """
     if answer.status == HTTPStatus.OK and _is_empty(body):
         raise EngineError(Outcome.BROKEN)
@@ -199,12 +199,12 @@ def _check_complete(body: _BufferedBody, answer: UpstreamResponse) -> None:
 
 
 def _is_empty(body: _BufferedBody) -> bool:
-    """Tell whether there is nothing in a body but white space, encoded or not."""
+    """Return whether a body is only white space, encoded or not."""
     return len(body.sent) <= _MAX_EMPTY_BYTES and body.plain is not None and not body.plain.strip()
 
 
 def _rewritten_body(body: _BufferedBody, forwarding: ResponseForwarding) -> bytes:
-    """Return the body for the client, the same object where nothing is to be edited or nobody can decode it."""
+    """Return the body for the client; the same object if nothing is rewritten or it cannot be decoded."""
     edit = forwarding.edits.edit_of(forwarding.answer.status)
     plain = body.plain if edit is not None else None
     if edit is None or plain is None:
@@ -233,7 +233,7 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
         except EngineError as error:
             answer.report(error.outcome)
             forwarding.context.code = error.code
-            _LOG.warning("a long answer broke off: %s", error.code)
+            _LOG.warning("a long response broke off: %s", error.code)
             raise ResponseAbortedError(error.message) from error
         except ClientDisconnectedError as error:
             forwarding.context.client_gone = True
@@ -252,7 +252,7 @@ def _check_balanced(balance: Balance | None) -> None:
 
 
 def _is_framed_by_json_alone(answer: UpstreamResponse) -> bool:
-    """Tell whether nothing but its JSON tells that an answer is whole: it ends with its connection."""
+    """Return whether only its JSON shows that a response is complete: it ends with its connection."""
     is_plain = answer.header("Content-Encoding").strip().lower() in IDENTITY_CODINGS
     return not answer.is_framed and _is_json_type(_media_type(answer)) and is_plain
 
@@ -260,7 +260,7 @@ def _is_framed_by_json_alone(answer: UpstreamResponse) -> bool:
 def _stream(forwarding: ResponseForwarding) -> ProxyResponse:
     answer = forwarding.answer
     events = _events(forwarding)
-    # What fails before anything has left still gets its own status.
+    # A failure before the first byte still gets its own status.
     first = next(events)
     forwarding.context.buffered_at = time.monotonic()
     headers = for_client(answer.headers, forwarding.extra_headers)
@@ -288,7 +288,7 @@ def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
 
 
 class _Stream:
-    """One stream on its way: what of it leaves, and how it ended."""
+    """One stream: what the client gets of it, and how it ended."""
 
     def __init__(self, forwarding: ResponseForwarding) -> None:
         self._forwarding = forwarding
@@ -298,10 +298,10 @@ class _Stream:
         self._is_at_line_start = True
         self._left: tuple[bytes, bytes] | None = None
         self.has_left = False
-        """Has any byte of it left for the client?"""
+        """Whether any byte was given to the client."""
 
     def take(self, piece: bytes | None) -> bytes:
-        """Return what can leave once a piece came; None for a piece stands for a silence in which a comment is due."""
+        """Return what to send after a piece arrived; None as a piece stands for a silence that needs a comment."""
         if piece is None:
             leaving = _COMMENT if self._is_at_line_start and not self._is_encoded else b""
         elif self._is_encoded:
@@ -318,12 +318,12 @@ class _Stream:
         if not self._is_encoded:
             self._progress.note(leaving)
             if self._progress.has_failed:
-                # vLLM says so under a 200 when its engine process has died.
+                # vLLM sends such an error after a 200 if its engine process has died.
                 self._forwarding.answer.report(Outcome.FAILED)
         return leaving
 
     def end(self) -> bytes:
-        """Return what is left of a stream that the engine ended. Raises EngineError where it is not complete."""
+        """Return the rest of a stream that the engine ended. Raises EngineError if it is not complete."""
         whole, rest = self._flush()
         is_framed = self._forwarding.answer.is_framed
         if not (is_framed and self.has_left if self._is_encoded else self._progress.is_complete(is_framed=is_framed)):
@@ -334,7 +334,7 @@ class _Stream:
         return whole + rest
 
     def fail(self, error: EngineError) -> bytes:
-        """Return what a client gets of a stream that broke off. Raises the error itself where nothing has left."""
+        """Return the end of a stream that broke off. Raises the error itself if no byte was sent."""
         self._forwarding.answer.report(error.outcome)
         whole, rest = self._flush()
         context = self._forwarding.context
@@ -343,18 +343,18 @@ class _Stream:
         _LOG.warning("a stream broke off: %s", error.code)
         context.code = error.code
         if self._progress.is_whole:
-            # Nothing is missing any more.
+            # Its last event was sent: nothing is missing.
             context.stream_end = "done"
             return whole + rest
         context.stream_end = "broken"
         if self._is_encoded:
-            # Plain bytes behind compressed ones would be garbage.
+            # Plain bytes after compressed ones cannot be decoded.
             raise ResponseAbortedError(error.message) from error
         model = context.model_asked or context.model_served
         return whole + self._progress.failure(error, self._forwarding.edits.errors, context.request_id, model)
 
     def _flush(self) -> tuple[bytes, bytes]:
-        """Return what was held at the end: whole events, and the rest."""
+        """Return what is buffered at the end: whole events, and the rest."""
         if self._left is None:
             self._left = (b"", b"") if self._is_encoded else self._progress.note_end(self._lines.flush())
         return self._left

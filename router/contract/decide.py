@@ -218,7 +218,7 @@ def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) 
     if served_ids is None:
         return asked if alias is None else alias.model or SERVED_ID
     if not served_ids.ids and not served_ids.is_complete:
-        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+        raise ApiError("no_healthy_engines", "No engine has listed its models yet")
     served = asked if asked in served_ids.ids else _target(alias, served_ids)
     if served is None or served in served_ids.absent:
         raise _unknown_model(asked, contract, served_ids)

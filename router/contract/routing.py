@@ -93,7 +93,7 @@ def _default(served_ids: ServedIds) -> str:
     if served_ids.default is not None:
         return served_ids.default
     if not served_ids.ids:
-        raise ApiError("no_healthy_engines", "No engine has said yet which models it serves")
+        raise ApiError("no_healthy_engines", "No engine has listed its models yet")
     raise missing_model()
 
 

@@ -172,7 +172,7 @@ def test_keys_change_without_a_restart(engine: MockEngine, tmp_path: Path) -> No
         assert str(tmp_path).encode() not in told.body
         assert all_say(NEW_KEY, 200)
         router.wait_for_line(
-            "the API keys in force stay: ROUTER_API_KEYS_FILE cannot be used: expected a key of .* line 1"
+            "ROUTER_API_KEYS_FILE is invalid, the former API keys stay active: expected a key of .* line 1"
         )
         _replace(file, f"team={NEW_KEY}\n")
         wait_until(lambda: all("api_keys_error" not in readyz().json() for _ in range(10)), router.log)
@@ -207,7 +207,7 @@ def test_a_worker_that_starts_beside_a_broken_file_has_the_keys_of_its_master(
         file.unlink()
         reload()
         assert statuses() == (401, 200)
-        router.wait_for_line("API keys in force stay: .*No such file")
+        router.wait_for_line("former API keys stay active: .*No such file")
 
 
 @pytest.mark.parametrize("how", ["reload", "death"])
