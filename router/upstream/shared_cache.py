@@ -45,37 +45,37 @@ def store_addresses(known: Addresses) -> None:
         _ADDRESSES.write(data)
 
 
-def load_model_lists() -> dict[str, Cards]:
-    """Return for each engine what it listed last, in any process."""
-    with _LISTS.locked():
-        found = _read_lists()
+def load_model_lists(record: SharedRecord = _LISTS) -> dict[str, Cards]:
+    """Return the newest model list of each engine, as any process stored it."""
+    with record.locked():
+        found = _read_lists(record)
     return {engine: tuple(cards) for engine, cards in found.items()}
 
 
-def store_model_list(engine: str, cards: Iterable[dict[str, Any]]) -> None:
-    """Remember what an engine lists now, of each model what routing and `GET /v1/models` need.
+def store_model_list(engine: str, cards: Iterable[dict[str, Any]], record: SharedRecord = _LISTS) -> None:
+    """Store the model list of an engine: of each model the members that routing and `GET /v1/models` need.
 
-    A list that is too long is not remembered, nor does an older one of that engine stay.
+    A list that is too long is not stored, and an older one of that engine is deleted.
     """
     listed = [{name: card[name] for name in _MEMBERS if isinstance(card.get(name), _SCALARS)} for card in cards]
-    with _LISTS.locked():
-        known = _read_lists()
+    with record.locked():
+        known = _read_lists(record)
         known.pop(engine, None)
         is_short = len(orjson.dumps(listed)) <= MAX_LIST_BYTES
-        if not (is_short and _LISTS.write(orjson.dumps(known | {engine: listed}))):
-            _LISTS.write(orjson.dumps(known))
+        if not (is_short and record.write(orjson.dumps(known | {engine: listed}))):
+            record.write(orjson.dumps(known))
 
 
-def delete_model_list(engine: str) -> None:
-    """Forget what an engine listed: what comes to its address later is another one."""
-    with _LISTS.locked():
-        known = _read_lists()
+def delete_model_list(engine: str, record: SharedRecord = _LISTS) -> None:
+    """Delete the model list of an engine that is gone: its address may be reused by another one."""
+    with record.locked():
+        known = _read_lists(record)
         if known.pop(engine, None) is not None:
-            _LISTS.write(orjson.dumps(known))
+            record.write(orjson.dumps(known))
 
 
-def _read_lists() -> dict[str, Any]:
-    data = _LISTS.read()
+def _read_lists(record: SharedRecord) -> dict[str, Any]:
+    data = record.read()
     found: dict[str, Any] = orjson.loads(data) if data else {}
     return found
 
