@@ -1,4 +1,4 @@
-"""Validated tree → the contract, normalised and with every default spelled out, → the artifact."""
+"""Lowering: turns the values of a validated profile into a contract, normalised and with every default."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def contract_of(profile: Values) -> Contract:
 
 
 def merged_values(base: Values, values: Values) -> Values:
-    """Lay bare values over others, as profiles are laid over their parents: maps merge, a null deletes."""
+    """Merge values into others, as profiles are merged into their parents: mappings merge, a null deletes."""
     result = dict(base)
     for key, value in values.items():
         if value is None:
@@ -204,28 +204,28 @@ def _errors(section: Values) -> Errors:
 
 
 def _in_order(template: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return the template of a body with its keys in the order in which an artifact has them, and answers then too."""
+    """Return the template of a body with its keys in the order of the artifact and of error responses."""
     if isinstance(template, dict):
         return {key: _in_order(template[key]) for key in sorted(template)}
     return [_in_order(item) for item in template] if isinstance(template, list) else template
 
 
 def _rule_values(section: Values) -> Values:
-    """Return a section with the words of its refusals, and those of their parts."""
+    """Return a section with the words of its rejections, and those of their parts."""
     if "error" not in section:
         return dict(section)
-    told = section["error"]
-    if isinstance(told, str):
-        return {**section, "error": _words(told)}
-    whole = {key: value for key, value in told.items() if key in _WORDS}
-    parts = {key: _words(value) for key, value in told.items() if key not in _WORDS}
+    error = section["error"]
+    if isinstance(error, str):
+        return {**section, "error": _words(error)}
+    whole = {key: value for key, value in error.items() if key in _WORDS}
+    parts = {key: _words(value) for key, value in error.items() if key not in _WORDS}
     return {**section, "error": _words(whole) if whole else None, "parts": parts}
 
 
-def _words(told: str | Values) -> Words:
-    if isinstance(told, str):
-        return Words(message=told)
-    words = dict(told)
+def _words(error: str | Values) -> Words:
+    if isinstance(error, str):
+        return Words(message=error)
+    words = dict(error)
     for key in ("status", "code"):
         if _is_number(words.get(key)):
             words[key] = int(words[key])

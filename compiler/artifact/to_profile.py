@@ -1,4 +1,4 @@
-"""A contract → the bare values of a profile that compiles to it: the way back from `compiler.artifact.from_profile`."""
+"""Raising: turns a contract into the values of a profile that compiles to it; reverses `from_profile`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode
 from router.contract.schema.types import Condition, Governed, Scalar, Words
 
 NO_DEFAULT: Final = "none"
-"""How a profile says that no output budget is injected."""
+"""The value in a profile for: no output budget is injected."""
 
 _SIZES_OF_IMAGES: Final = ("max_bytes", "max_url_bytes")
 
@@ -22,7 +22,7 @@ _SIZES_OF_IMAGES: Final = ("max_bytes", "max_url_bytes")
 def profile_of(artifact: Artifact) -> dict[str, Any]:
     """Return the bare values of a profile that compiles to the contract and the name of an artifact.
 
-    A case holds what differs from the base; a null in it is for what the base has and the case has not.
+    A case has only what differs from the base; a null in it deletes a value of the base.
     """
     contract = artifact.contract
     base = _sections(contract)
@@ -46,7 +46,7 @@ def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]
 
 
 def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Return what must be merged over a base to give these values: maps key by key, a null for what goes."""
+    """Return the values that, merged into a base, give these values; a null deletes a value of the base."""
     changed: dict[str, Any] = {}
     for key, value in values.items():
         below = base.get(key)
@@ -89,12 +89,12 @@ def words_of(words: Words) -> dict[str, Any] | str:
 
 
 def error_of(rule: Governed) -> dict[str, Any] | str | None:
-    """Return the words of a rule's refusals, with those of their parts, as a profile writes them; None: none."""
-    told = None if rule.error is None else words_of(rule.error)
+    """Return the words of a rule's rejections, with those of their parts, as a profile writes them; None: none."""
+    error = None if rule.error is None else words_of(rule.error)
     parts = {part: words_of(rule.parts[part]) for part in sorted(rule.parts)}
     if not parts:
-        return told
-    return ({"message": told} if isinstance(told, str) else told or {}) | parts
+        return error
+    return ({"message": error} if isinstance(error, str) else error or {}) | parts
 
 
 def alias_of(alias: Alias) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _errors(errors: Errors) -> dict[str, Any]:
 
 
 def _without_defaults(rule: Governed) -> dict[str, Any]:
-    """Return what a rule states, the words of its refusals and of their parts in one `error`."""
+    """Return what a rule states, the words of its rejections and of their parts in one `error`."""
     values: dict[str, Any] = msgspec.to_builtins(rule)
     values.pop("parts", None)
     if (error := error_of(rule)) is not None:

@@ -1,4 +1,4 @@
-"""`profilec check`: everything that is wrong with profiles, and whether an artifact is what its sources give today."""
+"""`profilec check`: all errors and warnings of profiles, and whether an artifact is up to date with its sources."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ from router.artifact.format import Artifact, ArtifactError
 
 
 def check(arguments: Namespace) -> int:
-    """Tell everything there is to say of the profiles that are named, and return 1 if some of it is an error."""
+    """Print all errors and warnings of the named profiles, and return 1 if one is an error."""
     override = override_of(arguments)
     selection = _selections(arguments, print_default=arguments.artifact is None or override is not None)
     if arguments.artifact is not None and override is None and selection[0].chosen_by == CHOSEN_BY_DEFAULT:
@@ -30,13 +30,13 @@ def check(arguments: Namespace) -> int:
         summary = f"{len(selection)} profile{'' if len(selection) == 1 else 's'} checked: {counted(found)}"
     fails = bool(found) if arguments.strict else _any_error(found)
     if fails and not _any_error(found):
-        summary += ", and --strict lets none pass"
+        summary += "; --strict fails for warnings, too"
     _write_report(found, arguments.format, summary)
     return 1 if fails else 0
 
 
 def findings(selection: Selection, override: Override | None) -> tuple[Compilation | None, tuple[Diagnostic, ...]]:
-    """Compile a profile, or read an artifact; return the profile where it compiles, and all there is to say of it."""
+    """Compile a profile or read an artifact; return the compilation, if it succeeded, and all diagnostics."""
     if selection.kind == "artifact":
         return None, _unusable(selection, override)[1]
     try:
@@ -49,35 +49,35 @@ def findings(selection: Selection, override: Override | None) -> tuple[Compilati
 
 def once_each(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of several profiles: errors first, and what is wrong with a shared parent only once."""
-    told: dict[tuple[str, str, str], Diagnostic] = {}
+    unique: dict[tuple[str, str, str], Diagnostic] = {}
     for diagnostic in diagnostics:
-        told.setdefault((diagnostic.code, diagnostic.message, str(diagnostic.at)), diagnostic)
-    return tuple(sorted(told.values(), key=lambda diagnostic: diagnostic.severity != "error"))
+        unique.setdefault((diagnostic.code, diagnostic.message, str(diagnostic.at)), diagnostic)
+    return tuple(sorted(unique.values(), key=lambda diagnostic: diagnostic.severity != "error"))
 
 
 def _selections(arguments: Namespace, *, print_default: bool) -> list[Selection]:
     sources = arguments.sources or [None]
     named = [SourceOptions(source, arguments.api_profile_file, arguments.api_profile) for source in sources]
     if arguments.artifact is not None and len(named) > 1:
-        raise UsageError("--artifact is held against one profile: name one SOURCE")
+        raise UsageError("--artifact is compared with one profile: name one SOURCE")
     return [selection_from(each, print_default=print_default) for each in named]
 
 
 def _check_artifact_alone(path: str) -> tuple[tuple[Diagnostic, ...], str]:
-    """Return what is wrong with an artifact where there is nothing to hold it against, and its summary."""
+    """Return the errors of an artifact without a profile to compare it with, and the summary."""
     artifact, unusable = _read(path, None)
     if artifact is None:
         return unusable, counted(unusable)
-    good = f"{quoted_path(path)} is a good artifact: {printable(artifact.name)} ({artifact.digest})"
+    good = f"{quoted_path(path)} is a valid artifact: {printable(artifact.name)} ({artifact.digest})"
     return (), f"{good}; no source is named to compare it with"
 
 
 def _check_artifact(
     arguments: Namespace, selection: Selection, override: Override | None
 ) -> tuple[tuple[Diagnostic, ...], str]:
-    """Return all there is to say of a profile and an artifact that should hold its contract, and its summary."""
+    """Return all diagnostics of a profile and of an artifact that should contain its contract, and the summary."""
     if selection.kind == "artifact":
-        raise UsageError("--artifact is held against a profile: SOURCE is an artifact itself")
+        raise UsageError("--artifact is compared with a profile: SOURCE is an artifact itself")
     compilation, problems = findings(selection, override)
     artifact, unusable = _read(arguments.artifact, None)
     found = [*problems, *unusable]
@@ -87,7 +87,7 @@ def _check_artifact(
     found += drift(artifact, compilation, arguments.artifact, rebuild)
     if _any_error(found):
         return in_order(found), counted(found)
-    verdict = f"{quoted_path(arguments.artifact)} is what {printable(selection.name)} gives today ({artifact.digest})"
+    verdict = f"{quoted_path(arguments.artifact)} is up to date with {printable(selection.name)} ({artifact.digest})"
     return in_order(found), f"{verdict}; {counted(found)}" if found else verdict
 
 
@@ -105,7 +105,7 @@ def _unusable(selection: Selection, override: Override | None) -> tuple[Artifact
 
 
 def _rebuild_command(arguments: Namespace, *, renamed: bool) -> str:
-    """Return the `profilec build` that makes the artifact anew from what this command line names."""
+    """Return the `profilec build` command that rebuilds the artifact from the sources of this command line."""
     flags = ("api_profile_file", "api_profile", "override_sampling_params", "sampling_param_conflict")
     given = {flag: getattr(arguments, flag) for flag in flags}
     words = [word for flag, value in given.items() if value for word in (f"--{flag.replace('_', '-')}", value)]
@@ -118,7 +118,7 @@ def _any_error(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def _write_report(found: tuple[Diagnostic, ...], form: str, summary: str) -> None:
-    """Write what machines read to standard output, and words to standard error."""
+    """Write the report for programs to standard output, and text to standard error."""
     if form != "text":
         write(json_of(found) if form == "json" else github_of(found), "-")
     if sys.stderr is not None:

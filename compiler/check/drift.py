@@ -1,4 +1,4 @@
-"""Is an artifact what its sources give today? The digest decides; what differs is told path by path."""
+"""Drift check: whether an artifact is up to date with its sources. The digest decides; differences come with paths."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,7 +19,7 @@ _MANY: Final = 5
 
 
 def drift(artifact: Artifact, today: Compilation, file: str, rebuild: str) -> Iterator[Diagnostic]:
-    """Yield what differs between an artifact and what its sources give today: of one contract, only warnings.
+    """Yield the differences between an artifact and its sources' compilation: only warnings for an equal contract.
 
     `file` is the artifact's name for people, `rebuild` the command that rebuilds it.
     """
@@ -34,7 +34,7 @@ def drift(artifact: Artifact, today: Compilation, file: str, rebuild: str) -> It
             yield Diagnostic("stale-artifact", message, None, hint=hint)
         return
     if artifact.name != today.artifact.name:
-        message = f"the profile is named {quoted(today.artifact.name)} today, and {quoted(artifact.name)} in {name}"
+        message = f"the profile is named {quoted(today.artifact.name)} now, but {quoted(artifact.name)} in {name}"
         yield warning("stale-name", message, _set_at(today.profile, ("name",)), hint)
     for message in _changed_sources(artifact.sources, today.artifact.sources, name):
         yield warning("stale-source", message, None, hint)
@@ -61,7 +61,7 @@ def _change_text(change: Change) -> str:
     if isinstance(before, list) and isinstance(after, list):
         return f"{change.path} {_list_text(before, after)}"
     old, new = ("absent" if value is None else inline(value) for value in (before, after))
-    return f"{change.path} is {old} there, and {new} today"
+    return f"{change.path} is {old} there, but {new} now"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever differs
@@ -72,8 +72,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever differs
 
 def _list_text(before: list[Any], after: list[Any]) -> str:
     gone, new = [each for each in before if each not in after], [each for each in after if each not in before]
-    told = [f"{inline(items)} only {where}" for items, where in ((gone, "there"), (new, "today")) if items]
-    return f"lists {', and '.join(told)}" if told else "is in another order today"
+    parts = [f"{inline(items)} only {where}" for items, where in ((gone, "there"), (new, "now")) if items]
+    return f"lists {', and '.join(parts)}" if parts else "is in another order now"
 
 
 _DEPTH_OF_A_RULE: Final = 2
@@ -82,7 +82,7 @@ _DEPTH_OF_A_RULE: Final = 2
 def _set_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
     """Return where a value was set, or deleted; None where it is a default.
 
-    What a case has of the base was set there, and a constraint that a rule does not say stands where its rule does.
+    A value that a case inherits was set in the base. A constraint that a rule does not set has the rule's place.
     """
     own = path[2:] if path[0] == "cases" else path
     fixed = [(*each[:-1], "fixed") for each in (path, own) if each[-1:] in {("allowed",), ("default",)}]
@@ -108,7 +108,7 @@ def _deleted_at(profile: Mapping, path: tuple[str, ...]) -> Location | None:
 
 def _changed_sources(old: tuple[Source, ...], new: tuple[Source, ...], name: str) -> Iterator[str]:
     if [(source.kind, source.name) for source in old] != [(source.kind, source.name) for source in new]:
-        yield f"{name} was built from {_list_sources(old) or 'nothing'}, and its sources are {_list_sources(new)} today"
+        yield f"{name} was built from {_list_sources(old) or 'nothing'}, but its sources are {_list_sources(new)} now"
         return
     for before, after in zip(old, new, strict=True):
         if before.sha256 != after.sha256:

@@ -44,7 +44,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # noqa: SLF001 - argparse tells of its arguments in no other way
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list its arguments
         yield action
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():

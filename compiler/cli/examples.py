@@ -1,4 +1,4 @@
-"""What `--help` teaches, for the program and for each command: examples, whose every line can be run, and details."""
+"""The epilogs of `--help` for the program and each command: examples, each of which can be run, and details."""
 
 from typing import Final
 
@@ -9,9 +9,9 @@ examples:
   profilec init my-kimi --preset moonshot-kimi   make a deployment folder, ready to commit
   profilec build ./profile.yaml -o profile.json  compile a profile of yours
   profilec serve profile.json --engine http://127.0.0.1:30000  run the router in front of an engine
-  profilec check ./profile.yaml                  tell everything that is wrong with it, and what is hardly meant
+  profilec check ./profile.yaml                  list its errors and warnings
   profilec print ./profile.yaml --origin         show what it says once `extends` is resolved, and where
-  profilec diff profile.json ./profile.yaml      say what the next build changes for clients
+  profilec diff profile.json ./profile.yaml      list what the next build changes for clients
   profilec explain request.json ./profile.yaml   say what the router would do with a request
   profilec verify --through-engine ./profile.yaml  show that the router keeps it, check by check
   profilec probe https://api.example.com/v1 --model m -o draft.yaml  learn a contract from an endpoint
@@ -35,27 +35,27 @@ examples:
     "check": """\
 examples:
   profilec check ./profile.yaml                  all errors and warnings at once
-  profilec check --artifact profile.json ./profile.yaml  is the artifact what the profile gives today?
+  profilec check --artifact profile.json ./profile.yaml  is the artifact up to date with the profile?
   profilec check --artifact profile.json ./profile.yaml --format github --strict  the line for CI
-  profilec check --artifact profile.json         would a router load it? where no profile is at hand
+  profilec check --artifact profile.json         would a router load it? without a profile
 """,
     "demo": """\
 examples:
-  profilec demo moonshot-kimi                    in front of the mock engine that the demo brings
-  profilec demo ./profile.yaml --keep            and leave the router up, to try it by hand
+  profilec demo moonshot-kimi                    in front of the mock engine
+  profilec demo ./profile.yaml --keep            and keep the router running, to try it by hand
   profilec demo ./profile.yaml --engine http://127.0.0.1:30000  in front of an engine of yours
 """,
     "serve": """\
 examples:
   profilec serve profile.json --engine http://127.0.0.1:30000  in front of an engine, on http://127.0.0.1:8000
   profilec serve profile.json --engine http://10.0.0.1:30000 --engine http://10.0.0.2:30000 --workers 4
-  profilec serve ./profile.yaml --reload         while you write a profile: a mock engine plays along
+  profilec serve ./profile.yaml --reload         while you write a profile: with a mock engine
   profilec serve moonshot-kimi --port 9000       a preset, to try it
 """,
     "explain": """\
 examples:
   profilec explain request.json ./profile.yaml   each rule with its verdict
-  profilec explain yesterday.jsonl profile.json  how many requests of many would be refused, and by which rule
+  profilec explain yesterday.jsonl profile.json  how many requests would be rejected, and by which rule
   profilec explain yesterday.jsonl profile.json --fail-on-rejected  a guard before a rollout: exit code 1
   echo '{"model": "m", "messages": []}' | profilec explain - moonshot-kimi  a request from standard input
 """,
@@ -66,7 +66,7 @@ examples:
   profilec diff old.json new.json --fail-on tighter                fails when clients lose something
   profilec diff old.json new.json --format markdown -o comment.md  for a pull request
   profilec diff profile.json ./profile.yaml --model kimi-k3        what changes for one model
-  profilec diff profile.json ./profile.yaml --observable           what a client can tell, who sees only answers
+  profilec diff profile.json ./profile.yaml --observable           what a client can see in responses
 """,
     "verify": """\
 examples:
@@ -79,7 +79,7 @@ examples:
 examples:
   profilec probe http://127.0.0.1:8080 --model my-model -o draft.yaml  an engine, or a router, of yours
   profilec probe https://api.example.com/v1 --model m --api-key-env EXAMPLE_KEY --rps 2 -o draft.yaml  a live API
-  profilec probe https://api.example.com/v1 --model m --record answers.jsonl -o draft.yaml  to be resumed
+  profilec probe https://api.example.com/v1 --model m --record responses.jsonl -o draft.yaml  to be resumed
   profilec probe https://api.example.com/v1 --model m --only fields.temperature  one field, on standard output
 """,
     "presets": """\
@@ -108,14 +108,14 @@ SGLANG_ROUTER_API_PROFILE (a path or a preset), the file /etc/sgl-router/profile
 """
 
 DIFF: Final = """\
-Each change is tighter (requests that passed are refused, or the budget they ask for is lowered), looser (the reverse)
+Each change is tighter (requests that passed are rejected, or the budget they ask for is lowered), looser (the reverse)
 or other. One that is tighter and looser at once, as a band that was shifted, counts for --fail-on tighter and for
 --fail-on looser; one that is neither, as another value to inject, only for --fail-on any.
 
 With --observable requests are derived from both sides, at and around each edge of every rule in every mode and case,
-and what the router decides under either is compared: the status and body of refusals, and the name in answers. What
-an engine gets or answers, how a stream tells its usage and where a rule comes from do not count, nor do sentences of
-the router's own, which no profile states; two ways of spelling the same are the same. Nothing is sent anywhere.
+and what the router decides under either is compared: the status and body of rejections, and the name in responses.
+What an engine gets or returns, how a stream reports its usage and the source of a rule do not count, nor do messages of
+the router that no profile sets; two ways to write the same are equal. Nothing is sent anywhere.
 
 exit code: 0 when there is no such change, 1 when there is; also 1, and nothing is written, when A or B is wrong.
 """
@@ -134,15 +134,15 @@ exit code: 1 when the profile, the artifact or a setting is wrong; once the rout
 
 VERIFY: Final = """\
 Every check is derived from the contract: each rule at and around each of its edges, in every mode and case. What an
-endpoint does with a request can be seen in its answer; what its engine gets cannot, and counts as not observable.
+endpoint does with a request can be seen in its response; what its engine gets cannot, and counts as not observable.
 
-exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot be asked.
+exit code: 0 when no check fails, 1 when one does, or when the endpoint cannot be reached.
 """
 
 PROBE: Final = """\
-Each question changes one thing in a request that is known to be answered, with a budget of one token where that is
-taken. At most 2000 requests are sent unless --max-requests says otherwise, repetitions included, and bodies of up to
-32 MiB (--max-body); what could not be asked, or not be told from outside, stands at the head of the draft.
+Each request changes one thing in a request that is known to succeed, with an output budget of one token if that is
+accepted. At most 2000 requests are sent, repetitions included (--max-requests), with bodies of up to 32 MiB
+(--max-body). What could not be tested, or not be seen from outside, is listed at the top of the draft.
 
-exit code: 0 when the draft is written, 1 when the endpoint cannot be asked or answers no request at all.
+exit code: 0 when the draft is written, 1 when the endpoint cannot be reached or accepts no request at all.
 """

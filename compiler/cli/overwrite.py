@@ -9,7 +9,7 @@ from compiler.diagnostics import CommandError, quoted, quoted_path
 from router.artifact.format import read_bytes
 
 _NAME_LINE: Final = re.compile(r'^  "name": (".*"),?$', re.MULTILINE)
-"""The line of a name in an artifact as it is written, for one that is no JSON any more, as after a merge."""
+"""The line of a name in an artifact as it is written, for one that is not JSON any more, as after a merge conflict."""
 
 _WHAT_TO_DO: Final = "write somewhere else, or replace it with --force"
 
@@ -27,7 +27,7 @@ def reject_replacing(destination: str, name: str, *, force: bool) -> None:
         return
     names = _names_in(data)
     if not names:
-        raise CommandError(f"{quoted_path(destination)} is no artifact: {_WHAT_TO_DO}")
+        raise CommandError(f"{quoted_path(destination)} is not an artifact: {_WHAT_TO_DO}")
     others = [other for other in names if other != name]
     if others:
         holds = f"{quoted_path(destination)} is the artifact of {quoted(others[0])}, not of {quoted(name)}"

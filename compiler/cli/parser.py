@@ -29,21 +29,25 @@ def parser_of_profilec() -> argparse.ArgumentParser:
     build.add_argument(
         "--print-profile", action="store_true", help="write the merged profile as YAML instead, like `profilec print`"
     )
-    build.add_argument("--force", action="store_true", help="replace FILE whatever it is, or whose artifact it is")
+    build.add_argument(
+        "--force", action="store_true", help="replace FILE even if it is another artifact or not an artifact"
+    )
     build.set_defaults(origin=False, defaults=False)
     printing = _command(
         commands, "print", "show the merged profile as YAML", ("compiler.cli.commands", "print_profile")
     )
     _add_profile_options(printing)
     printing.add_argument(
-        "--origin", action="store_true", help="say behind each value where it was set and what it replaced there"
+        "--origin", action="store_true", help="add a comment to each value: where it was set and what it replaced"
     )
-    printing.add_argument("--defaults", action="store_true", help="spell every default out")
+    printing.add_argument("--defaults", action="store_true", help="include every default")
     _add_check(commands)
     demo = _command(commands, "demo", "show a profile at work, with a real router", ("compiler.demo", "show"))
     _add_selection_options(demo)
-    demo.add_argument("--engine", metavar="URL", help="use this engine instead of the mock engine that the demo brings")
-    demo.add_argument("--keep", action="store_true", help="leave the router up until Ctrl-C, and give a line to try")
+    demo.add_argument("--engine", metavar="URL", help="use this engine instead of the mock engine")
+    demo.add_argument(
+        "--keep", action="store_true", help="keep the router running until Ctrl-C, and print a request to try"
+    )
     _add_serve(commands)
     _add_explain(commands)
     _add_diff(commands)
@@ -51,7 +55,7 @@ def parser_of_profilec() -> argparse.ArgumentParser:
     _add_probe(commands)
     _command(commands, "presets", "list the presets", ("compiler.cli.commands", "presets"), epilog="")
     init = _command(commands, "init", "make a deployment folder", ("compiler.init", "init"), epilog="")
-    init.add_argument("folder", metavar="DIR", help="the folder to make; it may be there, but holds none of the files")
+    init.add_argument("folder", metavar="DIR", help="the folder to make; it may exist, but without any of the files")
     init.add_argument(
         "--preset", default="openai-compatible", metavar="NAME", help="the preset to extend (default: %(default)s)"
     )
@@ -88,40 +92,40 @@ def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type
     serve.add_argument(
         "--reload",
         action="store_true",
-        help="compile and reload when a source changes; errors are printed, and the last good contract stays active",
+        help="compile and reload when a source changes; errors are printed, and the last valid contract stays active",
     )
 
 
 def _add_explain(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
     explain = _command(
-        commands, "explain", "say what the router would do with a request, or with many", ("compiler.explain", "run")
+        commands, "explain", "show what the router would do with a request, or with many", ("compiler.explain", "run")
     )
     explain.add_argument("request", metavar="REQUEST", help="a JSON file, or one of JSON Lines; - is standard input")
     _add_selection_options(explain)
     _add_override_options(explain)
     explain.add_argument(
-        "--model", action="append", metavar="ID", help="a served model id; without it every name counts as served"
+        "--model", action="append", metavar="ID", help="a served model id; without it every name is served"
     )
-    explain.add_argument("--lines", action="store_true", help="read JSON Lines, whatever the first line looks like")
+    explain.add_argument(
+        "--lines", action="store_true", help="read JSON Lines even if the first line is not a whole object"
+    )
     explain.add_argument("--fail-on-rejected", action="store_true", help="exit with 1 if a request is rejected")
-    explain.add_argument("--format", choices=("text", "json"), default="text", help="how to say it (default: text)")
+    explain.add_argument("--format", choices=("text", "json"), default="text", help="the output format (default: text)")
 
 
 def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
-    summary = "say what changes for clients from one profile or artifact to another"
+    summary = "list what changes for clients from one profile or artifact to another"
     diff = _command(commands, "diff", summary, ("compiler.diff", "show"), epilog=examples.DIFF)
     diff.add_argument(
         "a", metavar="A", help="the profile before: a preset, a path, an artifact ending in .json; - is standard input"
     )
     diff.add_argument("b", metavar="B", help="the profile after")
     diff.add_argument(
-        "--model", action="append", metavar="ID", help="compare only what holds for requests that ask for this model"
+        "--model", action="append", metavar="ID", help="compare only the rules for requests for this model"
     )
+    diff.add_argument("--observable", action="store_true", help="list only what a client can see in responses")
     diff.add_argument(
-        "--observable", action="store_true", help="tell only what a client can see, who gets nothing but the answers"
-    )
-    diff.add_argument(
-        "--ignore-messages", action="store_true", help="with --observable: let messages of refusals be as they may"
+        "--ignore-messages", action="store_true", help="with --observable: ignore the messages of rejections"
     )
     diff.add_argument(
         "--fail-on",
@@ -130,13 +134,13 @@ def _add_diff(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type 
         help="which changes end with exit code 1 (default: any)",
     )
     diff.add_argument(
-        "--format", choices=("text", "json", "markdown"), default="text", help="how to tell them (default: text)"
+        "--format", choices=("text", "json", "markdown"), default="text", help="the output format (default: text)"
     )
     _add_output_option(diff)
 
 
 def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
-    summary = "show whether an endpoint keeps a contract, by requests that are derived from it"
+    summary = "check whether an endpoint keeps a contract, with requests derived from it"
     epilog = f"{examples.VERIFY}\n{examples.SELECTION}"
     verify = _command(commands, "verify", summary, ("compiler.verify", "run"), epilog=epilog)
     verify.add_argument("url", nargs="?", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
@@ -148,7 +152,7 @@ def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the typ
     verify.add_argument(
         "--through-engine",
         action="store_true",
-        help="start the router and an engine that shows what it gets, and verify these: nothing is unobservable then",
+        help="start the router and a mock engine and verify these: then all of the contract can be observed",
     )
     verify.add_argument(
         "--only", nargs="+", action="extend", metavar="RULE", help="make the checks of these rules only"
@@ -159,17 +163,17 @@ def _add_verify(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the typ
     _add_cost_options(verify)
     _add_exchange_options(verify)
     verify.add_argument(
-        "--format", choices=("text", "json", "junit", "html"), default="text", help="how to tell it (default: text)"
+        "--format", choices=("text", "json", "junit", "html"), default="text", help="the output format (default: text)"
     )
     _add_output_option(verify)
 
 
 def _add_probe(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type of its subparsers to itself
-    summary = "learn the contract of a live endpoint, by questions, and write it as a profile"
+    summary = "learn the contract of a live endpoint with requests, and write it as a profile"
     probe = _command(commands, "probe", summary, ("compiler.probe", "run"), epilog=examples.PROBE)
     probe.add_argument("url", metavar="URL", help="the endpoint, as http://127.0.0.1:8000 or with its /v1")
-    probe.add_argument("--model", required=True, metavar="ID", help="the model to ask for")
-    probe.add_argument("--only", nargs="+", action="extend", metavar="RULE", help="ask about these rules only")
+    probe.add_argument("--model", required=True, metavar="ID", help="the model to request")
+    probe.add_argument("--only", nargs="+", action="extend", metavar="RULE", help="learn these rules only")
     _add_cost_options(probe)
     probe.set_defaults(max_requests=2000, max_body=32 * 1024 * 1024)
     _add_exchange_options(probe)
@@ -177,28 +181,28 @@ def _add_probe(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type
 
 
 def _add_exchange_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--record", metavar="FILE", help="write every exchange down, and resume a run that broke off")
-    parser.add_argument("--replay", metavar="FILE", help="ask nobody: take the answers of a record")
+    parser.add_argument("--record", metavar="FILE", help="record every exchange, and resume an interrupted run")
+    parser.add_argument("--replay", metavar="FILE", help="send nothing: use the responses of a record")
     parser.add_argument(
         "--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: PROFILEC_API_KEY)"
     )
 
 
 def _add_cost_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--max-requests", type=_positive, metavar="N", help="send at most so many different requests")
-    parser.add_argument("--rps", type=_rate, metavar="R", help="send at most so many requests a second")
+    parser.add_argument("--max-requests", type=_positive, metavar="N", help="send at most N different requests")
+    parser.add_argument("--rps", type=_rate, metavar="R", help="send at most R requests a second")
     parser.add_argument(
         "--concurrency", type=_positive, default=4, metavar="N", help="requests at the same time (default: %(default)s)"
     )
     parser.add_argument(
-        "--timeout", type=_rate, default=120.0, metavar="S", help="seconds of silence that are borne (default: 120)"
+        "--timeout", type=_rate, default=120.0, metavar="S", help="the longest silence in seconds (default: 120)"
     )
     parser.add_argument(
         "--max-body",
         type=_positive,
         default=64 * 1024 * 1024,
         metavar="BYTES",
-        help="try no limits of bodies above this (default: %(default)s)",
+        help="test no body limits above this (default: %(default)s)",
     )
 
 
@@ -247,7 +251,7 @@ def _add_check(commands: Any) -> None:  # noqa: ANN401
     check = _command(
         commands,
         "check",
-        "tell all errors and warnings of profiles, and whether an artifact is up to date",
+        "list all errors and warnings of profiles, and whether an artifact is up to date",
         ("compiler.check", "check"),
     )
     check.add_argument("sources", nargs="*", metavar="SOURCE", help="the profiles: presets or paths")
@@ -256,9 +260,9 @@ def _add_check(commands: Any) -> None:  # noqa: ANN401
     check.add_argument(
         "--artifact",
         metavar="FILE",
-        help="is this artifact what the profile gives today? when no profile is named: would a router load it?",
+        help="check that this artifact is up to date with the profile; without a profile, that a router would load it",
     )
-    check.add_argument("--strict", action="store_true", help="let no warning pass: exit with 1 for them, too")
+    check.add_argument("--strict", action="store_true", help="exit with 1 for warnings, too")
     check.add_argument(
         "--format",
         choices=("text", "json", "github"),
@@ -301,7 +305,7 @@ def _add_override_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _Version(argparse.Action):
-    """Shows the version; it is looked up only when it is asked for, since that takes its time."""
+    """Prints the version; it is looked up only when it is requested, because that is slow."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         _print(f"{import_module('compiler.cli.version').describe()}\n")
@@ -309,7 +313,7 @@ class _Version(argparse.Action):
 
 
 class _Completion(argparse.Action):
-    """Prints a completion script; what makes it is imported only then."""
+    """Prints a completion script; its module is imported only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, *__: object) -> None:  # noqa: ANN401
         _print(import_module("compiler.cli.completion").script(parser, shell))

@@ -1,4 +1,4 @@
-"""`profilec demo`: a contract shown at work, with a real router under gunicorn and an engine behind it."""
+"""`profilec demo`: shows a contract at work, with a real router under gunicorn in front of an engine."""
 
 import signal
 import sys
@@ -25,7 +25,7 @@ def show(arguments: Namespace) -> int:
     Returns 0 if every request went as its contract says, else 1. Raises ProfileError if the profile does not compile,
     HarnessError if the engine or a router does not come up.
     """
-    # A closed terminal or a plain kill must end what the demo started, like Ctrl-C does.
+    # A closed terminal or SIGTERM must stop the processes of the demo, as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with TemporaryDirectory(prefix="profilec-demo-") as folder:

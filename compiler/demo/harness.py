@@ -1,4 +1,4 @@
-"""The stage of the demo: an engine and routers as real processes and sockets, opened on free ports and closed again."""
+"""The test bed of the demo: an engine and routers as real processes on free ports."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _LISTENING: Final = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
 
 
 class HarnessError(CommandError):
-    """The engine or a router did not come up; the message is for people."""
+    """The engine or a router did not start; the message is for people."""
 
 
 class Engine(NamedTuple):
@@ -43,7 +43,7 @@ class Engine(NamedTuple):
     mock_engine: MockEngine | None
 
     def last_received(self) -> ReceivedRequest | None:
-        """Return what the mock engine got last and forget it; None where nothing came or a real engine cannot tell."""
+        """Return the last request of the mock engine and forget it; None if there was none or the engine is real."""
         if self.mock_engine is None or not self.mock_engine.received:
             return None
         received = self.mock_engine.received[-1]
@@ -70,12 +70,12 @@ class Router:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C is for the demo, which stops its routers one by one.
+                # Ctrl-C must reach only the demo, which stops its routers.
                 start_new_session=True,
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until the router answers for its engine. Raises HarnessError with its log when it does not."""
+        """Wait until the router is ready. Raises HarnessError with its log when it does not."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._is_ready():
@@ -125,7 +125,7 @@ class Harness:
         self.engine = Engine("", "", None)
 
     def open_engine(self) -> None:
-        """Start the mock engine, or look at the one whose URL was given. Raises HarnessError."""
+        """Start the mock engine, or ask the given one for its model. Raises HarnessError."""
         if self._engine_url is not None:
             self.engine = Engine(self._engine_url, _model_of(self._engine_url), None)
             return
@@ -150,7 +150,7 @@ class Harness:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A second Ctrl-C must not leave half of it running.
+        # A second Ctrl-C must not interrupt the cleanup.
         interrupts = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._open.close()
         signal.signal(signal.SIGINT, interrupts)
@@ -184,11 +184,11 @@ def _model_of(engine_url: str) -> str:
     except requests.HTTPError as error:
         needs_key = answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
         hint = "; put its key into ROUTER_ENGINE_API_KEY" if needs_key else ""
-        raise HarnessError(f"{url} answered {answer.status_code}{hint}") from error
+        raise HarnessError(f"{url} responded with {answer.status_code}{hint}") from error
     except requests.RequestException as error:
         raise HarnessError(f"no models could be read from {url}: is the engine up? ({type(error).__name__})") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise HarnessError(f"{url} did not answer with a list of models") from error
+        raise HarnessError(f"{url} did not respond with a list of models") from error
 
 
 def _is_setting(name: str) -> bool:

@@ -61,7 +61,9 @@ class DemoReport:
     def conclude(self, *, as_expected: bool) -> None:
         """Say whether all went as the contracts say."""
         verdict = (
-            "Every answer is what the contract says." if as_expected else "Some answers are not what they should be."
+            "Every response is what the contract says."
+            if as_expected
+            else "Some responses are not what the contract says."
         )
         self._report(f"\n{verdict}")
 
@@ -78,4 +80,4 @@ class DemoReport:
 
 
 def _mark(row: DemoRow) -> str:
-    return "" if row.as_expected else "  ✗ not as the contract says"
+    return "" if row.as_expected else "  ✗ differs from the contract"

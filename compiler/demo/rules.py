@@ -1,4 +1,4 @@
-"""The requests of the demo that show fields, checks, unknown fields and cases: those that the contract has a say in."""
+"""The requests of the demo that show fields, checks, unknown fields and cases: for the rules that the contract has."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from router.contract.schema.sections import Field
 MAX_FIELDS: Final = 3
 MAX_CHECKS: Final = 2
 MAX_CASES: Final = 3
-"""Scenes of one kind: a demo that shows everything is read by nobody."""
+"""The most scenes of one kind: the demo must stay short."""
 
 _UNKNOWN: Final = "no_such_field"
 _TOOL: Final = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
@@ -57,7 +57,7 @@ def _field_scenes(contract: Contract, model: str) -> Iterator[Scene]:
         decision = _decided(contract, model, fields)
         part = decision.error.part if isinstance(decision, Refusal) and decision.rule == rule.rule else None
         if part is not None and part not in shown:
-            shown[part] = Scene(f"a field is refused: {part}", fields, 400)
+            shown[part] = Scene(f"a field is rejected: {part}", fields, 400)
     yield from shown.values()
 
 
@@ -67,7 +67,7 @@ def _nested(path: str, value: object) -> Body:
 
 
 def _violating(field: Field) -> object:
-    """Return a value that a rule is likely to refuse."""
+    """Return a value that a rule is likely to reject."""
     if field.max is not None or field.below is not None:
         most = field.max if field.max is not None else field.below
         return (most or 0) + 1

@@ -73,7 +73,7 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Scene:
-    """One request and the status it must be answered with, where the contract has no other for it.
+    """One request and its expected status, unless the contract sets another.
 
     None stands for what the engine says.
     """
@@ -88,7 +88,7 @@ class Scene:
     check: Callable[[requests.Response], bool] = field(default=lambda _: True)
 
     def play(self, engine: Engine, router: Router) -> DemoRow:
-        """Send the request and tell what happened."""
+        """Send the request and return what happened."""
         body = {"model": engine.model, "messages": QUESTION, **self.fields}
         if self.padding:
             body["padding"] = "x" * self.padding
@@ -108,7 +108,7 @@ class Scene:
         return DemoRow(self.title, self.sent or _fields(self.fields), got, _response_text(response), rule, as_expected)
 
     def _is_expected(self, decision: Forward | Refusal, got: requests.Response) -> bool:
-        """Tell whether the answer is what the contract says: refused where it must be, with the contract's status."""
+        """Tell whether the answer is what the contract says: rejected where it must be, with the contract's status."""
         if isinstance(decision, Refusal):
             is_refused = self.status != HTTPStatus.OK
             return is_refused and got.status_code == answer(decision.error, decision.errors).status and self.check(got)
@@ -123,7 +123,7 @@ def profile_scenes(contract: Contract) -> Iterator[Scene]:
         yield _with_another_value(pins[0])
     for band in [rule for rule in contract.rules if isinstance(rule, Band)][:1]:
         middle = band.max if isinstance(band.max, int) else round((band.min + band.max) / 2, 3)
-        yield Scene("a band lets a value through", {band.field: middle}, rule=band.rule)
+        yield Scene("a band accepts a value", {band.field: middle}, rule=band.rule)
         outside = band.max + 1 if isinstance(band.max, int) else round(band.max + 0.5, 3)
         yield Scene("a band refuses", {band.field: outside}, 400)
     yield from _size_scenes(contract)
@@ -131,7 +131,7 @@ def profile_scenes(contract: Contract) -> Iterator[Scene]:
     for name in routed[:1]:
         yield _alias_scene(name)
     if not contract.governs_beyond_body_size():
-        yield Scene("nothing is enforced", {"temperature": 0.7, "top_p": 0.9}, rule="none: the bytes pass as they are")
+        yield Scene("nothing is enforced", {"temperature": 0.7, "top_p": 0.9}, rule="none: the bytes pass unchanged")
 
 
 def _size_scenes(contract: Contract) -> Iterator[Scene]:
@@ -158,7 +158,7 @@ def _alias_scene(alias: str) -> Scene:
     def names_alias(answer: requests.Response) -> bool:
         return bool(_json_of(answer).get("model") == alias)
 
-    return Scene("an alias is answered", {"model": alias}, rule="models.aliases", check=names_alias)
+    return Scene("an alias is accepted", {"model": alias}, rule="models.aliases", check=names_alias)
 
 
 def _budget_field(contract: Contract) -> str:
@@ -174,7 +174,7 @@ def clamp_scene(contract: Contract) -> Scene:
 
 
 def overlay_scenes(contract: Contract) -> Iterator[Scene]:
-    """Yield the requests that show the sections of the overlay at work, the cap that refuses first."""
+    """Yield the requests that show the sections of the overlay at work, the cap that rejects first."""
     yield Scene("a cap refuses", {_budget_field(contract): MAX_TOKENS + 1}, 400)
     yield _images_scene(MAX_IMAGES + 1)
     yield _alias_scene(ALIAS)
@@ -188,14 +188,16 @@ def overlay_scenes(contract: Contract) -> Iterator[Scene]:
         # An envelope of the contract's own may put another type there, or none.
         check=_is_retyped if contract.errors.engine_400 is None else lambda _: True,
     )
-    yield Scene("a stream passes", {"stream": True}, sent="stream: true", check=_is_done, rule="none: bytes pass as is")
+    yield Scene(
+        "a stream passes", {"stream": True}, sent="stream: true", check=_is_done, rule="none: bytes pass unchanged"
+    )
 
 
 def _with_another_value(pin: Pin) -> Scene:
     other = round(pin.value - 0.15, 3) if isinstance(pin.value, float) else pin.value + 1
     if pin.conflict == "reject":
-        return Scene("a pin refuses another value", {pin.field: other}, 400)
-    return Scene("a pin gives way to another value", {pin.field: other}, rule=pin.rule)
+        return Scene("a pin rejects another value", {pin.field: other}, 400)
+    return Scene("a pin allows another value", {pin.field: other}, rule=pin.rule)
 
 
 def _is_retyped(answer: requests.Response) -> bool:
@@ -220,7 +222,7 @@ def _fields(fields: Body) -> str:
 
 
 def _changes(sent: Body, got: Body, known_pins: Sequence[Pin]) -> str:
-    """Say how what the engine got differs from what was sent; pins that were shown before are only counted."""
+    """Return how the engine's request differs from the sent one; pins that were shown before are only counted."""
     fields = [rule.field for rule in known_pins]
     changed = [f"{name}: {_value(got[name])}" for name in got if name in sent and got[name] != sent[name]]
     added = [f"+ {name}: {_value(value)}" for name, value in got.items() if name not in sent and name not in fields]
@@ -249,7 +251,7 @@ def _response_text(answer: requests.Response) -> str:
     return (
         f"{answer.status_code}, model: {body['model']}"
         if "model" in body
-        else f"{answer.status_code}, no answer of a chat"
+        else f"{answer.status_code}, no chat completion"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a profile, where, and how that is told to people: the one renderer of every profile error."""
+"""Diagnostics: the errors and warnings of profiles, with their places, and their rendering as text."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -83,10 +83,10 @@ Code = Literal[
     "unusable-name",
     "wrong-value",
 ]
-"""Every kind of thing that can be wrong; machines may rely on these words."""
+"""The code of each kind of diagnostic; programs may rely on these."""
 
 Severity = Literal["error", "warning"]
-"""An error stops the compiler; a warning tells of what is likely not meant."""
+"""An error stops the compilation; a warning reports a probable mistake."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A stretch of a document; lines and columns are counted from 1, in characters, and the end is exclusive."""
+    """A part of a document; lines and columns are counted from 1, in characters, and the end is exclusive."""
 
     document: Document
     line: int
@@ -126,7 +126,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Another place that a diagnostic speaks of, and what is there."""
+    """Another place that belongs to a diagnostic, and what is there."""
 
     at: Location
     text: str
@@ -134,7 +134,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong: a stable code for machines; what was found, what was expected, what to do for people."""
+    """One error or warning: a stable code for programs; a message, what was expected and a hint for people."""
 
     code: Code
     message: str
@@ -147,12 +147,12 @@ class Diagnostic:
 
 
 def warning(code: Code, message: str, at: Location | None, hint: str, *notes: Note) -> Diagnostic:
-    """Return a diagnostic of what is not wrong, and yet hardly meant."""
+    """Return a warning: the profile is valid, but this is probably a mistake."""
     return Diagnostic(code, message, at, hint=hint, notes=notes, severity="warning")
 
 
 class CommandError(Exception):
-    """A command cannot do its work, whatever the profile says; the message is for people."""
+    """A command failed for another reason than the profile; the message is for people."""
 
 
 class ProfileError(Exception):
@@ -164,7 +164,7 @@ class ProfileError(Exception):
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return diagnostics in the order in which they are told: errors first, each kind in reading order."""
+    """Return diagnostics in the order of their output: errors first, each kind in reading order."""
     return tuple(sorted(diagnostics, key=_reading_order))
 
 
@@ -174,7 +174,7 @@ def render(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
 
 
 def details(diagnostic: Diagnostic) -> list[str]:
-    """Return what is told below a message, line by line: other places, hops, what was expected, what to do."""
+    """Return the lines below a message: other places, hops, what was expected, what to do."""
     lines = [f"{note.at}: {printable(note.text)}" for note in diagnostic.notes]
     if diagnostic.at is not None and diagnostic.shows_hops:
         lines += [f"via {hop}: extends {_written(hop)}" for hop in diagnostic.at.hops()]
@@ -186,7 +186,7 @@ def details(diagnostic: Diagnostic) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return a string in double quotes for a message, shortened and without characters that a terminal would obey."""
+    """Return a string in double quotes for a message, shortened and without control characters."""
     shortened = text if len(text) <= MAX_SHOWN_VALUE else text[: MAX_SHOWN_VALUE - 3] + "..."
     escaped = shortened.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{printable(escaped)}"'
@@ -205,7 +205,7 @@ def printable(text: str) -> str:
 
 
 def nearest(word: str, known: "tuple[str, ...] | list[str]") -> str | None:
-    """Return the known word that looks most like this one, or None where none comes near."""
+    """Return the known word that is most similar to this one, or None if none is similar."""
     import difflib  # noqa: PLC0415 - wanted only once something is wrong
 
     lowered = {candidate.lower(): candidate for candidate in known}
@@ -222,11 +222,11 @@ def _reading_order(diagnostic: Diagnostic) -> tuple[bool, int, int, int]:
 
 def _head(diagnostic: Diagnostic, style: Style) -> Iterator[str]:
     at, severity = diagnostic.at, diagnostic.severity
-    said = f"{style.paint(severity, severity)}: {style.paint('message', printable(diagnostic.message))}"
+    text = f"{style.paint(severity, severity)}: {style.paint('message', printable(diagnostic.message))}"
     if at is None:
-        yield f"profilec: {said}"
+        yield f"profilec: {text}"
         return
-    yield f"{at}: {said}"
+    yield f"{at}: {text}"
     line, start = _excerpt(at.document.line(at.line), at.column)
     before = line[: at.column - 1 - start]
     margin = " " * len(str(at.line))

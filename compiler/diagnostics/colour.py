@@ -1,4 +1,4 @@
-"""Colour for people at a terminal, and for nobody else."""
+"""Colours of diagnostics on a terminal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,5 +27,5 @@ COLOURED: Final = Style(message="\x1b[1m", error="\x1b[1;31m", warning="\x1b[1;3
 
 def style_for(stream: TextIO | None, environment: Mapping[str, str]) -> Style:
     """Return the style for a stream: colour on a terminal that has it, unless NO_COLOR is set and not empty."""
-    refused = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
-    return COLOURED if stream is not None and stream.isatty() and not refused else PLAIN
+    disabled = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+    return COLOURED if stream is not None and stream.isatty() and not disabled else PLAIN

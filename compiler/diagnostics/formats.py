@@ -44,7 +44,7 @@ _PROPERTY: Final = _MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 MAX_REPORTED: Final = 50
-"""Most diagnostics that are told to people in full."""
+"""The most diagnostics that are printed as text."""
 
 
 def text_of(diagnostics: Sequence[Diagnostic], summary: str = "") -> str:
@@ -58,9 +58,9 @@ def counted(diagnostics: Sequence[Diagnostic]) -> str:
     """Return how many errors and warnings there are, in words."""
     errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
     numbers = ((errors, "error"), (len(diagnostics) - errors, "warning"))
-    told = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in numbers if number)
+    counts = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in numbers if number)
     more = f", of which {MAX_REPORTED} are shown" if len(diagnostics) > MAX_REPORTED else ""
-    return f"{told or 'no errors'}{more}"
+    return f"{counts or 'no errors'}{more}"
 
 
 def json_of(diagnostics: Sequence[Diagnostic]) -> bytes:

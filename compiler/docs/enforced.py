@@ -24,11 +24,11 @@ from router.contract.schema.sections import Alias, Errors, Field
 TableRow = tuple[str, str]
 
 _TEXTS = ("error", "source")
-"""What of a rule the table leaves out: how it is told, and where it comes from."""
+"""Members of a rule that the table leaves out: its error texts and its evidence."""
 
 
 def rows_of(contract: Contract) -> Iterator[TableRow]:
-    """Yield the keys of a contract that are in force, each with what it does, then those of its cases."""
+    """Yield the active keys of a contract, each with its effect, then those of its cases."""
     yield from _of_names(contract)
     if contract.mode.default is not None:
         modes = dict.fromkeys((contract.mode.default, *(reading.mode for reading in contract.mode.match)))
@@ -40,7 +40,7 @@ def rows_of(contract: Contract) -> Iterator[TableRow]:
         own = [row for row in _of_rules(case.sections, contract.case_rules[case.name]) if row not in base]
         yield from ((f"`cases.{case.name}.{key[1:]}", words) for key, words in own)
         gone = {key for key, _ in base} - {key for key, _ in _of_rules(case.sections, contract.case_rules[case.name])}
-        yield from ((f"`cases.{case.name}.{key[1:]}", "not in force") for key, _ in base if key in gone)
+        yield from ((f"`cases.{case.name}.{key[1:]}", "not active") for key, _ in base if key in gone)
 
 
 def _of_names(contract: Contract) -> Iterator[TableRow]:
@@ -48,12 +48,12 @@ def _of_names(contract: Contract) -> Iterator[TableRow]:
     plain = [name for name, alias in aliases.items() if alias.model is None and not alias.implies]
     if plain:
         names = ", ".join(f"`{name}`" for name in plain)
-        yield "`models.aliases`", f"{names} are answered, under the {contract.models.respond_as} name"
+        yield "`models.aliases`", f"{names} are accepted; responses have the {contract.models.respond_as} name"
     yield from ((f"`models.aliases.{name}`", _alias(alias)) for name, alias in aliases.items() if name not in plain)
 
 
 def _alias(alias: Alias) -> str:
-    routed = "answered" if alias.model is None else f"routed as `{alias.model}`"
+    routed = "accepted" if alias.model is None else f"routed as `{alias.model}`"
     return f"{routed}, and implies `{in_one_line(alias.implies)}`" if alias.implies else routed
 
 
@@ -61,8 +61,8 @@ def _of_rules(sections: Sections, rules: tuple[Rule, ...]) -> Iterator[TableRow]
     yield from ((f"`{rule.rule}`", words_of(rule)) for rule in rules)
     usage = sections.response.stream.usage
     if usage != "as_asked":
-        where = "the frame that ends the answer" if usage == "end_frame" else "a frame of its own"
-        yield "`response.stream.usage`", f"a streamed answer reports its usage in {where}"
+        where = "the frame that ends the response" if usage == "end_frame" else "a frame of its own"
+        yield "`response.stream.usage`", f"a streamed response reports its usage in {where}"
     yield from _of_errors(sections.errors)
 
 
@@ -72,25 +72,25 @@ def _of_errors(errors: Errors) -> Iterator[TableRow]:
     if errors.body is not None:
         yield "`errors.body`", f"errors have the envelope `{in_one_line(errors.body)}`"
     if errors.codes:
-        yield "`errors.codes`", f"the vendor's words for {_and(sorted(errors.codes))}"
+        yield "`errors.codes`", f"the vendor's error texts for {_and(sorted(errors.codes))}"
     if errors.engine_400 is not None:
-        yield "`errors.engine_400`", "an engine's 400 is told in the vendor's words"
+        yield "`errors.engine_400`", "an engine's 400 has the vendor's error text"
 
 
 def words_of(rule: Rule) -> str:
     """Say what a rule does."""
     match rule:
         case BodyLimit():
-            return f"a body over {_size(rule.max_bytes)} is refused"
+            return f"a body over {_size(rule.max_bytes)} is rejected"
         case Pin():
-            other = "refused" if rule.conflict == "reject" else "passed on"
+            other = "rejected" if rule.conflict == "reject" else "passed on"
             return f"`{rule.value}` is injected, any other value is {other}"
         case Band():
-            return f"a value outside `{rule.min}` to `{rule.max}` is refused, nothing is injected"
+            return f"a value outside `{rule.min}` to `{rule.max}` is rejected, nothing is injected"
         case PartLimit():
-            return f"more than {rule.max} {rule.modality}s are refused"
+            return f"more than {rule.max} {rule.modality}s are rejected"
         case Budget():
-            above = "refused" if rule.on_exceed == "reject" else "lowered to it"
+            above = "rejected" if rule.on_exceed == "reject" else "lowered to it"
             injected = "nothing" if rule.default is None else f"`{rule.default}`"
             return f"a budget above {rule.cap} is {above}, {injected} is injected"
         case FieldRule():
@@ -99,18 +99,18 @@ def words_of(rule: Rule) -> str:
             settings = {key: value for key, value in check_of(rule.check).items() if key not in _TEXTS}
             return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
         case UnknownFieldsRule():
-            becomes = "refused" if rule.unknown_fields.policy == "reject" else "kept from the engine"
+            becomes = "rejected" if rule.unknown_fields.policy == "reject" else "not sent to the engine"
             return f"fields beyond {len(rule.known)} known ones are {becomes}"
 
 
 def _field(field: Field) -> str:
     settings: dict[str, Any] = {key: value for key, value in field_of(field).items() if key not in _TEXTS}
     if settings.keys() == {"reject"}:
-        return "sending it is refused"
+        return "sending it is rejected"
     if settings.keys() == {"fixed"}:
-        return f"{_code(settings['fixed'])} is injected, any other value is refused"
+        return f"{_code(settings['fixed'])} is injected, any other value is rejected"
     known = {"allowed", "type", "min", "max", "above", "below"}
-    words = [f"{expectation(field)}, any other value is refused"] if known & settings.keys() else []
+    words = [f"{expectation(field)}, any other value is rejected"] if known & settings.keys() else []
     others = {key: value for key, value in settings.items() if key not in known}
     words += [f"`{in_one_line(others)}`"] if others else []
     return "; ".join(words) or "a known field"

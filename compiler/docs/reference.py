@@ -53,7 +53,7 @@ def words() -> str:
     """Return the table of what is said of an error, and the parts of rules that may have words of their own."""
     rows = [_row(key, rules) for key, rules in members_of_words().items()]
     parts = [("a field", ", ".join(f"`{part}`" for part in PARTS))]
-    parts += [(f"`{name}`", told) for name, check in CHECKS.items() if (told := _parts(check))]
+    parts += [(f"`{name}`", listed) for name, check in CHECKS.items() if (listed := _parts(check))]
     return f"{_table(_HEADER, rows)}\n{_table(('rule', 'parts'), parts)}"
 
 
@@ -72,19 +72,19 @@ def vendors() -> str:
 
 
 def beyond() -> str:
-    """Return the list of what editors cannot tell."""
+    """Return the list of errors that editors do not show."""
     return "".join(f"- {words}\n" for words in BEYOND.values())
 
 
 def _values(schema: Rules, above: str = "") -> Iterator[tuple[str, Rules]]:
-    """Yield the keys that take a value, with their paths; a key of the profile's choice is told as `<name>`."""
+    """Yield the keys that take a value, with their paths; a key that the profile chooses is written as `<name>`."""
     for key, rules in schema.items():
         path = f"{above}.{key}" if above else key
         if path in _TABLES_OF_THEIR_OWN or rules.get("schema") is SAMPLING_PARAMS:
             continue
         if path == "errors.codes":
-            told = next(iter(rules["schema"].values()))
-            yield f"{path}.<code>", {**told, "meta": {**told["meta"], "meaning": rules["meta"]["meaning"]}}
+            inner = next(iter(rules["schema"].values()))
+            yield f"{path}.<code>", {**inner, "meta": {**inner["meta"], "meaning": rules["meta"]["meaning"]}}
         elif rules.get("type") == "dict" and "schema" in rules:
             yield from _values(rules["schema"], path)
         else:
@@ -112,8 +112,8 @@ def _row(key: str, rules: Rules) -> tuple[str, ...]:
 
 
 def _parts(check: Rules) -> str:
-    told = check["schema"]["error"]["anyof"][1]["schema"]
-    return ", ".join(f"`{part}`" for part in told if part not in members_of_words())
+    members = check["schema"]["error"]["anyof"][1]["schema"]
+    return ", ".join(f"`{part}`" for part in members if part not in members_of_words())
 
 
 def _vendor(vendor: str) -> str:

@@ -1,4 +1,4 @@
-"""`profilec explain`: what the router would do with a request, or with all of yesterday's."""
+"""`profilec explain`: what the router would do with a request, or with many."""
 
 import sys
 from argparse import Namespace
@@ -32,9 +32,9 @@ Lines = Iterator[tuple[int, bytes]]
 
 
 def run(arguments: Namespace) -> int:
-    """Explain one request, or sum up many; return 1 where --fail-on-rejected is given and one is rejected, else 0.
+    """Explain one request, or summarise many; return 1 where --fail-on-rejected is given and one is rejected, else 0.
 
-    Raises CommandError when the requests cannot be read, UsageError when standard input is to be two things.
+    Raises CommandError when the requests cannot be read, UsageError when standard input is named twice.
     """
     if arguments.request == STANDARD_INPUT and STANDARD_INPUT in {arguments.source, arguments.api_profile_file}:
         raise UsageError("requests and profile cannot both be standard input")
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
                 _counted(lines, stack.enter_context(progress_bar("explaining"))), artifact.contract, served
             )
             text = summary_json(summary) if in_json else summary_text(summary)
-            rejects = summary.refused > 0
+            rejects = summary.rejected > 0
     write(text.encode(), "-")
     return REJECTS if rejects and arguments.fail_on_rejected else 0
 

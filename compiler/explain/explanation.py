@@ -24,7 +24,7 @@ CASES: Final = "cases"
 
 _BEFORE_PARSED: Final = (BODY_SIZE, READING)
 _COUNTED_TO_THE_END: Final = (Pin, Band, FieldRule, UnknownFieldsRule)
-"""Rules that are judged behind a refusal all the same, so that every violation is counted."""
+"""Rules that are evaluated even after a rejection, so that every violation is counted."""
 
 
 class Explanation(NamedTuple):
@@ -35,7 +35,7 @@ class Explanation(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """A request that was decided: what holds for it; `request` is None when it could not be parsed."""
+    """A decided request and its contract; `request` is None when it could not be parsed."""
 
     body: bytes
     request: Request | None
@@ -71,7 +71,7 @@ def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Ex
 
 
 def _imply(fields: dict[str, Any], alias: Alias) -> None:
-    """Give a parsed request what its alias implies, as the router does."""
+    """Add the fields that its alias implies to a parsed request, as the router does."""
     for dotted, value in alias.implies.items():
         *above, last = path_of(dotted)
         holder: Any = fields
@@ -88,17 +88,17 @@ def _imply(fields: dict[str, Any], alias: Alias) -> None:
 
 def _steps(context: _Context) -> Iterator[Step]:
     size, *others = context.rules
-    refused_by = context.decision.rule if isinstance(context.decision, Refusal) else None
+    rejected_by = context.decision.rule if isinstance(context.decision, Refusal) else None
     early = [size.rule, READING, MODELS]
     for place, name in enumerate(early):
-        if refused_by in early[:place]:
+        if rejected_by in early[:place]:
             yield _not_reached(context, name)
-        elif name == refused_by and isinstance(context.decision, Refusal):
+        elif name == rejected_by and isinstance(context.decision, Refusal):
             yield Step(name, "refused", context.decision.error.message, evidence=_evidence(context, name))
         else:
             yield _early_step(context, name, size)
-    yield from _case_steps(context, reached=refused_by not in early)
-    yield from _rule_steps(context, others, refused_by, reached=refused_by not in early)
+    yield from _case_steps(context, reached=rejected_by not in early)
+    yield from _rule_steps(context, others, rejected_by, reached=rejected_by not in early)
     if context.sections.response.stream.usage != "as_asked":
         yield _stream_step(context)
 
@@ -141,8 +141,8 @@ def _model_step(context: _Context) -> Step:
     if isinstance(decision, Forward) and decision.model_served == SERVED_ID:
         return Step(MODELS, "edited", f"{asked} is an alias: routed as the served id, which --model names{implies}")
     if isinstance(decision, Forward) and decision.model_served != asked:
-        answer = f", and the answer says {asked}" if decision.respond_as else ""
-        return Step(MODELS, "edited", f"{asked} is an alias: routed as {decision.model_served}{answer}{implies}")
+        named = f", and the response says {asked}" if decision.respond_as else ""
+        return Step(MODELS, "edited", f"{asked} is an alias: routed as {decision.model_served}{named}{implies}")
     if context.alias is not None:
         routed = "the served id" if context.alias.model is None else context.alias.model
         return Step(MODELS, "kept", f"{asked} is an alias: routed as {routed}")
@@ -153,13 +153,13 @@ def _case_steps(context: _Context, *, reached: bool) -> Iterator[Step]:
     """Yield the steps that read the mode and find the case, where the contract has such."""
     found = context.decision.found
     if context.contract.mode.default is not None:
-        told = Step(MODE, "found", _mode_text(found), evidence=_evidence(context, MODE))
-        yield told if reached else _not_reached(context, MODE)
+        mode = Step(MODE, "found", _mode_text(found), evidence=_evidence(context, MODE))
+        yield mode if reached else _not_reached(context, MODE)
     if context.contract.cases:
         if not reached:
             yield _not_reached(context, CASES)
         elif found.case is None:
-            yield Step(CASES, "no effect", "no case is for it: what is said outside of them holds")
+            yield Step(CASES, "no effect", "no case matches: the rules outside of cases apply")
         else:
             yield Step(CASES, "found", f"{found.case.name}: it is {_case_text(found)}")
 
@@ -188,13 +188,13 @@ def _conditions(condition: Condition) -> Iterator[str]:
     return (f"for {path} {listed(values)}" if values else f"for any {path}" for path, values in condition.items())
 
 
-def _rule_steps(context: _Context, rules: list[Rule], refused_by: str | None, *, reached: bool) -> Iterator[Step]:
+def _rule_steps(context: _Context, rules: list[Rule], rejected_by: str | None, *, reached: bool) -> Iterator[Step]:
     is_refused = not reached
     for rule in rules:
         evidence = _evidence(context, rule.rule, rule)
         if context.request is None or not reached or (is_refused and not isinstance(rule, _COUNTED_TO_THE_END)):
             yield _not_reached(context, rule.rule)._replace(evidence=evidence)
-        elif rule.rule == refused_by and isinstance(context.decision, Refusal):
+        elif rule.rule == rejected_by and isinstance(context.decision, Refusal):
             is_refused = True
             yield _rejected_step(rule.rule, context.decision.error)._replace(evidence=evidence)
         else:
@@ -213,8 +213,8 @@ def _stream_step(context: _Context) -> Step:
         return Step(STREAM_USAGE, "no effect", "not streamed", evidence=evidence)
     asked = value_at(context.request.fields, ("stream_options", "include_usage"))
     if asked is not None:
-        told = {"copy": ", and its end frame carries it too"}.get(decision.usage or "", "")
-        words = f"the client says so itself: include_usage is {str(asked).lower()}{told}"
-        return Step(STREAM_USAGE, "kept", words, evidence=evidence)
+        end = {"copy": ", and its end frame carries it too"}.get(decision.usage or "", "")
+        reason = f"the client sets it: include_usage is {str(asked).lower()}{end}"
+        return Step(STREAM_USAGE, "kept", reason, evidence=evidence)
     where = "its end frame carries it" if decision.usage == "move" else "a frame of its own carries it"
     return Step(STREAM_USAGE, "edited", f"the engine is asked for the usage, and {where}", evidence=evidence)

@@ -24,7 +24,7 @@ class Origin:
         return cls(loaded.artifact.name, loaded.profile)
 
     def declared(self, rule: str, case: str | None = None) -> str:
-        """Return the place where a rule was declared, in a case or outside; `default` where no profile says it."""
+        """Return the place where a rule was declared, in a case or outside; `default` if no profile sets it."""
         if rule == READING:
             return "always"
         if self.profile is None:

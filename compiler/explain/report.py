@@ -17,7 +17,7 @@ FORMAT_VERSION: Final = 1
 """The version of the JSON that this module writes."""
 
 REQUEST_ID: Final = "<request id>"
-"""Stands for the id of a request in an answer that tells it."""
+"""The request id in an error response that contains one."""
 
 MAX_SHOWN_BODY: Final = 4096
 """Longest body in bytes that is shown whole as text."""
@@ -67,14 +67,14 @@ def explanation_json(explanation: Explanation, origin: Origin) -> str:
 
 
 def summary_text(summary: Summary) -> str:
-    """Return how many requests would be refused and edited, by rule."""
+    """Return how many requests would be rejected and edited, by rule, as text."""
     noun = "request" if summary.requests == 1 else "requests"
     head = (
-        f"{summary.requests:,} {noun}: {summary.refused:,} refused ({_share(summary.refused, summary)}), "
-        f"{summary.forwarded:,} forwarded, {summary.untouched:,} of them byte for byte as they are"
+        f"{summary.requests:,} {noun}: {summary.rejected:,} rejected ({_share(summary.rejected, summary)}), "
+        f"{summary.forwarded:,} forwarded, {summary.untouched:,} of them unchanged"
     )
     lines = [head]
-    lines += _tallies("refused by", summary.refused_by, summary)
+    lines += _tallies("rejected by", summary.rejected_by, summary)
     lines += _tallies("edited by", summary.edited_by, summary)
     lines += _tallies("in case", summary.in_case, summary)
     return "\n".join(lines) + "\n"
@@ -85,10 +85,10 @@ def summary_json(summary: Summary) -> str:
     return _json(
         {
             "requests": summary.requests,
-            "refused": summary.refused,
+            "refused": summary.rejected,
             "forwarded": summary.forwarded,
             "untouched": summary.untouched,
-            "refused_by": _counts(summary.refused_by),
+            "refused_by": _counts(summary.rejected_by),
             "edited_by": _counts(summary.edited_by),
             "in_case": _counts(summary.in_case),
             "violated": dict(summary.violated.most_common()),
@@ -124,14 +124,14 @@ def _case_of(decision: Forward | Refusal) -> str | None:
 def _rejection_text(decision: Refusal) -> str:
     status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
     head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
-    return "The router refuses it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
+    return "The router rejects it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
 
 
 def _forward_text(decision: Forward) -> str:
     streamed = "streamed" if decision.stream else "not streamed"
     head = f"The router forwards it to an engine that serves {decision.model_served}, {streamed}"
     if not decision.edits:
-        return f"{head}, byte for byte as it is.\n"
+        return f"{head}, unchanged.\n"
     changes = "".join(f"  {_change(edit)}\n" for edit in decision.edits)
     return f"{head}, with these changes:\n\n{changes}\nThe engine gets:\n\n{_shown(decision.body)}\n"
 

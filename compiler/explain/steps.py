@@ -1,4 +1,4 @@
-"""What one rule says to a request: the verdict and the reason in words."""
+"""The verdict of one rule on a request, and the reason as text."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
@@ -31,11 +31,11 @@ StepVerdict = Literal["kept", "edited", "no effect", "passed", "found", "refused
 MAX_SHOWN: Final = 80
 """Longest value, in characters, that is shown whole."""
 
-FIRST_ONLY: Final = "the client is told of the first only"
+FIRST_ONLY: Final = "the client gets the first violation only"
 
 
 class Step(NamedTuple):
-    """One rule and what it said: the verdict, the reason in words, the part that is violated, the rule's evidence."""
+    """One rule and its result: the verdict, the reason as text, the part that is violated, the rule's evidence."""
 
     rule: str
     verdict: StepVerdict
@@ -45,13 +45,13 @@ class Step(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """A request as the rules saw it, and what was decided."""
+    """A parsed request and the decision about it."""
 
     request: Request
     decision: Forward | Refusal
 
     def edits_of(self, rule: str) -> tuple[Edit, ...]:
-        """Return the edits that a rule asked for, but for those that drop repetitions."""
+        """Return the edits of a rule, except those that remove repeated fields."""
         edits = self.decision.edits if isinstance(self.decision, Forward) else ()
         return tuple(edit for edit in edits if edit.rule == rule and edit.kind != "remove")
 
@@ -73,7 +73,7 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
 
 
 def step_of(rule: Rule, evaluation: Evaluation) -> Step:
-    """Return the step of a rule that did not refuse first."""
+    """Return the step of a rule that is not the one that rejected the request."""
     match rule:
         case Pin() | Band():
             return _sampling_step(rule, evaluation)
@@ -114,13 +114,13 @@ def _kept(rule: Pin | Band) -> str:
 
 def _violated(rule: Pin | Band, written: str) -> tuple[StepVerdict, str]:
     if isinstance(rule, Pin) and rule.conflict == "allow":
-        return "passed", f"{written}, not {show(rule.value)}: forwarded as it is under `conflict: allow`"
+        return "passed", f"{written}, not {show(rule.value)}: forwarded unchanged under `conflict: allow`"
     return "also violated", f"{written}: expected {expectation(rule)}; {FIRST_ONLY}"
 
 
 def _field_step(rule: FieldRule, evaluation: Evaluation) -> Step:
     request = evaluation.request
-    # Judged once more and alone: of what is not told to the client, the decision keeps the names only.
+    # Evaluated once more, alone: the decision keeps only the names of violations that the client does not get.
     alone = Draft(request, [])
     FieldJudge(rule)(alone)
     if alone.error is not None:
@@ -131,7 +131,7 @@ def _field_step(rule: FieldRule, evaluation: Evaluation) -> Step:
     edits = evaluation.edits_of(rule.rule)
     if edits:
         return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
-    return Step(rule.rule, "kept" if sent else "no effect", f"{written}, as it may be" if sent else written)
+    return Step(rule.rule, "kept" if sent else "no effect", f"{written}, as allowed" if sent else written)
 
 
 def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Step:
@@ -148,7 +148,7 @@ def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Ste
 
 def _under_another_name(decision: Forward | Refusal) -> str:
     tokens = decision.tokens if isinstance(decision, Forward) else None
-    return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens asked"
+    return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens requested"
 
 
 def _budget_step(rule: Budget, evaluation: Evaluation) -> Step:

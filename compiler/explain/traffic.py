@@ -1,4 +1,4 @@
-"""What a contract would do with many requests: counted by rule, so that a rollout's reach is known before it."""
+"""What a contract would do with many requests: counted by rule, to estimate the effect of a rollout."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from router.contract.schema.model import Contract
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests a rule refused or edited, and the number of the first line that shows it."""
+    """How many requests a rule rejected or edited, and the number of the first line that shows it."""
 
     requests: int = 0
     first_line: int = 0
@@ -23,12 +23,12 @@ class Tally:
 
 @dataclass(slots=True)
 class Summary:
-    """The outcome of many requests: refused and edited by rule, by case, and those that pass as they are."""
+    """The outcome of many requests: rejected and edited by rule, by case, and those that pass unchanged."""
 
     requests: int = 0
-    refused: int = 0
+    rejected: int = 0
     untouched: int = 0
-    refused_by: dict[str, Tally] = field(default_factory=dict)
+    rejected_by: dict[str, Tally] = field(default_factory=dict)
     violated: Counter[str] = field(default_factory=Counter)
     edited_by: dict[str, Tally] = field(default_factory=dict)
     in_case: dict[str, Tally] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Summary:
     @property
     def forwarded(self) -> int:
         """Requests that an engine would get."""
-        return self.requests - self.refused
+        return self.requests - self.rejected
 
 
 def summarise(
@@ -51,8 +51,8 @@ def summarise(
         if decision.found.case is not None:
             summary.in_case.setdefault(decision.found.case.name, Tally()).count(line)
         if isinstance(decision, Refusal):
-            summary.refused += 1
-            summary.refused_by.setdefault(decision.rule, Tally()).count(line)
+            summary.rejected += 1
+            summary.rejected_by.setdefault(decision.rule, Tally()).count(line)
             continue
         summary.untouched += not decision.edits
         for rule in {edit.rule for edit in decision.edits}:

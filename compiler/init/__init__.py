@@ -1,4 +1,4 @@
-"""`profilec init`: a deployment folder that is ready to commit and runs as it stands."""
+"""`profilec init`: scaffolds a deployment folder that is ready to commit and to run."""
 
 import sys
 from argparse import Namespace
@@ -34,7 +34,7 @@ _FILLED: Final = {
 def init(arguments: Namespace) -> int:
     """Make the deployment folder, whole or not at all, and list its files."""
     if not arguments.folder:
-        raise UsageError("the folder to make has no name")
+        raise UsageError("the name of the folder is empty")
     preset_path(arguments.preset, None, "--preset")
     folder = Path(arguments.folder)
     words = _words(folder, arguments.preset)

@@ -11,7 +11,7 @@ _SHOWN: Final = ("models", "limits", "output", "sampling", "errors")
 """The sections that a deployment sets, rather than a vendor's contract."""
 
 _LEFT_OUT: Final = ("source", "body", "omit_null", "codes", "engine_400")
-_POINTER: Final = "Any request field, checks of messages and tools, modes, cases, words of errors: profiles/README.md."
+_POINTER: Final = "Any request field, checks of messages and tools, modes, cases, error texts: profiles/README.md."
 
 
 def commented_examples(contract: Contract) -> str:
@@ -43,7 +43,7 @@ def _line(text: str, comment: str) -> str:
 
 
 def _example(rules: Rules) -> str:
-    """Return an example; of a choice what holds anyway, since any other could contradict the rest of the profile."""
+    """Return an example; of a choice the default, since another value could contradict the rest of the profile."""
     return str(rules["meta"]["default" if "allowed" in rules else "example"])
 
 

@@ -1,4 +1,4 @@
-"""A folder that gets all of its files or none, and never another file than its own."""
+"""Makes a folder with all of its files or none; existing files are never replaced."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class FolderError(CommandError):
 
 
 class NewFolder:
-    """Makes the files of a folder, within a `with` block; when the block fails, all that was made goes away again."""
+    """Makes the files of a folder within a `with` block; if the block fails, everything that it made is removed."""
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.names = names
@@ -42,11 +42,13 @@ class NewFolder:
         taken = [name for name in self.names if os.path.lexists(self._folder / name)]
         if taken:
             there = ", ".join(taken)
-            raise FolderError(f"{quoted_path(str(self._folder))} holds {there} already, and nothing is overwritten")
+            raise FolderError(
+                f"{quoted_path(str(self._folder))} already contains {there}, and existing files are not overwritten"
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Keep what was made, or undo it; an operating system's refusal becomes a FolderError."""
+        """Keep what was made, or undo it; an OSError becomes a FolderError."""
         if error is None:
             self._undo.pop_all()
             return

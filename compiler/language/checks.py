@@ -1,4 +1,4 @@
-"""The rules of `checks`: what a vendor verifies about messages, tools and formats beyond single fields."""
+"""The rules of `checks`: rules about messages, tools and formats beyond single fields."""
 
 from typing import Any, Final
 
@@ -105,12 +105,12 @@ CHECKS: Final[Rules] = {
         "shape",
     ),
     "tool_results": _check(
-        "Messages of role tool name the call that they answer.",
-        {"known_call": flag("Refuse an answer to a call that no earlier message made.")},
+        "Messages of role tool name the call whose result they are.",
+        {"known_call": flag("Reject the result of a call that no earlier message made.")},
         "tool_call_id",
         "known_call",
     ),
-    "tool_calls_answered": _check("Every call of an assistant message is answered right behind it.", {}),
+    "tool_calls_answered": _check("The results of every call of an assistant message follow directly after it.", {}),
     "reasoning_passed_back": _check("Assistant messages that call tools carry their reasoning.", {}),
     "tools": _check(
         "The request's tools are well formed.",
@@ -125,7 +125,7 @@ CHECKS: Final[Rules] = {
         *("shape", "types", "name", "forbidden", "unique"),
     ),
     "message_tools": _check(
-        "Tools within messages are well formed and stand where they may.",
+        "Tools within messages are well formed and in allowed places.",
         {
             "roles": _texts(
                 "a role", meaning="The roles whose messages may hold tools.", absent="any", example="[system]"
@@ -152,7 +152,7 @@ CHECKS: Final[Rules] = {
             "requires_tools": _words(
                 CHOICES, meaning="The values that need a tool.", absent="none", example="[required, named]"
             ),
-            "drop_without_tools": flag("Keep it from the engine where there are no tools."),
+            "drop_without_tools": flag("Do not send it to the engine when there are no tools."),
             "known": flag("Refuse the name of a function that is not among the tools."),
         },
         *(*CHOICES, "other", "requires_tools", "known"),
@@ -193,9 +193,11 @@ CHECKS: Final[Rules] = {
     "prompt_contains": _check(
         "A word that the messages must contain.",
         {
-            "word": _needed(text("a word", meaning="What some text contains, whatever its case.", example="json")),
+            "word": _needed(
+                text("a word", meaning="What some text must contain, in upper or lower case.", example="json")
+            ),
             "when": condition(
-                meaning="Which requests are held to it, by values of fields.",
+                meaning="Which requests are checked, by values of fields.",
                 absent="all",
                 example="{response_format.type: json_object}",
             ),

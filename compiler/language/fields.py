@@ -1,4 +1,4 @@
-"""The rules of `fields`: what a value of a request field must be, and what becomes of it."""
+"""The rules of `fields`: which values a request field may have, and how they are changed."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ PARTS: Final = (
     "requires",
     "excludes",
 )
-"""The parts of a field's rule whose refusals can be told apart."""
+"""The parts of a field's rule that may have an error text of their own."""
 
 
 def _fields_or_values(meaning: str, example: str) -> Rules:
@@ -110,21 +110,21 @@ FIELD: Final[Rules] = {
     "from": one_or_many(
         field_path(),
         "a dotted path of a request field",
-        meaning="Fields whose value this one takes where it is not sent; the engine never gets them.",
+        meaning="Fields whose value this one takes when it is not sent; the engine never gets them.",
         absent="none",
         example="[max_completion_tokens]",
     ),
     "map": free(
-        text("a value, spelled as JSON spells it"),
+        text("a value, as JSON writes it"),
         scalar(),
         "a mapping of values to values",
-        meaning="Values that the engine gets another for.",
+        meaning="Values that are replaced before the engine gets them.",
         absent="none",
         example='{medium: high, "true": enabled}',
     ),
     "floor": number(meaning="The value is silently raised to at least this.", absent="nothing", example="0.95"),
     "ceiling": number(meaning="The value is silently lowered to at most this.", absent="nothing", example="1"),
-    "force": scalar(meaning="The engine gets this, whatever was sent.", absent="nothing", example="1.0"),
+    "force": scalar(meaning="The engine always gets this value.", absent="nothing", example="1.0"),
     "drop": flag("The engine does not get the field."),
     "default": scalar(
         meaning="The engine gets this where the field is absent or null.", absent="nothing", example="1.0"
@@ -135,7 +135,7 @@ FIELD: Final[Rules] = {
 
 FIELDS: Final = free(
     field_path(),
-    mapping(FIELD, "What a value of this field must be, and what becomes of it."),
+    mapping(FIELD, "Which values this field may have, and how they are changed."),
     "a mapping of request fields to their rules",
     meaning="Rules of request fields, by dotted path.",
     absent="none",

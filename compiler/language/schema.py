@@ -47,7 +47,7 @@ PARENT_PATH: Final = r"(?!.*\.json\Z).*(/|\.ya?ml\Z)"
 """An `extends` value that is a path and no artifact; any other is the name of a preset."""
 
 ANSWER_CODES: Final = tuple(sorted({*STATUS_OF, "contract_violation", "unknown_field"}))
-"""The router's error codes, for each of which a contract may have words."""
+"""The router's error codes, for each of which a contract may have an error text."""
 
 
 _ALIAS_LIST: Final[Rules] = {"type": "list", "maxlength": MAX_ALIASES, "schema": text("a model name")}
@@ -55,7 +55,7 @@ _ALIAS: Final = mapping(
     {
         "model": text(
             "a served model id",
-            meaning="What the alias is routed as.",
+            meaning="The served model id that the alias stands for.",
             absent="the first served id",
             example="v4-flash",
         ),
@@ -69,7 +69,7 @@ _ALIAS: Final = mapping(
         ),
         "source": source(),
     },
-    "What a request for this name is.",
+    "What a request for this name means.",
 )
 
 _GLOBS: Final = "a name of a model, in which * stands for anything"
@@ -146,7 +146,7 @@ _MAX_TOKENS: Final[Rules] = {
         ],
         "meta": {
             "expected": "a whole number of tokens, from 1 to the cap, or none",
-            "meaning": "The budget of a request that names none; `none` injects nothing.",
+            "meaning": "The budget of a request without one; `none` injects nothing.",
             "absent": "the cap",
             "example": "8192",
         },
@@ -165,15 +165,13 @@ _ERRORS: Final[Rules] = {
     "omit_null": flag("Members of a body that are null are left out."),
     "codes": mapping(
         {
-            code: words(
-                meaning=f"How the error {code} is told.", absent="in the router's words", example="{status: 400}"
-            )
+            code: words(meaning=f"The error text of {code}.", absent="the router's", example="{status: 400}")
             for code in ANSWER_CODES
         },
-        "How errors are told, by the router's error code; bad_request holds for every other 400 too.",
+        "Error texts by the router's error code; bad_request applies to every other 400, too.",
     ),
     "engine_400": words(
-        meaning="How a 400 of the engine is told.", absent="as the engine does", example='{message: "{message}"}'
+        meaning="The error text of a 400 of the engine.", absent="the engine's", example='{message: "{message}"}'
     ),
     "source": source(),
 }
@@ -197,20 +195,18 @@ _SECTIONS: Final[Rules] = {
     "checks": mapping(CHECKS, "What is verified about messages, tools and formats."),
     "unknown_fields": mapping(
         {
-            "policy": choice(
-                "pass", "drop", "reject", meaning="What becomes of top-level fields that nothing governs."
-            ),
+            "policy": choice("pass", "drop", "reject", meaning="What happens to unknown top-level fields."),
             "known": many(
                 text("a field"),
                 "a list of request fields",
-                meaning="Fields that are known besides those that are governed.",
+                meaning="Known fields besides those that have rules.",
                 default="[]",
                 example="[seed, user]",
             ),
             "error": error(),
             "source": source(),
         },
-        "What becomes of fields that nobody knows.",
+        "What happens to unknown fields.",
     ),
     "response": mapping(
         {
@@ -226,11 +222,11 @@ _SECTIONS: Final[Rules] = {
         },
         "What responses look like.",
     ),
-    "errors": mapping(_ERRORS, "How refusals are told."),
+    "errors": mapping(_ERRORS, "Error texts and the shape of error bodies."),
     "order": many(
         text("the id of a rule"),
         "a list of ids of rules",
-        meaning="Rules that are judged first, in this order.",
+        meaning="Rules that are evaluated first, in this order.",
         unique=True,
         default="[]",
         example="[unknown_fields]",
@@ -251,7 +247,7 @@ _WHEN: Final = {"required": True} | mapping(
         ),
         "fields": condition(meaning="Values of fields that must all hold.", absent="any", example="{do_sample: false}"),
     },
-    "Which requests the case is for: all that is given must hold.",
+    "Which requests the case matches: all given conditions must hold.",
 )
 
 CASE: Final = mapping(
@@ -262,7 +258,7 @@ CASE: Final = mapping(
             {key: rules for key, rules in _LIMITS.items() if key != "max_body_bytes"}, "How large a request may be."
         ),
     },
-    "What holds for some requests: laid over what holds for all.",
+    "Rules for some requests, merged with the rules for all.",
 )
 
 SCHEMA: Final[Rules] = {
@@ -302,16 +298,16 @@ SCHEMA: Final[Rules] = {
                 "requested", "served", meaning="Which model name a response to a request for an alias carries."
             ),
         },
-        "Which model names are answered.",
+        "Which model names are accepted.",
     ),
     "mode": _MODE,
     **_SECTIONS,
     "cases": free(
         text("the name of a case"),
         CASE,
-        f"a mapping of at most {MAX_CASES} names of cases to what holds for them",
+        f"a mapping of at most {MAX_CASES} names of cases to their rules",
         MAX_CASES,
-        meaning="What holds for some requests, by a name of your choice; the first case that matches applies.",
+        meaning="Rules for some requests, by a name of your choice; the first case that matches applies.",
         absent="none",
         example="{creative: {when: {fields: {do_sample: true}}, limits: {max_images: 1}}}",
     ),

@@ -50,7 +50,7 @@ def source() -> Rules:
     return text(
         "evidence",
         MAX_SOURCE,
-        meaning="Where the vendor says so.",
+        meaning="The vendor's statement that this rule is based on.",
         absent="nothing",
         example='"docs: https://example.com/api, 2026-08"',
     )
@@ -158,20 +158,20 @@ def condition(**meta: Any) -> Rules:  # noqa: ANN401
 
 
 def words(**meta: Any) -> Rules:  # noqa: ANN401
-    """Return the rules of how an error is told: a text, which is the message, or its members."""
-    return _told(members_of_words(), definition="words", **meta)
+    """Return the rules of an error text: a text, which is the message, or a mapping of its members."""
+    return _message_or_members(members_of_words(), definition="words", **meta)
 
 
 def error(*parts: str) -> Rules:
-    """Return the rules of how a rule's refusal is told, whole and by its parts."""
+    """Return the rules of a rule's error texts, whole and by its parts."""
     schema = {
         **members_of_words(),
         **{
-            part: words(meaning=f"How the part {part} is told.", absent="as the rest", example=EXAMPLE)
+            part: words(meaning=f"The error text of the part {part}.", absent="that of the rule", example=EXAMPLE)
             for part in parts
         },
     }
-    return _told(schema, meaning="How the refusal is told.", absent="in the router's words", example=EXAMPLE)
+    return _message_or_members(schema, meaning="The error text of a rejection.", absent="the router's", example=EXAMPLE)
 
 
 EXAMPLE: Final = '"{param} must be {allowed}, not {value}"'
@@ -202,12 +202,12 @@ def members_of_words() -> Rules:
         "message": message(
             "a message", meaning="The message, with placeholders.", absent="the router's", example=EXAMPLE
         ),
-        "body": envelope(meaning="The whole body of this answer.", absent="`errors.body`"),
+        "body": envelope(meaning="The whole body of this error.", absent="`errors.body`"),
     }
 
 
 def envelope(**meta: Any) -> Rules:  # noqa: ANN401
-    """Return the rules of the body of an answer: any JSON object; what stands in it is told apart elsewhere."""
+    """Return the rules of the body of an error: any JSON object; its content is checked elsewhere."""
     example = '{error: {message: "{message}", type: "{type}"}}'
     return {
         "type": "dict",
@@ -215,7 +215,7 @@ def envelope(**meta: Any) -> Rules:  # noqa: ANN401
     }
 
 
-def _told(schema: Rules, **meta: Any) -> Rules:  # noqa: ANN401
-    told = {key: rule for key, rule in message("").items() if key != "meta"}
+def _message_or_members(schema: Rules, **meta: Any) -> Rules:  # noqa: ANN401
+    message_rules = {key: rule for key, rule in message("").items() if key != "meta"}
     expected = f"a message of 1 to {MAX_MESSAGE} characters, or a mapping with {', '.join(schema)}"
-    return {"anyof": [told, {"type": "dict", "schema": schema}], "meta": {"expected": expected, **meta}}
+    return {"anyof": [message_rules, {"type": "dict", "schema": schema}], "meta": {"expected": expected, **meta}}

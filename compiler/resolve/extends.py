@@ -1,4 +1,4 @@
-"""`extends`: loads the chain of parents as one immutable value, and folds it from its root down."""
+"""`extends`: loads a profile and its parents as a chain of layers, and merges them, the root parent first."""
 
 import hashlib
 import os
@@ -17,15 +17,15 @@ from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence
 from compiler.source.yaml_reader import MAX_FILE_BYTES, read_yaml
 
 _STREAM: Final = "stdin"
-"""The name of a profile that stands in no file and says none."""
+"""The name of a profile that is read from a stream and sets no name."""
 
 ALIASES: Final = ("models", "aliases")
-"""Where names are, as a list or as a mapping; a mapping adds to either."""
+"""The path of the aliases. They are a list or a mapping; a mapping in a child adds to both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One profile of a chain: its own tree without `extends`, and what the artifact says of it."""
+    """One profile of a chain: its own tree without `extends`, and the source that the artifact records."""
 
     kind: Literal["file", "preset"]
     name: str
@@ -46,7 +46,7 @@ class _Parent:
 
 
 def load_chain(selection: Selection) -> tuple[Layer, ...]:
-    """Return the chain of profiles from the one selected up to its last parent.
+    """Return the chain of layers from the selected profile to its last parent.
 
     Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself.
     """
@@ -67,7 +67,7 @@ def load_chain(selection: Selection) -> tuple[Layer, ...]:
 
 
 def merge_chain(layers: tuple[Layer, ...]) -> Mapping:
-    """Fold a chain from its root down into one tree; of the nulls in cases only those stay that delete something."""
+    """Merge a chain into one tree, the root parent first; nulls in cases stay only if they delete something."""
     root = layers[0].tree.at
     profile = reduce(merge, (layer.tree for layer in reversed(layers)), Mapping((), root))
     cases = profile.get("cases")
@@ -77,10 +77,10 @@ def merge_chain(layers: tuple[Layer, ...]) -> Mapping:
 
 
 def merge(parent: Mapping, child: Mapping) -> Mapping:
-    """Lay a child over its parent: maps merge key by key, scalars and lists replace, a null deletes.
+    """Merge a child into its parent: mappings merge key by key, scalars and lists replace, a null deletes.
 
-    The result holds no null as a mapping's value, unless a case wrote it: there it deletes what holds for all. It
-    remembers what each value replaced, and which null deleted what.
+    The result has no null as a mapping's value, except in a case: there it deletes a value of the base. The result
+    records what each value replaced, and which null deleted what.
     """
     return _merged(parent, child, ())
 
@@ -90,7 +90,7 @@ def names_as_keys(node: Node) -> Node:
     items = node.items if isinstance(node, Sequence) else ()
     names = {item.value: item.at for item in items if isinstance(item, Scalar) and isinstance(item.value, str)}
     if not names or len(names) < len(items):
-        return node  # What is wrong with a list is told of the list.
+        return node  # Validation reports the errors of the list.
     return Mapping(tuple(Entry(name, at, Mapping((), at)) for name, at in names.items()), node.at)
 
 
@@ -123,14 +123,14 @@ def _merged_entry(inherited: Entry | None, entry: Entry, path: tuple[str, ...]) 
 
 
 def _without_idle_nulls(case: Mapping, base: Mapping) -> Mapping:
-    """Return a case without the nulls that delete nothing of what holds for all; they count as deletions of its own."""
+    """Return a case without the nulls that delete nothing of the base; they become deletions of the case."""
     kept: list[Entry] = []
     gone = {entry.key: entry for entry in case.deleted}
     for entry in case.entries:
         below = base.get(entry.key)
         if isinstance(entry.value, Mapping):
             inner = below.value if below is not None and isinstance(below.value, Mapping) else Mapping((), base.at)
-            # Nothing holds for all that a case's own `when` could be laid over.
+            # The base has no `when`, so the base of a case's `when` is empty.
             kept.append(_with_value(entry, _without_idle_nulls(entry.value, inner)))
         elif below is None and _deletes(entry.value):
             gone[entry.key] = entry
@@ -168,11 +168,11 @@ def _start(selection: Selection) -> _Parent:
     if not selection.name:
         raise ProfileError(Diagnostic("unreadable-file", f"{selection.chosen_by}: the path is empty"))
     if selection.content is not None:
-        # Of a stream nothing but its content tells a name, and what it extends is looked for in the working folder.
+        # Only the content of a stream can name it, and its `extends` is relative to the working folder.
         return _Parent("file", _STREAM, Path(_STREAM), selection.display_name, None)
     path = Path(selection.name)
     if not path.name.isprintable():
-        message = f"the file name {quoted_path(path.name)} cannot stand in an artifact"
+        message = f"the file name {quoted_path(path.name)} has characters that an artifact cannot hold"
         raise ProfileError(Diagnostic("unusable-name", message, hint="rename the file"))
     return _Parent("file", path.name, path, selection.name, None)
 
@@ -189,7 +189,7 @@ def _next(extends: Entry | None, path: Path) -> _Parent | None:
 
 
 def _display(path: Path) -> str:
-    """Return a path for people: without `..` where that names the same file, which a symbolic link may prevent."""
+    """Return a path for messages: without `..` if that names the same file, which a symbolic link may prevent."""
     folded = os.path.normpath(path)
     same = os.path.exists(path) and os.path.exists(folded) and os.path.samefile(path, folded)  # noqa: PTH110, PTH121
     return folded if same else str(path)
@@ -203,7 +203,7 @@ def _parent_name(value: Node) -> str:
     name = value.value if isinstance(value, Scalar) else None
     if isinstance(name, str) and name and not name.endswith(".json"):
         return name
-    message, hint = "extends: this names no profile", ""
+    message, hint = "extends: this is not the name of a profile", ""
     if isinstance(name, str) and name:
         message, hint = "extends: an artifact cannot be extended", "extend the profile that it was built from"
     elif isinstance(value, Sequence):
@@ -225,14 +225,14 @@ def _read(parent: _Parent, selection: Selection) -> bytes:
 def _unreadable(parent: _Parent, selection: Selection, reason: str) -> Diagnostic:
     message = f"cannot read {quoted_path(parent.display)}: {reason}"
     if parent.at is not None:
-        hint = "a path is relative to the file that it stands in"
+        hint = "a path is relative to the file that names it"
         return Diagnostic("unreadable-file", f"extends: {message}", parent.at, hint=hint)
     named_by = "" if selection.chosen_by in {"SOURCE", selection.name} else f"{selection.chosen_by}: "
     return Diagnostic("unreadable-file", f"{named_by}{message}")
 
 
 def _cycle(visited: list[_Parent], again: _Parent) -> Diagnostic:
-    """Return the error of a chain that meets one of its own profiles again: every hop on a line of its own."""
+    """Return the error of a chain that contains a profile twice, with every hop as a note."""
     hops = [*visited[1:], again]
     notes = tuple(Note(hop.at, f"extends {quoted_path(hop.display)}") for hop in hops if hop.at is not None)
     return Diagnostic(

@@ -1,4 +1,4 @@
-"""The merged profile as YAML with a comment behind each value: where it was set, and what it replaced there."""
+"""Writes the merged profile as YAML with a comment after each value: where it was set, and what it replaced."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,7 +10,7 @@ from compiler.source.yaml_writer import inline, ordered, yaml_of
 
 _INDENT: Final = "  "
 _DEFAULT: Final = "default"
-_DEFAULT_NAME: Final = "default: called after its source"
+_DEFAULT_NAME: Final = "default: named after its source"
 
 
 def yaml_with_origins(values: dict[str, Any], profile: Mapping) -> bytes:

@@ -80,7 +80,7 @@ def _section(override: Override) -> Entry:
         expected = "a JSON object of sampling parameters"
         raise ProfileError(Diagnostic("not-a-mapping", "this is not a JSON object", params.at, expected))
     if not params.entries:
-        hint = "to govern no sampling parameter, leave the flag out and set `sampling: null` in a profile"
+        hint = "to have no sampling contract, leave the flag out and set `sampling: null` in a profile"
         raise ProfileError(Diagnostic("empty-override", "no sampling parameter is given", params.at, hint=hint))
     nulls = tuple(_nulls(params, ()))
     if nulls:

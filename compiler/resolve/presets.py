@@ -1,4 +1,4 @@
-"""The profiles that come with the product: their names, and where they lie."""
+"""The presets that ship with the product: their names and their files."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, qu
 from router.artifact.format import shipped_folder
 
 MODELINE: Final = "# yaml-language-server:"
-"""How the comment begins that tells editors which JSON Schema a file follows."""
+"""The start of the comment that names the JSON Schema of a file for editors."""
 
 
 NOT_KNOWN: Final = "# Not known:"
-"""How the part of a preset's header begins that says what its vendor leaves open."""
+"""The start of the part of a preset's header that lists what is not known of its vendor."""
 
 _LABEL = re.compile(r"# [A-Z][\w ]{1,40}: ")
 
@@ -29,11 +29,11 @@ def preset_path(name: str, named_at: Location | None = None, named_by: str = "")
     """
     if name in preset_names():
         return shipped_folder("profiles") / f"{name}.yaml"
-    said = f"{named_by}: " if named_by else "extends: " if named_at else ""
+    prefix = f"{named_by}: " if named_by else "extends: " if named_at else ""
     raise ProfileError(
         Diagnostic(
             "unknown-preset",
-            f"{said}there is no preset {quoted(name)}",
+            f"{prefix}there is no preset {quoted(name)}",
             named_at,
             expected="one of " + ", ".join(preset_names()),
             hint=_hint(name, named_at, named_by),
@@ -42,7 +42,7 @@ def preset_path(name: str, named_at: Location | None = None, named_by: str = "")
 
 
 def describe(name: str) -> str:
-    """Return the first comment line of a preset that speaks to people: what it is."""
+    """Return the first descriptive comment line of a preset."""
     lines = preset_path(name).read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if not line.startswith(MODELINE)).removeprefix("#").strip()
 
@@ -54,13 +54,13 @@ def not_known(name: str) -> str:
     line begins with a label of its own.
     """
     lines = preset_path(name).read_text(encoding="utf-8").splitlines()
-    told: list[str] = []
+    parts: list[str] = []
     for line in lines:
-        if told and (not line.startswith("# ") or (told[-1].endswith(".") and _LABEL.match(line))):
+        if parts and (not line.startswith("# ") or (parts[-1].endswith(".") and _LABEL.match(line))):
             break
-        if told or line.startswith(NOT_KNOWN):
-            told.append(line.removeprefix("#").strip())
-    return " ".join(told).removeprefix(NOT_KNOWN.removeprefix("# ")).strip()
+        if parts or line.startswith(NOT_KNOWN):
+            parts.append(line.removeprefix("#").strip())
+    return " ".join(parts).removeprefix(NOT_KNOWN.removeprefix("# ")).strip()
 
 
 def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
@@ -73,11 +73,11 @@ def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
     for candidate in (name, f"{name}.yaml", f"{name}.yml"):
         if "\0" not in candidate and name and (beside / candidate).is_file():
             if named_by == "--api-profile":
-                return f"to name the file, write --api-profile-file {candidate}"
-            return f"to name the file, write ./{candidate}"
+                return f"to use the file, write --api-profile-file {candidate}"
+            return f"to use the file, write ./{candidate}"
     if named_by == "--api-profile":
-        return "a file is named by --api-profile-file"
-    return "a file is named by a path that holds a / or ends in .yaml or .yml"
+        return "use --api-profile-file for a file"
+    return "the path of a file contains a / or ends in .yaml or .yml"
 
 
 def _intended(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Which profile is taken: the first source that is set wins, and a set source that fails never falls through."""
+"""Source resolution: the first source that is set is used, even if it cannot be read."""
 
 import os
 from collections.abc import Mapping
@@ -10,28 +10,28 @@ ENVIRONMENT_NAME: Final = "SGLANG_ROUTER_API_PROFILE"
 """The environment variable that names a preset or a path."""
 
 SYSTEM_PROFILE: Final = Path("/etc/sgl-router/profile.yaml")
-"""The profile that is taken, where it exists, when nobody names one."""
+"""The profile that is used, if it exists, when the user names none."""
 
 FOLDER_PROFILES: Final = ("./profile.yaml", "./profile.yml")
-"""The profile that is taken, where one is in the working folder, when nobody names one and the machine has none."""
+"""Profiles in the working folder; one is used when the user names none and the system profile does not exist."""
 
 DEFAULT_PRESET: Final = "openai-compatible"
-"""The preset that is taken when nobody names a profile; it enforces nothing."""
+"""The preset that is used when no other source exists; it enforces nothing."""
 
 STANDARD_INPUT: Final = "-"
 """The source that is standard input."""
 
 CHOSEN_BY_DEFAULT: Final = "default"
-"""What chose the profile where nobody did."""
+"""The value of `chosen_by` for the default preset."""
 
 
 class UsageError(Exception):
-    """The command line asks for something that makes no sense; the message is one line."""
+    """The command line is invalid; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The profile to take: a file, a preset or an artifact; `chosen_by` says for people what named it."""
+    """The selected profile: a file, a preset or an artifact; `chosen_by` is what named it, for messages."""
 
     kind: Literal["file", "preset", "artifact"]
     name: str
@@ -47,7 +47,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the command line says about the profile to take."""
+    """The options of the command line that name a profile."""
 
     source: str | None = None
     file: str | None = None
@@ -55,7 +55,7 @@ class SourceOptions:
 
 
 def select(named: SourceOptions, environment: Mapping[str, str], system_profile: Path = SYSTEM_PROFILE) -> Selection:
-    """Return the profile to take.
+    """Return the selected profile.
 
     Raises UsageError when the command line names more than one, or names none and two are in the working folder.
     """
@@ -86,7 +86,7 @@ def _unnamed(from_environment: str, system_profile: Path) -> Selection:
         return Selection("file", str(system_profile), str(system_profile))
     here = [name for name in FOLDER_PROFILES if _exists(Path(name))]
     if len(here) > 1:
-        raise UsageError(f"{' and '.join(here)} are both here: name the one that is meant")
+        raise UsageError(f"{' and '.join(here)} both exist here: name one of them")
     if here:
         return Selection("file", here[0], here[0])
     return Selection("preset", DEFAULT_PRESET, CHOSEN_BY_DEFAULT)
@@ -97,7 +97,7 @@ def _file(path: str, chosen_by: str) -> Selection:
 
 
 def _exists(path: Path) -> bool:
-    """Tell whether something stands at a path; what is there but cannot be reached counts, so that reading it fails."""
+    """Return whether a path exists. A path that cannot be reached counts as existing, so that reading it fails."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

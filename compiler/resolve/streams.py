@@ -1,4 +1,4 @@
-"""Sources that can be read but once, standard input and pipes: read here, and told apart by what they hold."""
+"""Reads sources that can be read only once: standard input and pipes. Their content decides their kind."""
 
 import stat
 import sys
@@ -11,13 +11,13 @@ from compiler.resolve.selection import STANDARD_INPUT, Selection
 from router.artifact.format import MAX_ARTIFACT_BYTES, Artifact, load, read
 
 _MAX_READ_BYTES: Final = MAX_ARTIFACT_BYTES + 1
-"""Bytes that are read of a stream: enough to see that it is neither an artifact nor a profile, which are no larger."""
+"""The most bytes that are read of a stream: one more than the largest artifact or profile."""
 
 
 def with_content(selection: Selection) -> Selection:
-    """Return a selection that holds what its stream holds, and is an artifact or a profile by that.
+    """Return a selection with the content of its stream, which decides whether it is an artifact or a profile.
 
-    Anything but standard input and pipes is returned as it is. Raises CommandError for a stream that cannot be read.
+    Other selections are returned unchanged. Raises CommandError for a stream that cannot be read.
     """
     if selection.kind == "preset" or not is_stream(selection):
         return selection
@@ -44,7 +44,7 @@ def artifact_of(selection: Selection) -> Artifact:
 
 
 def looks_like_artifact(content: bytes) -> bool:
-    """Tell whether bytes are an artifact, if only a broken one, and no profile."""
+    """Tell whether bytes are an artifact, possibly an invalid one, and not a profile."""
     return content.lstrip().startswith(b"{") and b'"format_version"' in content
 
 

@@ -1,4 +1,4 @@
-"""`profilec serve`: a contract served in front of engines. The process becomes gunicorn with the router's own conf."""
+"""`profilec serve`: serves a contract in front of engines. The process becomes gunicorn with the router's conf."""
 
 import os
 import sys
@@ -24,8 +24,8 @@ from compiler.verify.generation.names import Deployment
 def run(arguments: Namespace) -> int:
     """Check the artifact and the settings, start what is missing, and replace this process by gunicorn.
 
-    Returns only by an error: ProfileError, ArtifactError, UsageError, or CommandError for settings that cannot be used.
-    From then on the exit code is gunicorn's.
+    Does not return. Raises ProfileError, ArtifactError, UsageError, and CommandError for invalid settings. Afterwards
+    the exit code is gunicorn's.
     """
     reject_hidden_router()
     with ServedContract(_selection(arguments)) as contract:

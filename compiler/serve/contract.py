@@ -1,4 +1,4 @@
-"""The contract that `profilec serve` serves: an artifact as it is, or one compiled from a profile, and made again."""
+"""The contract that `profilec serve` serves: an artifact, or a profile that is compiled whenever it changes."""
 
 import hashlib
 import shlex
@@ -16,7 +16,7 @@ from router.runtime.temporary import temporary_folder
 
 
 class LoadedContract(NamedTuple):
-    """A contract that was found good, and the warnings of its profile."""
+    """A valid contract, and the warnings of its profile."""
 
     artifact: Artifact
     warnings: tuple[Diagnostic, ...] = ()

@@ -1,4 +1,4 @@
-"""How `profilec serve` becomes gunicorn: its settings, its arguments, and what would keep it from starting."""
+"""How `profilec serve` becomes gunicorn: its settings, its arguments, and the checks before it starts."""
 
 import os
 import sys

@@ -9,7 +9,7 @@ from compiler.serve.contract import ServedContract, version_of
 from router.artifact.format import ArtifactError
 
 POLL_SECONDS: Final = 0.3
-"""How often the sources are looked at."""
+"""Seconds between two checks of the sources."""
 
 
 class SourceWatcher:
@@ -23,8 +23,8 @@ class SourceWatcher:
     def poll(self) -> bool:
         """Load the contract again if a source has changed; return whether a new one is there for the router to read.
 
-        A change counts once two looks have seen the same: an editor may be in the middle of it. After an error each
-        look tries again, since a file that nobody read yet may end it; each error is printed once.
+        A change counts after two polls with the same content, because an editor may still be writing. After an error
+        each poll tries again, because a file that was not read yet may fix it; each error is printed once.
         """
         now = {path: version_of(path) for path in self._contract.versions}
         has_settled, self._seen = now == self._seen, now
@@ -44,7 +44,7 @@ class SourceWatcher:
     def _note(self, problem: str) -> None:
         if problem != self._problem:
             sys.stderr.write(problem)
-            _report(f"{self._contract.name} cannot be served as it is now: the last good contract stays active")
+            _report(f"{self._contract.name} is invalid: the last valid contract stays active")
         self._problem = problem
 
 

@@ -1,4 +1,4 @@
-"""JSON text → the same tree that a YAML file gives, for contracts that are passed as a flag."""
+"""Reads JSON into the same tree as YAML, for contracts that are passed as a flag."""
 
 import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
@@ -35,7 +35,7 @@ class _Reader:
     def read(self) -> Node:
         node = self._value((), 0)
         if self._next():
-            self._fail("something follows the JSON value")
+            self._fail("unexpected text after the JSON value")
         return node
 
     def _value(self, path: Path, depth: int) -> Node:
@@ -59,7 +59,7 @@ class _Reader:
                 self._expect(",", "a comma or a closing brace is missing")
                 self._next()
             key = self._key()
-            self._expect(":", "a key is followed by a colon")
+            self._expect(":", "a colon is missing after the key")
             name = str(key.value)
             entry = Entry(name, key.at, self._value((*path, name), depth + 1))
             if name in entries:
@@ -80,7 +80,7 @@ class _Reader:
 
     def _key(self) -> Scalar:
         if self._next() != '"':
-            self._fail("a key in double quotes is wanted here")
+            self._fail("expected a key in double quotes")
         return self._string()
 
     def _string(self) -> Scalar:
@@ -98,7 +98,7 @@ class _Reader:
     def _word(self, path: Path) -> Scalar:
         match = _WORD.match(self._text, self._position)
         if match is None:
-            self._fail("a value is wanted here")
+            self._fail("expected a value")
         word = match[0]
         if word in _CONSTANTS:
             return Scalar(_CONSTANTS[word], self._take(len(word)))

@@ -1,4 +1,4 @@
-"""What a plain scalar means: the core schema of YAML 1.2, for the reader and for the printer."""
+"""What a plain scalar means: the core schema of YAML 1.2, for the reader and the writer."""
 
 import math
 import re
@@ -24,7 +24,7 @@ _ZERO = re.compile(r"[-+]?[0.]+(?:[eE].*)?")
 def resolve(text: str) -> Value:
     """Return the value of a plain scalar.
 
-    Raises ValueError for a number that no float64 comes near, or that is too long to be meant.
+    Raises ValueError for a number outside the range of a 64-bit float, or longer than MAX_NUMBER_LENGTH.
     """
     if text in _NULL:
         return None
@@ -55,7 +55,7 @@ def number_of(text: str) -> int | float | None:
 
 
 def with_space_after_colon(text: str) -> str | None:
-    """Return the key and value that a text begins with, a space put between them; None where it holds none such."""
+    """Return the key and value at the start of a text like `a:b`, with a space between them; otherwise None."""
     match = _TOUCHING.match(text)
     return f"{match[1]}: {match[2]}" if match else None
 

@@ -1,4 +1,4 @@
-"""What PyYAML says about a text that it cannot read, told to people: what is wrong, where, and what to do."""
+"""Translates PyYAML's syntax errors into diagnostics: what is wrong, where, and what to do."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ _END_MARK = re.compile(r"^\.\.\.(?:\s|\Z)", re.MULTILINE)
 
 
 class _Translation(NamedTuple):
-    """What PyYAML says, told to people; some things are wrong where they began, not where PyYAML noticed."""
+    """The message and hint for one of PyYAML's errors; `where_it_began` points to the start of the faulty construct."""
 
     pattern: str
     message: str
@@ -31,13 +31,13 @@ class _Translation(NamedTuple):
 _TRANSLATIONS: Final = (
     _Translation(
         "could not find expected ':'",
-        "a key without its colon",
+        "a key without a colon",
         "a key is followed by a colon and a space, as in `top_p: 0.95`",
         where_it_began=True,
     ),
     _Translation(
         "scanning a directive|only the directive",
-        "only the directive `%YAML 1.2` is understood",
+        "only the directive `%YAML 1.2` is supported",
         "remove the line",
         where_it_began=True,
     ),
@@ -50,35 +50,35 @@ _TRANSLATIONS: Final = (
     ),
     _Translation(
         "scanning a block scalar",
-        "this cannot stand behind | or >",
+        "this cannot follow | or >",
         "put the text on the lines below, indented, or put the whole value in quotes",
     ),
-    _Translation("(?:scanning|parsing) a tag|tag handle", "a tag is not understood here", NO_TAG, where_it_began=True),
+    _Translation("(?:scanning|parsing) a tag|tag handle", "tags are not supported", NO_TAG, where_it_began=True),
     _Translation(
         "escape sequence of",
-        "an escape that is not complete",
-        "put the value in single quotes, where a backslash is just a backslash",
+        "an incomplete escape",
+        "put the value in single quotes: there a backslash is an ordinary character",
     ),
     _Translation(
         "unknown escape character",
         "an unknown escape",
-        "put the value in single quotes, where a backslash is just a backslash",
+        "put the value in single quotes: there a backslash is an ordinary character",
     ),
     _Translation(
         "unexpected (?:end of stream|document separator)",
-        "a quote that is never closed",
+        "this quote is not closed",
         "close the quote",
         where_it_began=True,
     ),
-    _Translation("but found ':'", "a colon without its key", "write the key before the colon"),
+    _Translation("but found ':'", "a colon without a key", "write the key before the colon"),
     _Translation(
         "expected <block end>",
-        "this does not fit the lines above",
+        "the indentation does not match the lines above",
         "keys of one mapping start in the same column: check the indentation",
     ),
     _Translation(
         "mapping values are not allowed",
-        "a second key within a value",
+        "a second key inside a value",
         "check the indentation, or put a value that holds `: ` in quotes",
     ),
     _Translation(
@@ -92,7 +92,7 @@ _TRANSLATIONS: Final = (
     _Translation("expected ',' or", "a comma or a closing bracket is missing", "close the bracket"),
     _Translation("", "this is not YAML that can be read here", "check the quotes, the brackets and the indentation"),
 )
-"""The first whose pattern is found in what PyYAML says is told; the last one stands for all others."""
+"""The first whose pattern matches PyYAML's message is used; the last one matches every message."""
 
 _STARTED: Final = (
     ("mapping", "this mapping starts here"),
@@ -102,7 +102,7 @@ _STARTED: Final = (
 
 
 def syntax_error(document: Document, error: yaml.MarkedYAMLError, position: Any) -> Diagnostic:  # noqa: ANN401
-    """Return what is wrong with a text that PyYAML refuses; `position` is how far it had come."""
+    """Return what is wrong with a text that PyYAML rejects; `position` is how far it had come."""
     problem = f"{error.context}: {error.problem}"
     mark = error.problem_mark or error.context_mark or position
     began = error.context_mark
@@ -129,33 +129,33 @@ def syntax_error(document: Document, error: yaml.MarkedYAMLError, position: Any)
 
 
 def _outside_document(document: Document, mark: Any) -> Diagnostic:  # noqa: ANN401 - PyYAML has two kinds of marks
-    """Tell of text that stands where a document could only start with `---`."""
+    """Return the error of text outside the document, where only `---` could start a new one."""
     text = document.text
     start, end = _START_MARK.search(text), _END_MARK.search(text)
     first = _CONTENT.search(text, start.end() if start else 0)
     at = _location(document, mark)
     if end is not None and text.count("\n", 0, end.start()) < mark.line:
-        message, hint = "text below the end of the profile", "remove the line `...` above it"
+        message, hint = "text after the end of the profile", "remove the line `...` before it"
     elif first is not None and len(first[1]) > mark.column:
         message, hint = "the first line is indented", "keys at the top start in column 1"
         at = _line_start(document, first, 1)
     elif first is not None and start is None and first[0].startswith("%"):
-        message, hint = "a `%YAML` line without `---` below it", "write --- on the next line, or remove this line"
+        message, hint = "a `%YAML` line without `---` after it", "write --- on the next line, or remove this line"
         at = _line_start(document, first, 0)
     else:
-        message, hint = "this does not fit what stands before it", "a key is followed by a colon and a space"
+        message, hint = "this cannot follow the text before it", "a key is followed by a colon and a space"
     return Diagnostic("syntax", message, at, hint=hint)
 
 
 def _missing_space(document: Document, number: int) -> Diagnostic | None:
-    """Return what is wrong if a line begins with a key that touches its value."""
+    """Return the error of a line whose key has no space after its colon, or None."""
     line = document.line(number)
     meant, column = with_space_after_colon(line.lstrip(" ")), len(line) - len(line.lstrip(" ")) + 1
     if meant is None:
         return None
     at = Location(document, number, column, number, column + len(meant) - 1)
     hint = f"a colon needs a space after it: {meant}"
-    return Diagnostic("syntax", "a key that touches its value", at, hint=hint)
+    return Diagnostic("syntax", "a key without a space after its colon", at, hint=hint)
 
 
 def _number_above(document: Document, number: int) -> int:
@@ -165,11 +165,11 @@ def _number_above(document: Document, number: int) -> int:
 
 
 def _misfit_translation(document: Document, translation: _Translation, mark: Any) -> _Translation:  # noqa: ANN401
-    """Tell more closely what does not fit: the rest of a line, a list that starts too far left, or an item."""
+    """Return a more exact translation: for the rest of a line, a list that starts too far left, or an item."""
     line, above = document.line(mark.line + 1), document.line(_number_above(document, mark.line + 1))
     key = _OPEN_KEY.fullmatch(above)
     if line[: mark.column].strip(" -"):
-        message, hint = "this does not fit what stands before it", "put the whole text in one pair of quotes"
+        message, hint = "this cannot follow the text before it", "put the whole text in one pair of quotes"
         return _Translation("", message, hint)
     if not _LIST_ITEM.match(line):
         return translation
@@ -181,17 +181,17 @@ def _misfit_translation(document: Document, translation: _Translation, mark: Any
 
 
 def _misplaced_tab(line: str, column: int) -> tuple[str, str]:
-    """Return what a tab is that stands between two parts of a line, and what to do about it."""
+    """Return the message and hint for a tab between two parts of a line."""
     before, behind = line[:column], line[column:].strip()
     if not behind:
         return "a tab at the end of the line", "remove it"
     if _DASHES.fullmatch(before):
-        return "a tab behind the dash", "write a space instead"
+        return "a tab after the dash", "write a space instead"
     if behind.startswith("#"):
         return "a tab before the comment", "write a space instead"
     if before.rstrip().endswith(":") or behind.startswith(":"):
         return "a tab between key and value", "use spaces instead of the tab"
-    return "a tab cannot stand here", "use spaces instead of the tab"
+    return "a tab is not allowed here", "use spaces instead of the tab"
 
 
 def _location(document: Document, mark: Any) -> Location:  # noqa: ANN401 - PyYAML has two kinds of marks
@@ -199,6 +199,6 @@ def _location(document: Document, mark: Any) -> Location:  # noqa: ANN401 - PyYA
 
 
 def _line_start(document: Document, found: re.Match[str], group: int) -> Location:
-    """Return where a part of a line stands that begins with the line."""
+    """Return the location of a matched group that starts at the beginning of its line."""
     number = document.text.count("\n", 0, found.start()) + 1
     return Location(document, number, 1, number, len(found[group]) + 1)

@@ -33,7 +33,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value; after merging also the inherited entry that it took the place of, or deleted."""
+    """A key with its value; after merging also the inherited entry that it replaced or deleted."""
 
     key: str
     key_at: Location
@@ -92,7 +92,7 @@ def node_at(root: Node, path: Path) -> Node | None:
 
 
 def key_location(root: Mapping, path: Path) -> Location:
-    """Return where the key at a path was written; for a list item where the item stands, for the root the document."""
+    """Return the location of the key at a path, of an item of a list, or of the document for the root."""
     if not path:
         return root.at
     parent = node_at(root, path[:-1])
@@ -105,7 +105,7 @@ def key_location(root: Mapping, path: Path) -> Location:
 
 
 def place_within(scalar: Scalar, start: int, end: int) -> Location:
-    """Return where some characters of a string are written; the place of all of it where escapes or lines hide them."""
+    """Return the location of some characters of a string, or of the whole string if it has escapes or lines."""
     at, text = scalar.at, str(scalar.value)
     written = at.document.line(at.line)[at.column - 1 : at.end_column - 1]
     for quote, spell in _SPELLINGS:
@@ -121,7 +121,7 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
     ("'", lambda text: text.replace("'", "''")),
     ('"', lambda text: text.replace("\\", "\\\\").replace('"', '\\"')),
 )
-"""How a string may be written in one line, plain or in either kind of quotes."""
+"""The ways to write a string in one line: plain, in single quotes, in double quotes."""
 
 
 def path_text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Bytes → a tree: strict YAML 1.2, every value with its place, every hazard an error and never a silent guess."""
+"""Bytes → a tree: strict YAML 1.2, every value with its place, every ambiguity an error."""
 
 import re
 from typing import Any, Final
@@ -41,7 +41,7 @@ def read_yaml(data: bytes, name: str, extended_at: Location | None = None) -> Ma
 
 
 def span(document: Document, start: int, end: int) -> Location:
-    """Return the location of a stretch of a document's text, given by its offsets."""
+    """Return the location of a part of a document's text, given by its offsets."""
     line, column = _line_and_column(document.text, start)
     end_line, end_column = _line_and_column(document.text, end)
     return Location(document, line, column, end_line, end_column)
@@ -54,11 +54,11 @@ def joined_surrogates(text: str) -> str:
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as error:
-        raise ValueError("half of a surrogate pair, which is no character") from error
+        raise ValueError("half of a surrogate pair is not a character") from error
 
 
 def repeated_key(entry: Entry, first: Entry, path: Path) -> Diagnostic:
-    """Return the diagnostic of a key that stands twice in one mapping."""
+    """Return the diagnostic of a key that one mapping has twice."""
     both_mappings = isinstance(entry.value, Mapping) and isinstance(first.value, Mapping)
     return Diagnostic(
         "repeated-key",
@@ -105,20 +105,20 @@ def _check_conflict(document: Document) -> None:
     """Reject a text in which a version control system left both sides of a merge."""
     marker = CONFLICT_MARKER.search(document.text)
     if marker:
-        hint = "keep what is meant, and remove the lines that begin with <<<<<<<, |||||||, ======= and >>>>>>>"
+        hint = "keep one side, and remove the lines that begin with <<<<<<<, |||||||, ======= and >>>>>>>"
         at = span(document, *marker.span())
         raise ProfileError(Diagnostic("merge-conflict", "unresolved merge conflict", at, hint=hint))
 
 
 def _check_characters(document: Document) -> None:
-    """Refuse what is read differently by YAML 1.1 and 1.2, or cannot be seen."""
+    """Reject characters that are invisible, or that YAML 1.1 and 1.2 read differently."""
     invisible = _INVISIBLE.search(document.text)
     if invisible:
         code_point = f"U+{ord(invisible[0]):04X}"
         raise ProfileError(
             Diagnostic(
                 "invisible-character",
-                f"the invisible character {code_point} stands here",
+                f"the invisible character {code_point} is not allowed here",
                 span(document, *invisible.span()),
                 hint="remove it, or write it as an escape within double quotes",
             )
@@ -144,20 +144,20 @@ class _Events(Reader, Scanner, Parser):
         Parser.__init__(self)
 
     def scan_directive(self) -> DirectiveToken:
-        """Refuse every directive but the one that says what is read anyway."""
+        """Reject every directive except `%YAML 1.2`."""
         start = self.get_mark()
         try:
             token: DirectiveToken = super().scan_directive()
         except ValueError as error:
             # Python reads no number of so many digits.
-            raise ScannerError(None, None, "only the directive `%YAML 1.2` is understood", start) from error
+            raise ScannerError(None, None, "only the directive `%YAML 1.2` is supported", start) from error
         if token.name != "YAML" or token.value != (1, 2):
-            raise ScannerError(None, None, "only the directive `%YAML 1.2` is understood", start)
+            raise ScannerError(None, None, "only the directive `%YAML 1.2` is supported", start)
         return token
 
 
 class _Composer:
-    """Builds the tree of one document from PyYAML's events; collects what is wrong but leaves the text readable."""
+    """Builds the tree of one document from PyYAML's events; collects the errors after which it can continue."""
 
     def __init__(self, document: Document) -> None:
         self.problems: list[Diagnostic] = []
@@ -178,7 +178,7 @@ class _Composer:
         except (ValueError, OverflowError) as error:
             # PyYAML lets Python's own errors through for an escape beyond Unicode.
             at = self._location(self._events.get_mark())
-            message, hint = "an escape that is no character", "characters end at U+10FFFF"
+            message, hint = "this escape is not a character", "the last character is U+10FFFF"
             raise ProfileError(Diagnostic("syntax", message, at, hint=hint)) from error
 
     def _compose_stream(self) -> Mapping:
@@ -217,7 +217,7 @@ class _Composer:
             return self._alias(event, depth)
         self._add(1, event)
         if event.tag is not None:
-            self._report("tag", "a tag is not understood here", event, NO_TAG)
+            self._report("tag", "tags are not supported", event, NO_TAG)
         before, self._height = self._count, 0
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -238,7 +238,7 @@ class _Composer:
         anchored = self._anchors.get(event.anchor)
         if anchored is None:
             known = event.anchor in self._anchors
-            what = "stands within what it repeats" if known else "repeats nothing: no such anchor comes before it"
+            what = "refers to a value that contains it" if known else "has no anchor before it"
             raise ProfileError(self._diagnostic("alias", f"the alias *{event.anchor} {what}", event))
         node, size, height = anchored
         self._add(size, event)
@@ -287,16 +287,16 @@ class _Composer:
         return Mapping(tuple(entries.values()), self._location(event.start_mark, event.end_mark))
 
     def _key(self, event: Any, depth: int) -> str | None:  # noqa: ANN401 - one of PyYAML's events
-        """Return the next key, or None after reporting that it is none."""
+        """Return the next key, or None after reporting that it is not a key."""
         node = self._compose_node((), depth + 1)
         if not isinstance(node, Scalar):
             self._report("not-a-key", "a mapping or a list cannot be a key", event)
         elif not isinstance(node.value, str):
-            hint = "keys are strings; put it in quotes if it is meant"
+            hint = "keys are strings: put it in quotes"
             self._report("not-a-key", f"{_kind(node.value)} cannot be a key", event, hint)
         elif node.value == "<<" and not node.quoted:
             hint = "merge keys are not part of YAML 1.2: write the keys out, or use `extends`"
-            self._report("merge-key", "a merge key is not understood here", event, hint)
+            self._report("merge-key", "merge keys are not supported", event, hint)
         else:
             return node.value
         return None
@@ -304,7 +304,7 @@ class _Composer:
     def _add(self, size: int, event: Any) -> None:  # noqa: ANN401 - one of PyYAML's events
         self._count += size
         if self._count > MAX_NODES:
-            message = f"more than {MAX_NODES} keys and values, aliases counted as what they repeat"
+            message = f"more than {MAX_NODES} keys and values, with aliases expanded"
             raise ProfileError(self._diagnostic("too-many-values", message, event))
 
     def _report(self, code: Code, message: str, event: Any, hint: str | None = None) -> None:  # noqa: ANN401
@@ -318,7 +318,7 @@ class _Composer:
         return Location(self._document, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
     def _unprintable(self, error: ReaderError) -> Diagnostic:
-        message = f"the unprintable character U+{error.character:04X} stands here"
+        message = f"the unprintable character U+{error.character:04X} is not allowed here"
         at = span(self._document, error.position, error.position + 1)
         return Diagnostic("unprintable-character", message, at, hint="remove it, or write it as an escape in quotes")
 
@@ -336,7 +336,7 @@ def _empty(path: Path, at: Location) -> Diagnostic:
 def _kind(value: object) -> str:
     if value is None:
         return "null"
-    return "a truth value" if isinstance(value, bool) else "a number"
+    return "a boolean" if isinstance(value, bool) else "a number"
 
 
 def _named(path: Path) -> str:

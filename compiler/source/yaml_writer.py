@@ -1,4 +1,4 @@
-"""A profile as YAML that reads back as itself."""
+"""Writes a profile as YAML that the reader reads back unchanged."""
 
 import re
 from typing import Any
@@ -25,12 +25,12 @@ def yaml_of(profile: dict[str, Any]) -> bytes:
 
 
 def in_one_line(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
-    """Return a value as one line of YAML for people."""
+    """Return a value as one line of YAML for a message."""
     return printable(_dumped([value], in_one_line=True).rstrip("\n")[1:-1])
 
 
 def inline(value: Any) -> str:  # noqa: ANN401 - whatever a profile holds
-    """Return a value as one line of YAML for people, cut to a length that they read."""
+    """Return a value as one line of YAML for a message, cut to MAX_SHOWN_VALUE characters."""
     text = in_one_line(value)
     return text if len(text) <= MAX_SHOWN_VALUE else f"{text[: MAX_SHOWN_VALUE - 3]}..."
 
@@ -87,7 +87,7 @@ class _Dumper(yaml.SafeDumper):
             return _TAGS[float]
 
     def check_simple_key(self) -> bool:
-        """Tell whether a key can stand on the line of its value: as long as it is one line, for us."""
+        """Tell whether a key can be written on the line of its value: every key of one line can."""
         fits: bool = super().check_simple_key()
         return fits or (isinstance(self.event, yaml.ScalarEvent) and self._is_one_line())
 
@@ -95,12 +95,12 @@ class _Dumper(yaml.SafeDumper):
         return self.analysis is not None and not self.analysis.multiline
 
     def is_more_in_yaml_1_1(self, text: str) -> bool:
-        """Tell whether readers of YAML 1.1 take a plain scalar for more than a string, as they do `yes` or `12:30`."""
+        """Tell whether readers of YAML 1.1 read a plain scalar as another type than string, like `yes` or `12:30`."""
         tag: str = super().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return tag != _TAGS[str]
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's signature
-        """Write every value out: an anchor would be noise."""
+        """Write no anchors and aliases."""
         return True
 
 

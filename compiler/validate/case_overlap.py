@@ -1,4 +1,4 @@
-"""Which requests two cases are both for: decided exactly where that is simple, else in favour of what is written."""
+"""Which requests two cases are both for: exact for simple conditions, otherwise an estimate that reports no error."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -80,7 +80,7 @@ def _glob_covers(glob: str, other: str) -> bool:
 
 
 def _plain_before(glob: str, magic: str = "*?[") -> str:
-    """Return what every text that a glob matches begins with."""
+    """Return the prefix of every text that a glob matches."""
     return glob[: next((index for index, character in enumerate(glob) if character in magic), len(glob))]
 
 
@@ -89,7 +89,7 @@ def _models_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _globs_overlap(one: str, other: str) -> bool:
-    """Tell whether some name may match two globs; of brackets nothing is known.
+    """Tell whether some name may match two globs; brackets may match anything.
 
     Names are taken to be like `vendor/name`: only a star that a glob begins with reaches over a slash.
     """

@@ -1,4 +1,4 @@
-"""What to do about a wrong value or an unknown key: the next step, where one can be told."""
+"""Hints for wrong values and unknown keys: what to do, if that is clear."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from compiler.source.scalars import number_of, with_space_after_colon
 from compiler.source.tree import Node, Path, Scalar, Sequence, path_text
 
 _IN_CASE: Final = 2
-"""How many steps of a path lead to what a case says."""
+"""The length of a path to a case, such as `cases.creative`."""
 
 _WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false"})
 _SEXAGESIMAL = re.compile(r"[0-9]+(?::[0-9]+)+(?:\.[0-9]*)?")
@@ -28,11 +28,11 @@ _FRACTIONAL_SIZE = re.compile(r"[0-9]*\.[0-9]+ *[A-Za-z]+")
 
 
 def hint_for_value(node: Node, rules: Rules) -> str | None:
-    """Return what to do about a value that its rules refuse, or None."""
+    """Return the hint for a value that its rules reject, or None."""
     if isinstance(node, Sequence):
         return _list_hint(node, rules)
     if not isinstance(node, Scalar):
-        return "a field within an object is named by its path, as in a.b" if _is_of_field(rules) else None
+        return "write the path of a field within an object, such as a.b" if _is_of_field(rules) else None
     if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and with_space_after_colon(node.value):
         return f"a colon needs a space after it: {with_space_after_colon(node.value)}"
     if "byte_size" in rules and isinstance(node.value, str):
@@ -45,16 +45,16 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
         match = nearest(node.value, rules["allowed"])
         return f"did you mean {match}?" if match else None
     if rules.get("type") == "list":
-        return "write a list, as in [a, b]; a list of one is [a]"
+        return "write a list, such as [a, b] or [a]"
     if rules.get("type") == "string" and isinstance(node.value, bool | int | float):
-        return "put it in quotes if the text is meant"
+        return "put it in quotes if it is a text"
     return None
 
 
 def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> str | None:
     """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
     if holds_mapping and path[-3:-2] == ("fields",):
-        return f"a field within an object has a rule of its own, by its path: {path[-2]}.{path[-1]}"
+        return f"give a field within an object a rule of its own: {path[-2]}.{path[-1]}"
     place = _place_elsewhere(path) or intended_key(path, known)
     if place == path_text(path[_IN_CASE:]) and path[0] == "cases":
         return f"{place} holds for all requests: set it outside of cases"
@@ -119,8 +119,8 @@ def _is_of_field(rules: Rules) -> bool:
 
 def _boolean_hint(value: object) -> str | None:
     if isinstance(value, str) and value.lower() in _WORDS:
-        said = "true" if value.lower() in {"yes", "on", "true"} else "false"
-        return f"{value} is a string in YAML 1.2: write {said}"
+        literal = "true" if value.lower() in {"yes", "on", "true"} else "false"
+        return f"{value} is a string in YAML 1.2: write {literal}"
     return {1: "write true", 0: "write false"}.get(value) if isinstance(value, int) else None
 
 

@@ -1,4 +1,4 @@
-"""Chain → warnings: what is not wrong, and yet hardly meant. They are values; whoever asked for them tells them."""
+"""Lint: warnings about what is valid but probably a mistake. The caller prints them."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -15,7 +15,7 @@ from compiler.validate.relations.cases import overlaps
 from router.artifact.format import MAX_ARTIFACT_BYTES
 
 _NEARLY_FULL: Final = 0.9
-"""The share of the largest artifact from which on a size is worth a warning."""
+"""The share of the largest artifact size from which on a warning is given."""
 
 _SEARCHED: Final = 20
 """Most keys among which a likely one is looked for; no level of a valid profile has as many."""
@@ -28,7 +28,7 @@ _PARAMS: Final[Path] = ("sampling", "params")
 
 
 def warnings_of_chain(chain: tuple[Layer, ...]) -> Iterator[Diagnostic]:
-    """Yield the warnings about what each profile of a chain says in view of its parents; none need be valid."""
+    """Yield the warnings about each profile of a chain compared with its parents; they may be invalid."""
     children = [layer.tree for layer in reversed(chain)]
     parents = accumulate(children, merge, initial=Mapping((), chain[0].tree.at))
     for parent, child in zip(parents, children, strict=False):
@@ -47,7 +47,7 @@ def warnings_of_profile(profile: Mapping) -> Iterator[Diagnostic]:
 
 
 def warnings_of_valid(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield the warnings about a merged profile that can be told only where it is valid."""
+    """Yield the warnings about a merged profile that need a valid profile."""
     yield from overlaps(profile)
 
 
@@ -63,7 +63,7 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
         if path[:1] == ("cases",) and isinstance(entry.value, Mapping):
-            continue  # What a null in a case deletes is told by the profile that is merged.
+            continue  # Only the merged profile shows what a null in a case deletes.
         if isinstance(entry.value, Mapping):
             below = _mapping_of(above, entry.value, place)
             yield from _idle_nulls(below, entry.value, place)
@@ -73,7 +73,7 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
 
 def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
     for deletion in case.deleted:
-        # A null of a parent may be idle only for what its child says, who could not change it.
+        # A null of a parent may be idle only because of its child, whose author cannot change the parent.
         if deletion.replaced is None and deletion.key_at.document.extended_at is None:
             yield _idle_null(deletion, (*path, deletion.key), (), None)
     for entry in case.entries:
@@ -85,7 +85,7 @@ def _idle_null(entry: Entry, place: Path, inherited: tuple[str, ...], deletion: 
     message = f"this null deletes nothing: no {path_text(place)} is inherited"
     if deletion is not None:
         return warning(
-            "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "deleted here already")
+            "idle-null", message, entry.value.at, "remove it", Note(deletion.value.at, "already deleted here")
         )
     if "body" in place[:-1]:
         return warning("idle-null", message, entry.value.at, 'for a null in the body write "{null}"')
@@ -100,22 +100,22 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
         if above is None or (entry.key == _SOURCE and is_changed):
-            continue  # Evidence is repeated to say that it is for what is changed, too.
+            continue  # A repeated source says that it holds for the change, too.
         if isinstance(entry.value, Mapping) and not _is_params(path):  # a band is one value, however many keys it takes
             yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
         elif _meaning(place, entry.value) == _meaning(place, above.value):
-            message = f"{path_text(place)} is set to {inline(plain(entry.value))}, which it inherits already"
-            note = Note(above.value.at, "set to the same here")
+            message = f"{path_text(place)} is set to {inline(plain(entry.value))}, which is already the inherited value"
+            note = Note(above.value.at, "the same value is set here")
             yield warning("repeated-value", message, entry.value.at, "remove it, or set another value", note)
 
 
 def _stale_evidence(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnostic]:
-    """Yield a warning for each mapping of which a child changes something, and keeps the evidence of its parent."""
+    """Yield a warning for each mapping that a child changes while it keeps the evidence of its parent."""
     inherited = _by_key(parent.entries)
     evidence = inherited.get(_SOURCE)
     if evidence is not None and isinstance(evidence.value, Scalar) and child.get(_SOURCE) is None:
         for place, change in _changes(parent, child, path):
-            message = f"{path_text(place)} is changed, and {path_text((*path, _SOURCE))} stays as it was"
+            message = f"{path_text(place)} is changed, but {path_text((*path, _SOURCE))} is inherited"
             hint = f"say where this comes from, or write `{_SOURCE}: null`"
             yield warning("stale-evidence", message, change.key_at, hint, Note(evidence.value.at, "the source is here"))
             break
@@ -126,7 +126,7 @@ def _stale_evidence(parent: Mapping, child: Mapping, path: Path) -> Iterator[Dia
 
 
 def _changes(parent: Mapping, child: Mapping, path: Path) -> Iterator[tuple[Path, Entry]]:
-    """Yield what a child says that is not what it inherits, but for evidence."""
+    """Yield the values of a child that differ from the inherited ones, except evidence."""
     inherited = _by_key(parent.entries)
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
@@ -151,7 +151,7 @@ def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
             yield from _joined_items(item, (*path, index))
     elif isinstance(node.value, str) and not node.quoted and _looks_like_items(node.at):
         message = f"{path_text(path)} is one text over several lines: {quoted(node.value)}"
-        hint = "items of a list begin in the same column; put the text in quotes if it is meant"
+        hint = "items of a list start in the same column; put the text in quotes if it is one text"
         yield warning("joined-items", message, node.at, hint)
 
 
@@ -164,7 +164,7 @@ def _is_params(path: Path) -> bool:
 
 
 def _meaning(path: Path, node: Node) -> str:
-    """Return what is the same for two values just when they are written alike or, as sizes, mean the same."""
+    """Return a text that is equal for two values if they are written alike or are the same size in bytes."""
     value = plain(node)
     size = bytes_of(value) if path[-1] in _SIZES and isinstance(value, str) else None
     # Not the value itself: 1, 1.0 and true are equal to Python.

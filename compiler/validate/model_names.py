@@ -1,4 +1,4 @@
-"""Warnings about the names of models: those that only look alike, and those that a child no longer answers."""
+"""Warnings about the names of models: those that look alike, and those that a child no longer accepts."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ from compiler.validate.relations.scope import texts_at
 
 _DASHES: Final = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
 _BLANK_LETTERS: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0]")
-"""Characters that show nothing, though Unicode counts them neither as spaces nor as formatting."""
+"""Characters that are blank, though Unicode counts them neither as spaces nor as formatting."""
 
 _MAX_NAMED: Final = 5
 """Names and characters that a message lists; more are counted."""
@@ -28,7 +28,7 @@ def warnings_of_names(profile: Mapping) -> Iterator[Diagnostic]:
         if other != name:
             how = _difference(name, other)
             message = f"{place} is {quoted(name)}, which differs from {quoted(other)} only in {how}"
-            hint = "keep both only if clients use both: the router takes them for two names"
+            hint = "keep both only if clients use both: for the router they are two names"
             yield warning("lookalike-alias", message, at, hint, Note(other_at, "the other one is listed here"))
         elif _confusable(name):
             yield _confusing(place, name, at)
@@ -39,7 +39,7 @@ def warnings_of_names(profile: Mapping) -> Iterator[Diagnostic]:
 
 
 def warnings_of_child(parent: Mapping, child: Mapping) -> Iterator[Diagnostic]:
-    """Yield a warning where the aliases of a child take the place of those that it inherits."""
+    """Yield a warning if the aliases of a child replace the inherited ones."""
     listed, inherited = node_at(child, ALIASES), node_at(parent, ALIASES)
     above = inherited and names_as_keys(inherited)
     if not isinstance(listed, Sequence) or not isinstance(above, Mapping) or inherited is None:
@@ -48,7 +48,7 @@ def warnings_of_child(parent: Mapping, child: Mapping) -> Iterator[Diagnostic]:
     dropped = [entry.key for entry in above.entries if entry.key not in kept]
     if dropped:
         added = [name for name in kept if above.get(name) is None]
-        message = f"this list replaces the inherited one: {_listed([*map(quoted, dropped)])} will not be answered"
+        message = f"this list replaces the inherited one: {_listed([*map(quoted, dropped)])} will not be accepted"
         mapping = ", ".join(f"{quoted(name)}: {{}}" for name in added[:_MAX_NAMED])
         hint = f"a mapping adds to what is inherited: aliases: {{{mapping}}}" if added else "remove the list"
         hint += f"; to drop a name on purpose, delete it there: {quoted(dropped[0])}: null"
@@ -59,13 +59,11 @@ def _difference(name: str, other: str) -> str:
     if name.casefold().strip(" ") == other.casefold().strip(" "):
         return "case or blanks"
     odd = _confusable(name) or _confusable(other)
-    return "characters that look alike or cannot be seen" + (f": {odd}" if odd else "")
+    return "characters that look alike or are invisible" + (f": {odd}" if odd else "")
 
 
 def _confusing(place: str, name: str, at: Location) -> Diagnostic:
-    message = (
-        f"{place} is {quoted(name)}, with {_confusable(name)}, which cannot be seen or looks like another character"
-    )
+    message = f"{place} is {quoted(name)}, with {_confusable(name)}, which is invisible or looks like another character"
     hint = "type the name again, with plain spaces and hyphens, unless clients do send this character"
     return warning("confusable-character", message, at, hint)
 
@@ -82,7 +80,7 @@ def _is_blank(character: str) -> bool:
 
 
 def _skeleton(name: str) -> str:
-    """Return what is the same for names that look alike: without case, invisible characters and kinds of dashes."""
+    """Return a text that is equal for names that look alike: without case, invisible characters and kinds of dashes."""
     plain = "".join("-" if ch in _DASHES else ch for ch in name)
     seen = (ch for ch in plain if unicodedata.category(ch) == "Zs" or not _is_blank(ch))
     return unicodedata.normalize("NFKC", "".join(seen)).casefold().strip()

@@ -23,19 +23,19 @@ _WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
 
 
 def validate(profile: Mapping) -> None:
-    """Check a merged profile, without its `extends`. Raises ProfileError with everything that is wrong."""
-    told = _problems_of(profile, SCHEMA, ())
+    """Check a merged profile, without its `extends`. Raises ProfileError with all errors."""
+    problems = _problems_of(profile, SCHEMA, ())
     for entry, case in cases_of(profile):
-        # A case is complete: what is wrong with it may come of what it says together with what holds for all.
-        seen = {(diagnostic.code, diagnostic.at) for diagnostic in told}
+        # A case is checked merged with the base: an error may come from both together.
+        reported = {(diagnostic.code, diagnostic.at) for diagnostic in problems}
         found = _problems_of(merged_case(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
-        told += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in seen]
-    if told:
-        raise ProfileError(*told)
+        problems += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in reported]
+    if problems:
+        raise ProfileError(*problems)
 
 
 def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
-    """Return what is wrong with a profile, or with a case of one, which stands at `above` in it."""
+    """Return the errors of a profile, or of one of its cases, whose path is `above`."""
     values = plain(tree)
     rules = _narrow({"type": "dict", "schema": schema}, values)
     bad_keys = list(_remove_bad_keys(values, rules))
@@ -46,7 +46,7 @@ def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | N
     problems += [
         _diagnostic(error, tree, rules, above)
         for error in _schema_errors(rules, _without_case_rules(values))
-        # A missing key that stands there misspelled is one mistake, and told already.
+        # A missing key that is present but misspelled is already reported.
         if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
@@ -57,9 +57,9 @@ def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | N
 
 
 def _without_case_rules(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile's values with each case reduced to its keys, and to what tells which requests it is for.
+    """Return a profile's values with each case reduced to its keys and its `when`.
 
-    What a case says is judged with what it is laid over.
+    The rules of a case are checked after it is merged with the base.
     """
     cases = values.get("cases")
     if not isinstance(cases, dict):
@@ -163,13 +163,13 @@ def _narrow(rules: Rules, value: object) -> Rules:
     """Return the rules for one value.
 
     Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
-    with the keys that stand there.
+    with the keys that are written.
     """
     if "anyof" in rules:
         common = {key: rule for key, rule in rules.items() if key != "anyof"}
         rules = {**common, **_branch(rules["anyof"], value)}
     if isinstance(value, list | dict) and len(value) > rules.get("maxlength", len(value)):
-        # That there are too many is the mistake; what stands in it does not matter then.
+        # Too many items is the only error to report; the items do not matter then.
         return {key: rule for key, rule in rules.items() if key not in {"schema", "keysrules", "valuesrules"}}
     if rules["type"] == "list":
         return _narrow_list(rules, value)

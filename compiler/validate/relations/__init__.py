@@ -28,5 +28,5 @@ _ALL = (
 
 
 def relations_of(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong between values, with the places that must be right before it is told."""
+    """Yield the errors between values, each with the paths that must be valid for it to be reported."""
     return chain.from_iterable(relations(scope) for relations in _ALL)

@@ -13,7 +13,7 @@ from router.contract.schema.model import When
 
 
 def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong between cases, and between cases and modes; of a case itself nothing is."""
+    """Yield what is wrong between cases, and between cases and modes; the errors within a case are found elsewhere."""
     if scope.is_case:
         return
     modes = _modes(scope)
@@ -32,7 +32,7 @@ def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
 
 
 def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield a warning for each case of a valid profile that shares requests with earlier ones by halves.
+    """Yield a warning for each case of a valid profile that shares requests with earlier ones partially.
 
     That is so where neither is for all requests of the other, and no case before both is for what they share.
     """
@@ -51,16 +51,14 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
         if earlier:
             names = " and ".join(scope.path_text(("cases", entry.key)) for entry in earlier)
             place = scope.path_text(("cases", later.key))
-            message = f"{place} is for some requests that {names} {'is' if len(earlier) == 1 else 'are'} for, too"
-            hint = (
-                "the first that matches applies: see that it is the one that you mean, or let one be for fewer requests"
-            )
+            message = f"{place} matches some requests that {names} {'matches' if len(earlier) == 1 else 'match'}, too"
+            hint = "the first case that matches applies: check their order, or narrow one of them"
             notes = (Note(entry.key_at, "an earlier case") for entry in earlier)
             yield warning("overlapping-cases", message, later.key_at, hint, *notes)
 
 
 def _modes(scope: RelationScope) -> list[str]:
-    """Return the names of all modes that there are."""
+    """Return the names of all modes."""
     default = text_at(scope.tree, ("mode", "default"))
     read = node_at(scope.tree, ("mode", "match"))
     items = range(len(read.items)) if isinstance(read, Sequence) else ()
@@ -69,7 +67,7 @@ def _modes(scope: RelationScope) -> list[str]:
 
 
 def _whens(scope: RelationScope) -> Iterator[tuple[Entry, When]]:
-    """Yield the cases that are right so far as it matters here, each with the requests that it is for."""
+    """Yield the cases whose `when` is valid, each with its condition."""
     for entry, case in cases_of(scope.tree):
         when = node_at(case, ("when",))
         if isinstance(when, Mapping) and scope.is_valid(("cases", entry.key, "when")):
@@ -83,8 +81,8 @@ def _empty_when(scope: RelationScope, entry: Entry, case: Mapping) -> Iterator[R
     path: Path = ("cases", entry.key, "when")
     if when is None or not isinstance(when.value, Mapping) or any(merged_values({}, plain(when.value)).values()):
         return
-    message = f"{scope.path_text(path)} is empty: the case would be for every request"
-    hint = "say which requests it is for; what holds for all stands outside of cases"
+    message = f"{scope.path_text(path)} is empty: the case would match every request"
+    hint = "state which requests it matches; put rules for all requests outside of cases"
     yield (path,), Diagnostic("empty-when", message, when.key_at, "model, mode or fields, at least one", hint)
 
 
@@ -93,20 +91,20 @@ def _unknown_modes(scope: RelationScope, entry: Entry, modes: list[str]) -> Iter
     for mode, at in texts_at(scope.tree, path):
         if mode in modes:
             continue
-        message = f"{scope.path_text(path)} names {quoted(mode)}, and there is no such mode"
+        message = f"{scope.path_text(path)} names {quoted(mode)}, but there is no such mode"
         if not modes:
-            hint = "say under `mode` how the mode of a request is read"
+            hint = "define the modes under `mode`"
             yield (path, ("mode",)), Diagnostic("unknown-mode", message, at, hint=hint)
             continue
         match = nearest(mode, modes)
-        hint = f"did you mean {match}?" if match else "a mode is named under `mode`, as its default or by a reading"
+        hint = f"did you mean {match}?" if match else "modes are defined under `mode`, as its default or by a reading"
         yield (path, ("mode",)), Diagnostic("unknown-mode", message, at, f"one of {', '.join(modes)}", hint)
 
 
 def _covered(scope: RelationScope, later: Entry, earlier: Entry) -> Diagnostic:
     place, first = (scope.path_text(("cases", entry.key)) for entry in (later, earlier))
-    message = f"{place} is never reached: {first} comes first and is for all of its requests"
-    hint = f"move {place} before it, or let {first} be for fewer requests"
+    message = f"{place} is never reached: {first} comes first and matches all of its requests"
+    hint = f"move {place} before it, or narrow {first}"
     return Diagnostic(
         "covered-case", message, later.key_at, hint=hint, notes=(Note(earlier.key_at, "the earlier case"),)
     )

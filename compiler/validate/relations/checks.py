@@ -17,7 +17,7 @@ def relations_of_checks(scope: RelationScope) -> Iterator[RelationProblem]:
     known = {word for word, _ in texts_at(scope.tree, allowed)}
     for word, at in texts_at(scope.tree, needing):
         if word not in known:
-            message = f"{scope.path_text(needing)} names `{word}`, which is not allowed at all"
-            hint = "remove it, or allow it"
-            notes = (Note(node.at, "what is allowed is set here"),)
+            message = f"{scope.path_text(needing)} names `{word}`, which `allowed` does not list"
+            hint = "remove it, or add it to `allowed`"
+            notes = (Note(node.at, "`allowed` is set here"),)
             yield (allowed, needing), Diagnostic("never-allowed", message, at, hint=hint, notes=notes)

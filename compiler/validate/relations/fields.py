@@ -24,8 +24,8 @@ from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.rule_list import FieldRule
 
 _NEVER: Final = {
-    "model": "models.aliases says which names are answered",
-    "stream": "the router itself streams or does not",
+    "model": "models.aliases lists the accepted names",
+    "stream": "the router itself handles streaming",
 }
 """Fields that no rule can govern, and what to do instead."""
 
@@ -49,8 +49,8 @@ def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
 
 def _of_field(scope: RelationScope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
     contradictions = [
-        _not_together(scope, ("fields", name), keys, *said)
-        for keys, said in _NOT_TOGETHER.items()
+        _not_together(scope, ("fields", name), keys, *message)
+        for keys, message in _NOT_TOGETHER.items()
         if all(_says_something(rule, key) for key in keys) and not _is_narrowed(scope, ("fields", name), keys)
     ]
     if not contradictions:
@@ -66,19 +66,22 @@ _NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
     ("min", "above"): ("two-bounds", "`min` and `above` are both given"),
     ("max", "below"): ("two-bounds", "`max` and `below` are both given"),
     **{
-        ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot stand beside it")
+        ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot be set as well")
         for other in ("allowed", "default", "force", "drop")
     },
     **{
-        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` does nothing beside it")
+        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` has no effect")
         for bound in _BOUNDS
     },
-    ("default", "force"): ("idle-default", "`default` never applies beside `force`"),
-    ("default", "drop"): ("idle-default", "`default` never applies beside `drop`"),
+    ("default", "force"): ("idle-default", "`default` has no effect with `force`"),
+    ("default", "drop"): ("idle-default", "`default` has no effect with `drop`"),
     ("force", "drop"): ("force-and-drop", "`force` and `drop` are both given"),
-    ("reject", "required"): ("refused-and-required", "`reject` and `required` are both given, so no request is right"),
+    ("reject", "required"): (
+        "refused-and-required",
+        "`reject` and `required` are both given, so every request is rejected",
+    ),
 }
-"""Members of a rule that cannot stand together, with the code of the error and what is said."""
+"""Members of a rule that exclude each other, with the code and message of the error."""
 
 _RANGES: Final = (
     *product(("min", "above"), ("max", "below")),
@@ -102,7 +105,7 @@ def _is_narrowed(scope: RelationScope, above: Path, keys: tuple[str, str]) -> bo
         fixed_here, bound_here = (node_at(scope.profile, (*scope.above, *above, key)) is not None for key in keys)
         return fixed_here or not bound_here
     fixed, bound = (key_location(scope.tree, (*above, key)) for key in keys)
-    # Side by side in one file the bounds are idle and mislead nobody; a child's would not do what it wants.
+    # In one file the bounds are redundant but harmless; those of a child would not have the intended effect.
     return fixed.document.name == bound.document.name or later(fixed, bound)[0] == fixed
 
 
@@ -124,7 +127,7 @@ def _empty_range(scope: RelationScope, name: str, low: str, high: str) -> Iterat
     if least[0] < most[0] or (least[0] == most[0] and not is_open):
         return
     message = (
-        f"{scope.path_text(path)}: no value is right, since {low} is {number_text(least[0])} "
+        f"{scope.path_text(path)}: no value is valid, because {low} is {number_text(least[0])} "
         f"and {high} is {number_text(most[0])}"
     )
     expected = f"{low} {'less than' if is_open else 'at most'} {high}"
@@ -165,15 +168,15 @@ def _ungovernable(scope: RelationScope, entry: Entry) -> Iterator[RelationProble
         message = f"{scope.path_text(path)}: no rule can govern `{first}`"
         yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint=_NEVER[first])
     elif first == "messages" and rest:
-        message = f"{scope.path_text(path)}: no rule of a field reaches into a list"
-        yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint="see `checks` for what messages may be")
+        message = f"{scope.path_text(path)}: rules of fields cannot reach into a list"
+        yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint="use `checks` for rules about messages")
     elif first == "messages" and isinstance(entry.value, Mapping):
         for member in entry.value.entries:
             if member.key in FIELD.keys() - _OF_MESSAGES:
                 place = scope.path_text((*path, member.key))
-                message = f"{place}: of messages only their number can be ruled"
+                message = f"{place}: a rule can limit only the number of messages"
                 expected = "one of required, min_items, max_items, error, source"
-                hint = "see `checks` for what messages may be"
+                hint = "use `checks` for rules about messages"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 
 
@@ -194,7 +197,7 @@ def _cycles(scope: RelationScope, paths: dict[str, Path]) -> Iterator[RelationPr
         place = (*path, "from")
         for source, at in sources[name].items():
             if source in {"model", "stream", "messages"}:
-                message = f"{scope.path_text(place)}: no field takes the value of `{source}`"
+                message = f"{scope.path_text(place)}: no field can take the value of `{source}`"
                 yield (place,), Diagnostic("ungovernable-field", message, at)
             elif source == name:
                 message = f"{scope.path_text(place)} names the field itself"

@@ -32,7 +32,7 @@ def _repeated(scope: RelationScope, aliases: Sequence) -> Iterator[RelationProbl
 
 
 def _chained(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
-    """Yield an error where an alias is routed as another alias, which no engine serves: one step alone is looked up."""
+    """Yield an error if an alias is routed as another alias: the router resolves only one step."""
     path: Path = ("models", "aliases", alias.key, "model")
     node, target = node_at(scope.tree, path), text_at(scope.tree, path)
     if node is None or target is None or not _is_alias(scope, target):
@@ -44,7 +44,7 @@ def _chained(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
     if target is None:
         hint = f"leave it out: {quoted(seen[-1])} is routed as the first served id"
     elif target in seen:
-        hint = "name a served model id: these aliases lead round in a circle"
+        hint = "name a served model id: these aliases form a cycle"
     else:
         hint = f"name the served model id: {quoted(target)}"
     message = f"{scope.path_text(path)} is {quoted(seen[1] if seen[1:] else alias.key)}, which is an alias itself"
@@ -62,5 +62,5 @@ def _implied(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
     for entry in implied.entries if isinstance(implied, Mapping) else ():
         first = entry.key.partition(".")[0]
         if first in _NEVER_IMPLIED:
-            message = f"{scope.path_text((*path, entry.key))}: no name of a model implies `{first}`"
+            message = f"{scope.path_text((*path, entry.key))}: an alias cannot imply `{first}`"
             yield (path,), Diagnostic("ungovernable-field", message, entry.key_at, hint="remove it")

@@ -1,4 +1,4 @@
-"""`order`: the ids in it are of rules that there are."""
+"""`order`: its ids are those of existing rules."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _SHOWN = 20
 
 
 def relations_of_order(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield the ids in `order` that are of no rule, or stand there twice."""
+    """Yield the ids in `order` that are unknown or repeated."""
     order = node_at(scope.tree, ("order",))
     is_inherited = scope.is_case and order is node_at(scope.profile, ("order",))
     if not isinstance(order, Sequence) or is_inherited:
@@ -30,8 +30,8 @@ def relations_of_order(scope: RelationScope) -> Iterator[RelationProblem]:
             notes = (Note(first[item.value].at, "first listed here"),)
             yield (path,), Diagnostic("repeated-item", message, item.at, hint="remove it", notes=notes)
         elif item.value not in {*known, _ALWAYS_FIRST}:
-            message = f"{scope.path_text(path)} is {quoted(item.value)}, and there is no such rule"
-            expected = f"one of {', '.join(known)}" if 0 < len(known) <= _SHOWN else "the id of a rule that there is"
+            message = f"{scope.path_text(path)} is {quoted(item.value)}, but there is no such rule"
+            expected = f"one of {', '.join(known)}" if 0 < len(known) <= _SHOWN else "the id of an existing rule"
             match = nearest(item.value, known)
             hint = f"did you mean {match}?" if match else "remove it"
             yield (path,), Diagnostic("unknown-rule", message, item.at, expected, hint)

@@ -1,4 +1,4 @@
-"""Patterns that RE2 cannot match, where in them that is, and what to write for it."""
+"""Patterns that are not in the syntax of RE2: the place of the error, and what to write instead."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match
 _PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
 
 _IN_OTHER_WORDS: Final = (
-    (r"\(\?[=!]", "RE2 has no lookahead", "say what the text is made of, or list the values with `allowed`"),
-    (r"\(\?<[=!]", "RE2 has no lookbehind", "say what the text is made of, or list the values with `allowed`"),
-    (r"\\[1-9]|\(\?P", "RE2 has no references to groups; it names them (?P<name>…)", "spell out what may be repeated"),
-    (r"\(\?>", "RE2 has no atomic groups", "write (?:…): RE2 never goes back"),
+    (r"\(\?[=!]", "RE2 has no lookahead", "describe the characters of the text, or list the values with `allowed`"),
+    (r"\(\?<[=!]", "RE2 has no lookbehind", "describe the characters of the text, or list the values with `allowed`"),
+    (r"\\[1-9]|\(\?P", "RE2 has no references to groups; it names them (?P<name>…)", "write the repeated part out"),
+    (r"\(\?>", "RE2 has no atomic groups", "write (?:…): RE2 does not backtrack"),
     (r"\(\?#", "RE2 has no comments", "put the comment behind a # of YAML"),
     (r"\(\?\(", "RE2 has no conditions", "write both cases, with | between them"),
     (r"\(\?[^:]?", "RE2 has no such group or flag", "groups are (…), (?:…) and (?P<name>…), flags are i, m, s and U"),
@@ -28,17 +28,21 @@ _IN_OTHER_WORDS: Final = (
     (
         r"(?:[*+?]|\{[0-9,]+\}){2}",
         "a repeat follows a repeat",
-        "keep one, or put what is repeated in (?:…); RE2 has no possessive repeats and needs none",
+        "keep one, or group with (?:…); RE2 has no possessive repeats",
     ),
     (
         r"\{[0-9,]+\}",
         f"more than {MAX_REPEATS} repeats, counts within counts multiplied, or a range from more to less",
         f"the product of counts is at most {MAX_REPEATS}; * and + have no limit",
     ),
-    (r"pattern too large.*", "it takes too much memory", r"repeat large classes, such as \pL, fewer times"),
-    (r"\{", "this brace begins no count", r"counts are {n}, {n,} and {n,m}: write {0,5} for {,5}, and \{ for a brace"),
+    (r"pattern too large.*", "it needs too much memory", r"repeat large classes, such as \pL, fewer times"),
+    (
+        r"\{",
+        "this brace does not start a count",
+        r"counts are {n}, {n,} and {n,m}: write {0,5} for {,5}, and \{ for a brace",
+    ),
 )
-"""What RE2 finds wrong, by the piece of the pattern, else the problem: in plain words, and what to do."""
+"""Messages and hints for RE2's errors, by the faulty piece of the pattern, else by RE2's message."""
 
 EXPECTED: Final = "a regular expression in the syntax of RE2"
 
@@ -46,7 +50,7 @@ _SYNTAX: Final = "https://github.com/google/re2/wiki/Syntax says what can be wri
 
 
 def relations_of_patterns(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield the texts that are no patterns."""
+    """Yield the errors of texts that are not patterns."""
     for section, key in _PATTERNS:
         rules = node_at(scope.tree, (section,))
         for entry in rules.entries if isinstance(rules, Mapping) else ():
@@ -59,7 +63,7 @@ def relations_of_patterns(scope: RelationScope) -> Iterator[RelationProblem]:
 
 
 def pattern_problem(pattern: str) -> PatternError | None:
-    """Say why a text is no pattern; None where it is one."""
+    """Return the error of a text that is not a pattern; None if it is one."""
     try:
         full_match_of(pattern)
     except PatternError as error:
@@ -69,9 +73,11 @@ def pattern_problem(pattern: str) -> PatternError | None:
 
 def _diagnostic(name: str, node: Scalar, problem: PatternError) -> Diagnostic:
     words = (
-        (said, hint) for piece, said, hint in _IN_OTHER_WORDS if re.fullmatch(piece, problem.found or problem.kind)
+        (problem_text, hint)
+        for piece, problem_text, hint in _IN_OTHER_WORDS
+        if re.fullmatch(piece, problem.found or problem.kind)
     )
-    said, hint = next(words, (problem.kind, _SYNTAX))
+    problem_text, hint = next(words, (problem.kind, _SYNTAX))
     piece = "" if problem.found in {"", node.value} else f": {problem.found}"
     at = place_within(node, problem.start, problem.end)
-    return Diagnostic("bad-pattern", f"{name} is no pattern: {said}{piece}", at, EXPECTED, hint)
+    return Diagnostic("bad-pattern", f"{name} is not a pattern: {problem_text}{piece}", at, EXPECTED, hint)

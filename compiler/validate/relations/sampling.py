@@ -34,11 +34,11 @@ def _band_under_allow(scope: RelationScope, entry: Entry) -> Iterator[RelationPr
     if not isinstance(conflict, Scalar) or conflict.value != "allow":
         return
     name = scope.path_text(("sampling", "params", entry.key))
-    message = f"{name} is a band, and under `conflict: allow` nothing would hold requests to it"
+    message = f"{name} is a band, which `conflict: allow` would not enforce"
     hint = "pin the parameter with one number, or set conflict to reject"
     at, note = entry.key_at, Note(conflict.at, "conflict is set to allow here")
     if at.document is not conflict.at.document and later(at, conflict.at)[0] is conflict.at:
-        # Who sets `allow` over an inherited band can change that line, and not the parent's.
+        # The author who sets `allow` over an inherited band can change that line, but not the parent.
         at, note = conflict.at, Note(entry.key_at, "the band is set here")
     yield (), Diagnostic("band-under-allow", message, at, hint=hint, notes=(note,))
 

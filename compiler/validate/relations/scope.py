@@ -1,4 +1,4 @@
-"""What relations are told of: a profile, or a case with what it is laid over, and how values are named in messages."""
+"""The scope of semantic checks: a profile, or a case merged with the base; and how messages name values."""
 
 import math
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from compiler.diagnostics import MAX_SHOWN_VALUE, Diagnostic, Location, quoted
 from compiler.source.tree import Mapping, Node, Path, Scalar, Sequence, node_at, path_text
 
 RelationProblem = tuple[tuple[Path, ...], Diagnostic]
-"""Places that must be right before something is told, and what that is."""
+"""Paths that must be valid for a diagnostic to be reported, and the diagnostic."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationScope:
-    """A profile, or a case laid over what holds for all: its tree, where it stands in the profile, and the profile."""
+    """A profile, or a case merged with the base: its tree, its path in the profile, and the profile."""
 
     tree: Mapping
     above: Path
@@ -30,7 +30,7 @@ class RelationScope:
         return not any(path[: len(other)] == other or other[: len(path)] == path for other in self.invalid_paths)
 
     def path_text(self, path: Path) -> str:
-        """Return a path within the tree as people know it."""
+        """Return a path within the tree as text, from the root of the profile."""
         return path_text((*self.above, *path))
 
 

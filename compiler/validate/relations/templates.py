@@ -68,12 +68,12 @@ def _problem(text: str, name: str, node: Scalar) -> Diagnostic | None:
         return None
     written = [found[1] for found in _NAMED.finditer(text) if found[1] is not None and found[1] not in PLACEHOLDERS]
     if not written:
-        message = f"{name}: a `{problem}` stands alone"
-        hint = "write {{ and }} for braces that are meant as such"
+        message = f"{name}: a single `{problem}`"
+        hint = "write {{ and }} for literal braces"
         return Diagnostic("bare-brace", message, node.at, hint=hint)
     match = nearest(written[0].strip(), sorted(PLACEHOLDERS))
-    hint = f"did you mean {{{match}}}?" if match else "write {{ and }} for braces that are meant as such"
-    message = f"{name}: {{{written[0]}}} is no placeholder"
+    hint = f"did you mean {{{match}}}?" if match else "write {{ and }} for literal braces"
+    message = f"{name}: {{{written[0]}}} is not a placeholder"
     expected = "one of " + ", ".join(sorted(PLACEHOLDERS))
     return Diagnostic("unknown-placeholder", message, node.at, expected, hint)
 

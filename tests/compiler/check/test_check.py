@@ -34,7 +34,7 @@ def test_the_command_in_the_hint_makes_the_artifact_fresh(named, tmp_path, capsy
     out, err = capsys.readouterr()
     *_, verdict = err.splitlines()
     assert out == ""
-    assert re.fullmatch(r'"the artifact\.json" is what .* gives today \(sha256:[0-9a-f]{64}\)', verdict)
+    assert re.fullmatch(r'"the artifact\.json" is up to date with .* \(sha256:[0-9a-f]{64}\)', verdict)
 
 
 def test_an_artifact_edited_by_hand_is_an_error(tmp_path, capsys):

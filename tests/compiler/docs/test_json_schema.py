@@ -322,7 +322,7 @@ def test_every_key_is_described_in_the_words_of_the_reference():
     cap = SCHEMA_OF_EDITORS["properties"]["output"]["properties"]["max_tokens"]["properties"]["default"]
     assert cap["description"] == description_of(SCHEMA["output"]["schema"]["max_tokens"]["schema"]["default"])
     assert cap["description"].splitlines() == [
-        "The budget of a request that names none; `none` injects nothing.",
+        "The budget of a request without one; `none` injects nothing.",
         "Expected: a whole number of tokens, from 1 to the cap, or none.",
         "Default: the cap.",
         "Example: 8192",

@@ -96,7 +96,7 @@ def test_whatever_the_contract_one_step_refuses_and_edits_belong_to_edited_steps
         explanation = explain(body, contract, SERVED)
         decision = explanation.decision
         verdicts = [(step.rule, step.verdict) for step in explanation.steps]
-        refused = [rule for rule, verdict in verdicts if verdict == "refused"]
+        rejected = [rule for rule, verdict in verdicts if verdict == "refused"]
         if isinstance(decision, Forward):
             assert not {"refused", "also violated", "not reached"} & {verdict for _, verdict in verdicts}
             editing = {
@@ -104,7 +104,7 @@ def test_whatever_the_contract_one_step_refuses_and_edits_belong_to_edited_steps
             }
             assert {rule for rule, verdict in verdicts if verdict == "edited"} == editing
         else:
-            assert refused == [decision.rule]
+            assert rejected == [decision.rule]
             part = next(step.part for step in explanation.steps if step.verdict == "refused")
             assert part == decision.error.part
 
@@ -117,7 +117,7 @@ def test_no_progress_bar_stands_in_a_pipe(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stderr == ""
-    assert done.stdout.startswith("1,000 requests: 0 refused (0.0 %), 1,000 forwarded")
+    assert done.stdout.startswith("1,000 requests: 0 rejected (0.0 %), 1,000 forwarded")
 
 
 def test_a_request_without_end_is_read_no_further_than_the_contract_goes(tmp_path, capsys):

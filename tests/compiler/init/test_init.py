@@ -140,7 +140,9 @@ def test_nothing_is_overwritten(there, tmp_path, capsys):
     file.parent.mkdir(parents=True)
     file.write_text("mine")
     assert main.main(["init", "d"]) == 1
-    assert capsys.readouterr().err == (f'profilec: error: "d" holds {there} already, and nothing is overwritten\n')
+    assert capsys.readouterr().err == (
+        f'profilec: error: "d" already contains {there}, and existing files are not overwritten\n'
+    )
     assert files_in(tmp_path / "d") == {there}
     assert file.read_text() == "mine"
 
@@ -182,7 +184,7 @@ def test_a_folder_whose_name_cannot_be_a_profiles_gets_a_plain_one(tmp_path):
     [
         (["file"], 1, 'cannot write "file/profile.yaml": Not a directory'),
         (["file/below"], 1, 'cannot write "file/below": Not a directory'),
-        ([""], 2, "the folder to make has no name"),
+        ([""], 2, "the name of the folder is empty"),
         (["d", "--preset", "moonshot"], 1, '--preset: there is no preset "moonshot"\n  expected: one of'),
         (["d", "--preset", "./x.yaml"], 1, '--preset: there is no preset "./x.yaml"\n  expected: one of'),
     ],

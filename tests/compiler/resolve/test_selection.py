@@ -25,7 +25,7 @@ def test_the_first_source_that_is_set_wins(system_profile):
     assert select(SourceOptions(), {}, NOWHERE) == Selection("file", "./profile.yml", "./profile.yml")
     Path("profile.yaml").write_text("")
     assert select(SourceOptions(), {}, system_profile).name == str(system_profile)
-    with pytest.raises(UsageError, match="both here"):
+    with pytest.raises(UsageError, match="both exist here"):
         select(SourceOptions(), {}, NOWHERE)
     Path("profile.yml").unlink()
     assert select(SourceOptions(), {}, NOWHERE) == Selection("file", "./profile.yaml", "./profile.yaml")

@@ -63,7 +63,7 @@ def test_a_change_of_a_source_is_compiled_and_reloaded(tmp_path: Path) -> None:
         assert "in production, serve a built artifact: profilec build ./profile.yaml -o profile.json" in router.log()
         assert _injected(router, engine) == 1
         base.write_text("sampling: {params: {temperatur: 1}}\n")
-        router.wait_for_line("the last good contract stays active")
+        router.wait_for_line("the last valid contract stays active")
         assert 'base.yaml:1:21: error: "temperatur" is not a key' in router.log()
         assert _injected(router, engine) == 1
         base.write_text(PIN % 0.5)
@@ -129,7 +129,7 @@ def test_an_artifact_is_reloaded_when_it_changes(tmp_path: Path) -> None:
             assert f"serving {artifact.name} (from ROUTER_PROFILE)" in router.log()
             assert _injected(router, engine) == 1
             artifact.write_text("{}")
-            router.wait_for_line("the last good contract stays active")
+            router.wait_for_line("the last valid contract stays active")
             assert "Handling signal: hup" not in router.log()
             artifact_file(tmp_path, Contract(sampling=Sampling(params={"temperature": 0.5})))
             wait_until(lambda: _injected(router, engine) == 0.5, router.log)
