@@ -160,7 +160,8 @@ def test_a_file_whose_name_cannot_stand_in_an_artifact_is_refused(tmp_path):
     with pytest.raises(ProfileError) as caught:
         load("a\udcff.yaml")
     assert render(*caught.value.diagnostics) == (
-        'profilec: error: the file name "a\\udcff.yaml" has characters that an artifact cannot hold\n  hint: rename the file\n'
+        'profilec: error: the file name "a\\udcff.yaml" has characters that an artifact cannot hold\n'
+        "  hint: rename the file\n"
     )
 
 
