@@ -45,9 +45,9 @@ class Services(NamedTuple):
 
 
 def chat(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
-    """Answer a chat completion request, which is under the whole contract.
+    """Serve a chat completion request, to which the whole contract applies.
 
-    Raises ApiError where it refuses, ClientDisconnectedError when nobody is left to answer.
+    Raises ApiError if it is rejected, ClientDisconnectedError if the client has left.
     """
     contract = services.artifact.contract
     body = _read_body(services, environ, context)
@@ -74,9 +74,9 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
 
 
 def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
-    """Answer a request on a route where only the body limit holds, and the model decides where it goes.
+    """Serve a request on a route to which only the body limit and the model list apply.
 
-    Raises ApiError where it rejects, ClientDisconnectedError when nobody is left to answer.
+    Raises ApiError if it is rejected, ClientDisconnectedError if the client has left.
     """
     contract = services.artifact.contract
     body = _read_body(services, environ, context)

@@ -71,9 +71,9 @@ class ResponseForwarding(NamedTuple):
 
 
 def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
-    """Return the answer that brings an engine's answer to the client.
+    """Return the response for the client.
 
-    Raises ApiError when the answer is no use to a client: cut off, a redirect, or too slow; ClientDisconnectedError.
+    Raises ApiError if the upstream response is truncated, a redirect or too slow; ClientDisconnectedError.
     """
     try:
         _check_status(forwarding.answer)
@@ -271,7 +271,7 @@ def _stream(forwarding: ResponseForwarding) -> ProxyResponse:
 
 
 def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
-    """Yield what leaves of a stream. Raises EngineError and ClientDisconnectedError only before anything has left."""
+    """Yield the bytes for the client. Raises EngineError and ClientDisconnectedError only before the first byte."""
     stream = _Stream(forwarding)
     try:
         while (piece := forwarding.answer.read_chunk(forwarding.keepalive_interval_seconds)) != b"":

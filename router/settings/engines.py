@@ -71,7 +71,7 @@ def _name(item: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
+    """Return whether a text is an IP address."""
     try:
         ip_address(text)
     except ValueError:

@@ -1,13 +1,13 @@
-"""The numbers that settings may be: whole ones, seconds, ports. Each function raises ValueError: what is expected."""
+"""Parsers of numbers in settings: counts, seconds, ports. Each raises ValueError: what is expected."""
 
 import re
 from typing import Final
 
 MAX_SECONDS: Final = 30 * 24 * 3600
-"""Longest time that a setting may say: thirty days, well within what sockets and timers of the system take."""
+"""Maximum of a time in seconds: thirty days, well below the limits of sockets and timers."""
 
 MAX_COUNT: Final = 10_000
-"""Largest number that a setting may count: of threads, of failures, of retries."""
+"""Maximum of a count: threads, failures, retries."""
 
 MAX_PORT: Final = 65535
 
@@ -30,14 +30,14 @@ def count_or_zero(value: str) -> int:
 
 
 def seconds_or_zero(value: str) -> float:
-    """Return seconds, maybe none."""
+    """Return seconds, from 0."""
     if not _DECIMAL.fullmatch(value) or float(value) > MAX_SECONDS:
         raise ValueError(f"a number of seconds from 0 to {MAX_SECONDS}")
     return float(value)
 
 
 def seconds(value: str) -> float:
-    """Return seconds, more than none."""
+    """Return seconds, above 0."""
     if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
         raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
     return float(value)
@@ -51,5 +51,5 @@ def port(value: str) -> int:
 
 
 def is_port(value: str) -> bool:
-    """Tell whether a text is the number of a TCP port."""
+    """Return whether a text is a TCP port."""
     return bool(_WHOLE.fullmatch(value)) and 1 <= int(value) <= MAX_PORT

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: what was found, what is expected, which known name is nearest. Pure."""
+"""Error texts for settings: what was found, what is expected, which known name is similar. Pure."""
 
 import difflib
 import re
@@ -15,7 +15,7 @@ _WHOLE = re.compile(r"\s*[0-9]{1,9}\s*", re.ASCII)
 
 
 def invalid_setting(name: str, found: str, expected: object) -> str:
-    """Return what to say of a setting that cannot be used; `found` shows its value as `shown` and the like do."""
+    """Return the error text of an invalid setting; `found` is its value, quoted or redacted."""
     return f"{name} cannot be used: found {found}, expected {expected}"
 
 
@@ -27,7 +27,7 @@ def quoted(value: str) -> str:
 
 
 def redacted(_: str) -> str:
-    """Say of a secret that it is not shown."""
+    """Return a placeholder for a secret."""
     return _HIDDEN
 
 

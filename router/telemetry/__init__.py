@@ -1,1 +1,1 @@
-"""What the router tells of itself: its log, its access log, metrics and traces."""
+"""The router's log, access log, metrics and traces."""

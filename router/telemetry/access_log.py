@@ -1,7 +1,7 @@
-"""The access log: one line on stdout for each request that is over, written by a thread of its own.
+"""The access log: one line on stdout for each request, written by a background thread.
 
-Serving never waits for it: what the writer cannot get rid of in time is dropped, and a later line says how many were.
-Of what clients send, a line holds the model's name and the request's id, bounded and escaped; never a prompt or a key.
+Requests never wait for it: if the queue is full, lines are dropped, and a later line says how many.
+Of the client's input a line contains only the model name and request id, bounded and escaped; never a prompt or a key.
 """
 
 import atexit
@@ -29,13 +29,13 @@ from router.settings import Settings
 
 STDOUT: Final = 1
 MAX_QUEUED: Final = 10_000
-"""How many lines may wait for the writer; a line has some 300 bytes, and at most WRITE_BYTES."""
+"""Maximum of queued lines; a line has about 300 bytes, and at most WRITE_BYTES."""
 WRITE_BYTES: Final = 4096
-"""Most bytes of one write: Linux never mixes up writes of several workers to a pipe up to this (PIPE_BUF, pipe(7))."""
+"""Maximum bytes of one write: Linux does not interleave such writes to a pipe (PIPE_BUF, pipe(7))."""
 MAX_TEXT_LENGTH: Final = 200
 FLUSH_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.02
-"""How long the writer lets lines gather under load, which costs less than waking it for each."""
+"""How long the writer collects lines under load; that is cheaper than a wake-up for each."""
 
 _MAX_BATCH: Final = 1000
 _LINE_END: Final = b"\n"
@@ -45,11 +45,11 @@ _IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
 _LOG = logging.getLogger("router")
 
 Fields = dict[str, Any]
-"""What a line says, by name, in the order in which it says it."""
+"""The fields of a line, in their order."""
 
 
 class _LogRecord(NamedTuple):
-    """A request that is over, and when that was, on both clocks."""
+    """A finished request, with its end on both clocks."""
 
     context: RequestContext
     clock: float
@@ -57,7 +57,7 @@ class _LogRecord(NamedTuple):
 
 
 class AccessLog:
-    """Lines on their way to a file descriptor. The thread that writes them is started by each process's first line."""
+    """Writes lines to a file descriptor. Each process starts its writer thread with its first line."""
 
     def __init__(
         self, render: Callable[[Fields], bytes], descriptor: int = STDOUT, max_queued: int = MAX_QUEUED
@@ -70,12 +70,12 @@ class AccessLog:
         self._lock = threading.Lock()
         self._dropped = 0
         self._unwritten = b""
-        """What has still to be written; the writer's alone."""
+        """Bytes not yet written; only the writer thread uses it."""
         self._is_within_line = False
         self._is_broken = False
 
     def note(self, context: RequestContext) -> None:
-        """Have a line written about a request that is over; probes and scrapes that went well are left out."""
+        """Queue the line of a finished request; successful health checks and scrapes are not logged."""
         if context.route in _UNLOGGED and context.status == HTTPStatus.OK:
             return
         if self._is_broken or not self._is_running():
@@ -84,19 +84,19 @@ class AccessLog:
             self._drop(1)
             return
         if context.model_asked is not None:
-            # Names may be as long as a body, and many may wait.
+            # A name may be as long as a body, and many lines may be queued.
             context.model_asked = context.model_asked[:MAX_TEXT_LENGTH]
         self._queue.put(_LogRecord(context, time.time(), time.monotonic()))
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Wait until the lines so far are written, but no longer than that."""
+        """Wait until the queued lines are written, at most `seconds`."""
         if self._process == cached_pid():
             written = threading.Event()
             self._queue.put(written)
             written.wait(seconds)
 
     def _is_running(self) -> bool:
-        """Start the writer unless it runs; threads do not survive a fork. Without a thread to be had there is none."""
+        """Start the writer unless it runs, and return whether it runs; threads do not survive a fork."""
         if self._process == cached_pid():
             return True
         with self._lock:
@@ -119,8 +119,8 @@ class AccessLog:
             batch = list(self._next_batch())
             try:
                 self._write(batch)
-            except Exception:  # noqa: BLE001 - the writer is the only one, and no line is worth its end
-                _LOG.exception("lines of the access log are lost")
+            except Exception:  # noqa: BLE001 - the only writer must not end for a line
+                _LOG.exception("access log lines were lost")
             for entry in batch:
                 if isinstance(entry, threading.Event):
                     entry.set()
@@ -149,7 +149,7 @@ class AccessLog:
                 self._write_all(piece)
             except OSError as error:
                 lost = self._drop_unstarted() + sum(other.count(_LINE_END) for other in pieces[number + 1 :])
-                # The line that tells of those that were dropped before is the last.
+                # The last line reports the lines that were dropped before.
                 self._fail(error, lost + dropped - 1 if dropped and lost else lost)
                 return
 
@@ -159,14 +159,14 @@ class AccessLog:
             try:
                 written = os.write(self._descriptor, self._unwritten)
             except BlockingIOError:
-                # Whoever shares a terminal or a pipe may have made it non-blocking.
+                # Another process that shares the terminal or pipe may have made it non-blocking.
                 select.select([], [self._descriptor], [])
                 continue
             self._is_within_line = not self._unwritten.endswith(_LINE_END, 0, written)
             self._unwritten = self._unwritten[written:]
 
     def _drop_unstarted(self) -> int:
-        """Keep only the rest of a line that is written in part, as on a disk that gets full; tell how many are lost."""
+        """Keep only the rest of a partly written line, as on a full disk, and return how many lines are lost."""
         begun = self._unwritten.find(_LINE_END) + 1 if self._is_within_line else 0
         lost = self._unwritten.count(_LINE_END, begun)
         self._unwritten = self._unwritten[:begun]
@@ -176,12 +176,12 @@ class AccessLog:
         self._drop(lines)
         if error.errno in _IS_GONE:
             self._is_broken = True
-            _LOG.error("the access log ends, stdout cannot be written to: %s", error.strerror)
+            _LOG.error("the access log is closed: stdout cannot be written: %s", error.strerror)
 
 
 def open_access_log(settings: Settings) -> AccessLog | None:
-    """Return the access log that the settings ask for, None for none."""
-    # Without a stdout at start, the system gives its number to another file.
+    """Return the access log by the settings, None for `off`."""
+    # If stdout was closed at start, another file may have its descriptor number.
     if settings.access_log == "off" or sys.__stdout__ is None:
         return None
     form = settings.access_log
@@ -191,7 +191,7 @@ def open_access_log(settings: Settings) -> AccessLog | None:
 
 
 def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields:
-    """Return what the line of a request says that was over at these times; what there is nothing to say of is None."""
+    """Return the fields of a request's line; `clock` and `monotonic` are its end. A field without a value is None."""
     sent, first_byte = context.sent_at, context.first_byte_at
     return {
         "time": _rfc3339(clock),
@@ -218,7 +218,7 @@ def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields
 
 
 def as_json(fields: Fields) -> bytes:
-    """Return a line of JSON with those fields that are not None."""
+    """Return a JSON line with the fields that are not None."""
     present = {
         name: value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
         for name, value in fields.items()
@@ -226,13 +226,13 @@ def as_json(fields: Fields) -> bytes:
     }
     if "".join([value for value in present.values() if isinstance(value, str)]).isprintable():
         return orjson.dumps(present, option=orjson.OPT_APPEND_NEWLINE)
-    # Among what is not printable are line breaks of Unicode's, orders to terminals and halves of surrogate pairs.
+    # Not printable are, for example, Unicode line breaks, terminal escapes and lone surrogates.
     whole = {name: _without_surrogates(value) for name, value in present.items()}
     return f"{json.dumps(whole, separators=(',', ':'))}\n".encode()
 
 
 def as_text(fields: Fields) -> bytes:
-    """Return a line for people, in columns, with nothing in it that a terminal takes orders from."""
+    """Return a text line in columns, without terminal escapes."""
     rest = {name: _bounded(value) for name, value in fields.items() if value is not None}
     columns = [str(rest.pop("time"))]
     if "status" in rest:
@@ -246,12 +246,12 @@ def _quoted(value: object) -> str:
     if isinstance(value, bool):
         return "yes"
     text = str(value)
-    # Of what is not printable, terminals take orders; quotes and spaces would pretend to be another field.
+    # Unprintable characters may control a terminal; quotes and spaces could fake another field.
     return text if text.isprintable() and not set(text) & set(" \"'=") else json.dumps(text)
 
 
 def _batched(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines together, as many as one write may hold."""
+    """Yield batches of whole lines, each at most WRITE_BYTES."""
     together: list[bytes] = []
     length = 0
     for line in lines:

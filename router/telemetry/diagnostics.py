@@ -1,4 +1,4 @@
-"""Diagnostics on stderr, for which serving never waits: what has no room is dropped, and a later line says how much."""
+"""Non-blocking log handlers for stderr: if it is full, lines are dropped, and a later line says how many."""
 
 import logging
 import select
@@ -10,11 +10,11 @@ from typing import Any, Final
 from gunicorn.glogging import Logger
 
 WRITE_BYTES: Final = 4096
-"""Most bytes of one write: what poll calls writable has room for them, in a pipe (PIPE_BUF, pipe(7)) and a socket."""
+"""Maximum bytes of one write: a pipe or socket that poll reports writable has room for them (PIPE_BUF, pipe(7))."""
 
 
 class NonBlockingStderrHandler(logging.StreamHandler[Any]):
-    """Writes lines to stderr as long as they find room there; it has no thread, and so outlives a fork."""
+    """Writes lines to stderr without blocking; it has no thread, so it survives a fork."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -38,7 +38,7 @@ class NonBlockingStderrHandler(logging.StreamHandler[Any]):
 
 
 class NonBlockingLogger(Logger):  # type: ignore[misc] # gunicorn has no types
-    """gunicorn's own log, which waits for nobody where it goes to stderr."""
+    """gunicorn's logger with a non-blocking handler for stderr."""
 
     def _set_handler(self, log: logging.Logger, output: str | None, fmt: logging.Formatter, stream: Any = None) -> None:  # noqa: ANN401 - gunicorn's
         super()._set_handler(log, output, fmt, stream)
@@ -52,19 +52,19 @@ class NonBlockingLogger(Logger):  # type: ignore[misc] # gunicorn has no types
 
 
 def _descriptor_of(stream: Any) -> int | None:  # noqa: ANN401 - whatever stands for stderr
-    """Return the descriptor of a stream, None where it has none, as under a test."""
+    """Return the descriptor of a stream, None if it has none, as in a test."""
     with suppress(AttributeError, OSError, ValueError):
         return int(stream.fileno())
     return None
 
 
 def _of_dropped(count: int) -> logging.LogRecord:
-    text = "%d line(s) before this one were dropped: stderr took no more"
+    text = "%d line(s) before this one were dropped: stderr was full"
     return logging.LogRecord("router", logging.WARNING, __file__, 0, text, (count,), None)
 
 
 def _write_all(descriptor: int, data: bytes) -> bool:
-    """Write data and return whether all of it found room."""
+    """Write data and return whether all of it was written."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     for start in range(0, len(data), WRITE_BYTES):
@@ -74,6 +74,6 @@ def _write_all(descriptor: int, data: bytes) -> bool:
                 return False
             try:
                 piece = piece[write(descriptor, piece) :]
-            except OSError:  # nobody reads it any more, or somebody made it non-blocking
+            except OSError:  # closed by its reader, or made non-blocking
                 return False
     return True

@@ -1,7 +1,7 @@
-"""Every metric, declared once, and what a request that is over adds to each. Pure: router/meter.py keeps the numbers.
+"""Every metric, declared once, and what a finished request adds to each. Pure: telemetry/meter.py has the values.
 
-No label holds what a client, an engine or a model is named: each takes its values from a list that is closed, to
-which only the fields that the artifact names are added. The metrics by engine, which a setting opens, name engines.
+No label contains the name of a client, an engine or a model: its values are a closed list, and the fields of the
+artifact. Only the metrics by engine, which a setting turns on, contain engines.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from router.request.outcome import Outcome
 from router.upstream.circuit_breaker import HealthState
 
 NONE: Final = "none"
-"""Stands for a route that does not exist, and for the rule of a request that none refused."""
+"""The label of an unknown route, and the rule of a request that was not rejected."""
 OTHER: Final = "other"
 CLIENT_CLOSED_REQUEST: Final = 499
 
@@ -51,7 +51,7 @@ _OVERHEAD_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Metric:
-    """A metric: its name, help text, and labels with their closed lists (None: what the artifact says)."""
+    """A metric: name, help text, and labels with their closed lists of values (None: by the artifact)."""
 
     kind: Literal["counter", "gauge", "histogram"]
     name: str
@@ -59,92 +59,92 @@ class Metric:
     labels: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     buckets: tuple[float, ...] = ()
     aggregation: Literal["livesum", "livemin", "livemax"] = "livesum"
-    """How a gauge is put together from those of all worker processes that live."""
+    """How a gauge is aggregated over the live worker processes."""
 
 
 REQUESTS: Final = Metric(
     "counter",
     "router_requests_total",
-    "Requests that are over.",
+    "Finished requests.",
     {"route": ROUTES, "status": (*_STATUSES.values(), OTHER)},
 )
 ERRORS: Final = Metric(
     "counter",
     "router_errors_total",
-    "Errors that the router itself answered, also within a stream, by its error code.",
+    "Errors of the router itself, also within a stream, by error code.",
     {"code": (*STATUS_OF, OTHER)},
 )
 DECISIONS: Final = Metric(
     "counter",
     "router_decisions_total",
-    "Requests that were judged, on any route, by the rule or step that refused; `none` for those that it let through.",
+    "Requests checked against the contract, by the rule or step that rejected them; `none`: accepted.",
     {"rule": RULES},
 )
 VIOLATIONS: Final = Metric(
     "counter",
     "router_violations_total",
-    "Parameters that violated the contract: all of a request, not only the one that it was refused for.",
+    "Parameters that violated the contract: all of a request, not only the one that it was rejected for.",
     {"parameter": PARAMETERS},
 )
 TOKENS_ASKED: Final = Metric(
     "counter",
     "router_tokens_asked_total",
-    "Output tokens that clients asked for in requests that went on, by who set the budget that was granted.",
+    "Output tokens that clients requested in accepted requests, by the source of the granted limit.",
     {"source": budget.SOURCES},
 )
 TOKENS_GRANTED: Final = Metric(
     "counter",
     "router_tokens_granted_total",
-    "Output tokens that requests went on with: as the client asked, the default for none, the cap for too many.",
+    "Output tokens granted to accepted requests: the client's limit, the default, or the cap.",
     {"source": budget.SOURCES},
 )
 REQUEST_SECONDS: Final = Metric(
     "histogram",
     "router_request_seconds",
-    "Time from the arrival of a request to the end of its answer, where an engine answered.",
+    "Time from the arrival of a request to the end of its response, if an engine responded.",
     {"route": routes.INFERENCE},
     _SECONDS,
 )
 FIRST_BYTE_SECONDS: Final = Metric(
     "histogram",
     "router_first_byte_seconds",
-    "Time from the arrival of a request to the first byte of an engine's answer.",
+    "Time from the arrival of a request to the first byte of an engine's response.",
     {"route": routes.INFERENCE},
     _SECONDS,
 )
 OVERHEAD_SECONDS: Final = Metric(
     "histogram",
     "router_overhead_seconds",
-    "The router's own time: until it sent a request for the first time, without waiting for its body, "
-    "and from the answer (of a stream, the first piece) to handing its first bytes over.",
+    "The router's own time: until the first attempt, without reading the body, and from the response (of a stream, "
+    "its first piece) to its first bytes to the client.",
     {"route": routes.INFERENCE},
     _OVERHEAD_SECONDS,
 )
 RETRIES: Final = Metric(
     "counter",
     "router_retries_total",
-    "Requests sent once more: the engine was unreachable, refused with 429 or 503, had closed a kept connection, or "
-    "rejected a budget that the router had injected.",
+    "Retries: the engine was unreachable, returned 429 or 503, had closed a kept-alive connection, or rejected a token "
+    "limit that the router had set.",
     {"reason": RETRY_REASONS},
 )
 ABORTED: Final = Metric(
     "counter",
     "router_aborted_total",
-    "Requests whose client left: while it was sending, while it waited for an answer, or within the answer.",
+    "Requests whose client disconnected: while sending, while waiting for a response, or within the response.",
     {"phase": PHASES},
 )
 UPSTREAM_ERRORS: Final = Metric(
-    "counter", "router_upstream_errors_total", "What went wrong at engines, in all attempts.", {"cause": CAUSES}
+    "counter", "router_upstream_errors_total", "Errors of engines, in all attempts.", {"cause": CAUSES}
 )
 UNSOLICITED: Final = Metric(
     "counter",
     "router_unsolicited_total",
-    "Times that an engine sent what no request asked for, or another request's answer; the log says which engine.",
+    "Unsolicited bytes from engines, or responses to another request; the log names the engine.",
 )
 STREAMS: Final = Metric(
     "counter",
     "router_streams_total",
-    "Streams that are over: with their last event, whole without, in an encoding that hides it, broken off, or left.",
+    "Finished streams: with their last event, complete without it, encoded, broken off, or left by the client.",
     {"end": STREAM_ENDS},
 )
 IN_FLIGHT: Final = Metric(
@@ -153,48 +153,48 @@ IN_FLIGHT: Final = Metric(
 ENGINES: Final = Metric(
     "gauge",
     "router_engines",
-    "Engines in each state, and behind an open circuit, as the worker process sees that sees most in it.",
+    "Engines in each state, and with an open circuit breaker: the maximum over worker processes.",
     {"state": ENGINE_STATES},
     aggregation="livemax",
 )
 AVAILABLE: Final = Metric(
     "gauge",
     "router_engines_available",
-    "Engines that get requests, as the worker process sees that sees fewest.",
+    "Engines that get requests: the minimum over worker processes.",
     aggregation="livemin",
 )
 DNS_ERRORS: Final = Metric(
     "counter",
     "router_dns_errors_total",
-    "Resolutions of names in ROUTER_ENGINES that failed or gave no address, over all worker processes.",
+    "DNS queries for names in ROUTER_ENGINES that failed or returned no address, over all worker processes.",
 )
 DNS_FAILING: Final = Metric(
     "gauge",
     "router_dns_failing",
-    "Names in ROUTER_ENGINES whose newest resolution failed, as the worker process sees that sees most.",
+    "Names in ROUTER_ENGINES whose last DNS query failed: the maximum over worker processes.",
     aggregation="livemax",
 )
 API_KEYS_ERRORS: Final = Metric(
     "counter",
     "router_api_keys_errors_total",
-    "Broken versions of ROUTER_API_KEYS_FILE, as each worker process finds them.",
+    "Invalid versions of ROUTER_API_KEYS_FILE, counted by each worker process.",
 )
 API_KEYS_FAILED: Final = Metric(
     "gauge",
     "router_api_keys_failed",
-    "1 while ROUTER_API_KEYS_FILE is broken and older keys hold, else 0.",
+    "1 while ROUTER_API_KEYS_FILE is invalid and the former keys are active, else 0.",
     aggregation="livemax",
 )
 ENGINE_REQUESTS: Final = Metric(
     "counter",
     "router_engine_requests_total",
-    "Requests sent to each engine, those sent once more included. With ROUTER_METRICS_BY_ENGINE.",
+    "Requests sent to each engine, retries included. With ROUTER_METRICS_BY_ENGINE.",
     {"engine": None},
 )
 ENGINE_ERRORS: Final = Metric(
     "counter",
     "router_engine_errors_total",
-    "What went wrong at each engine, in all attempts. With ROUTER_METRICS_BY_ENGINE.",
+    "Errors of each engine, in all attempts. With ROUTER_METRICS_BY_ENGINE.",
     {"engine": None, "cause": CAUSES},
 )
 ENGINE_UNSOLICITED: Final = Metric(
@@ -210,15 +210,15 @@ ENGINE_IN_FLIGHT: Final = Metric(
     {"engine": None},
 )
 RELOAD_ERRORS: Final = Metric(
-    "counter", "router_reload_errors_total", "Reloads whose artifact was broken, since the start."
+    "counter", "router_reload_errors_total", "Reloads with an invalid artifact, since the start."
 )
 RELOAD_FAILED: Final = Metric(
-    "gauge", "router_reload_failed", "1 while the newest artifact is broken and an older one in force, else 0."
+    "gauge", "router_reload_failed", "1 while the newest artifact is invalid and an older one is active, else 0."
 )
 PROFILE: Final = Metric(
     "gauge",
     "router_profile_info",
-    "Always 1; its labels say which artifact is in force.",
+    "Always 1; its labels name the active artifact.",
     {"name": None, "digest": None},
 )
 
@@ -237,7 +237,7 @@ PER_REQUEST: Final = (
     UPSTREAM_ERRORS,
     STREAMS,
 )
-"""Metrics that requests add to when they are over."""
+"""Metrics that each finished request adds to."""
 PER_WORKER: Final = (
     IN_FLIGHT,
     ENGINES,
@@ -248,19 +248,19 @@ PER_WORKER: Final = (
     API_KEYS_FAILED,
     UNSOLICITED,
 )
-"""What each worker process keeps up to date."""
+"""Metrics of each worker process."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS, ENGINE_UNSOLICITED)
 """What each worker counts by engine, where a setting says so."""
 FROM_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
-"""What all workers inherit or share, told by the one that is asked."""
+"""Metrics that workers inherit from the master; the worker that serves /metrics reports them."""
 METRICS: Final = (*PER_REQUEST, *PER_WORKER, *FROM_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)
 
 _CAUSE_OF_CODE: Final = {"upstream_incomplete": Outcome.BROKEN}
-"""What is found out about an answer only after its engine has been judged."""
+"""Errors of a response that are found only after the attempt was recorded as a success."""
 
 
 class MetricSample(NamedTuple):
-    """What a request adds to a metric: an amount to a counter, a value to a histogram."""
+    """An increment of a counter, or an observation of a histogram."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -268,7 +268,7 @@ class MetricSample(NamedTuple):
 
 
 def samples_of(context: RequestContext) -> Iterator[MetricSample]:
-    """Yield what a request that is over adds to each metric."""
+    """Yield the samples of a finished request."""
     route = context.route or NONE
     yield MetricSample(REQUESTS, (route, _STATUSES.get(context.status, OTHER)))
     if context.code is not None:
@@ -305,7 +305,7 @@ def _samples_of_engine(context: RequestContext, first_sent: float) -> Iterator[M
 
 
 def samples_by_engine(context: RequestContext) -> Iterator[MetricSample]:
-    """Yield what a request that is over adds to the metrics by engine; the first label is the engine."""
+    """Yield the samples of a finished request for the metrics by engine; the first label is the engine."""
     for engine in context.attempted_engines:
         yield MetricSample(ENGINE_REQUESTS, (engine,))
     for engine, cause in _upstream_errors(context):
@@ -313,7 +313,7 @@ def samples_by_engine(context: RequestContext) -> Iterator[MetricSample]:
 
 
 def _upstream_errors(context: RequestContext) -> tuple[tuple[str, Outcome], ...]:
-    """Return what went wrong at engines, also what turned out once an engine had been judged."""
+    """Return the errors of engines, also those found after the attempt was recorded."""
     late = _CAUSE_OF_CODE.get(context.code or "")
     return context.upstream_errors or (((context.engine or OTHER, late),) if late else ())
 

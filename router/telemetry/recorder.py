@@ -1,4 +1,4 @@
-"""Requests that are over, on their way to metrics or traces: taken there by a thread, not by those that serve."""
+"""The queue of finished requests for metrics or traces; a background thread exports them."""
 
 import atexit
 import logging
@@ -13,29 +13,29 @@ from router.request.context import RequestContext
 from router.runtime.pid import cached_pid
 
 TICK_SECONDS: Final = 0.1
-"""How long a request that is over may wait."""
+"""Interval of the exports."""
 PAUSE_SECONDS: Final = 10.0
-"""How long after a sink could not be opened that is tried again."""
+"""Delay before an exporter that could not be opened is tried again."""
 MAX_QUEUED: Final = 1000
-"""How many wait before the thread that ends one more takes all of them there."""
+"""Queue length at which the thread of the next request exports the queue itself."""
 
 _LOG = logging.getLogger("router")
 
 
 class Exporter(Protocol):
-    """Where requests that are over are taken."""
+    """Receives finished requests."""
 
     def add(self, contexts: Iterator[RequestContext]) -> None:
-        """Take in requests that are over; called in regular time without any, too."""
+        """Export finished requests; called regularly, also without any."""
 
 
 ExporterT = TypeVar("ExporterT", bound=Exporter)
 
 
 class ExporterQueue(Generic[ExporterT]):
-    """Takes each request that is over to a sink, dropping none. Each process opens its own, at the latest at its first.
+    """Gives each finished request to an exporter and drops none. Each process opens its own exporter.
 
-    Neither threads nor what sinks hold open survive a fork.
+    Threads and connections of exporters do not survive a fork.
     """
 
     def __init__(self, open_exporter: Callable[[], ExporterT]) -> None:
@@ -46,22 +46,22 @@ class ExporterQueue(Generic[ExporterT]):
         self._failed_in = 0
         self._try_again_at = 0.0
         self._cause = ""
-        """Why no sink could be opened, at last."""
+        """Last reason why no exporter could be opened."""
         self._exporter: ExporterT
 
     def note(self, context: RequestContext) -> None:
-        """Have a request recorded that is over; where no sink could be opened, nothing is."""
+        """Queue a finished request; without an exporter it is ignored."""
         if self.has_failed():
             return
         self._queue.append(context)
         if self._process != cached_pid():
-            with suppress(Exception):  # it said so itself
+            with suppress(Exception):  # it was logged
                 self.start()
         elif len(self._queue) >= MAX_QUEUED:
             self.flush()
 
     def start(self) -> ExporterT:
-        """Return the sink of this process; the first to ask opens it. Raises what opening it raises."""
+        """Return the exporter of this process; the first call opens it. Raises what opening raises."""
         if self._process == cached_pid():
             return self._exporter
         with self._lock:
@@ -73,8 +73,8 @@ class ExporterQueue(Generic[ExporterT]):
                     self._try_again_at = time.monotonic() + PAUSE_SECONDS
                     self._queue.clear()
                     cause = " ".join(str(error).split()) or type(error).__name__
-                    if cause != self._cause:  # it is tried again and again
-                        _LOG.error("metrics or traces cannot begin, and are missing from this process: %s", cause)
+                    if cause != self._cause:  # log each cause once
+                        _LOG.error("metrics or traces cannot start and are missing from this process: %s", cause)
                     self._cause = cause
                     raise
                 self._process = cached_pid()
@@ -84,24 +84,24 @@ class ExporterQueue(Generic[ExporterT]):
         return self._exporter
 
     def has_failed(self) -> bool:
-        """Tell whether nothing is recorded in this process, because its sink could not be opened a moment ago."""
+        """Return whether nothing is recorded because the exporter of this process could not be opened."""
         return self._failed_in == cached_pid() and time.monotonic() < self._try_again_at
 
     def flush(self) -> None:
-        """Take all that waits to the sink."""
+        """Export the queue."""
         with self._lock:
             if self._process != cached_pid():
                 return
             try:
                 self._exporter.add(_taken(self._queue))
-            except Exception:  # noqa: BLE001 - no record is worth the end of what serves
+            except Exception:  # noqa: BLE001 - a failed export must not stop serving
                 _LOG.exception("some requests are missing in the metrics or traces")
 
     def _start_thread(self) -> None:
         try:
             threading.Thread(target=self._flush_loop, name="recorder", daemon=True).start()
         except RuntimeError:
-            _LOG.warning("metrics and traces come late: the system has no thread for them")
+            _LOG.warning("metrics and traces are delayed: no thread could be started for them")
 
     def _flush_loop(self) -> None:
         while True:

@@ -199,7 +199,7 @@ def test_a_stdout_that_is_gone_ends_the_log_alone(pipe: tuple[int, int], caplog:
         log.note(_request())
         log.flush()
     assert [record.getMessage() for record in caplog.records] == [
-        "the access log ends, stdout cannot be written to: Broken pipe"
+        "the access log is closed: stdout cannot be written: Broken pipe"
     ]
 
 

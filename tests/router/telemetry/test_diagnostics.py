@@ -37,7 +37,7 @@ def test_lines_without_room_are_dropped_and_counted(log, length):
     assert _all_of(read).startswith("x" * length if length < 65_536 else "x")
     logger.warning("the next")
     dropped, line = _all_of(read).splitlines()
-    assert "dropped: stderr took no more" in dropped
+    assert "dropped: stderr was full" in dropped
     assert line == "the next"
     logger.warning("another")
     assert _all_of(read) == "another\n"

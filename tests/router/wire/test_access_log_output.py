@@ -73,7 +73,7 @@ def test_a_stdout_that_is_closed_is_said_and_does_no_harm(engine: MockEngine) ->
         os.close(reader)
         with RawClient(router.port) as client:
             assert [client.post(CHAT, chat()).status for _ in range(50)] == [200] * 50
-            router.wait_for_line("the access log ends, stdout cannot be written to: Broken pipe")
+            router.wait_for_line("the access log is closed: stdout cannot be written: Broken pipe")
             assert client.post(CHAT, chat()).status == 200
 
 
