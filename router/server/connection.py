@@ -1,4 +1,4 @@
-"""Connections of clients that wait in the worker's main loop, where they cost no thread."""
+"""Client connections that wait in the event loop, where they need no thread, and the timeout queues they wait in."""
 
 import socket
 import struct
@@ -20,14 +20,14 @@ from router.server.sockets import ClientSocket
 from router.settings import Settings
 
 FINISH_SECONDS: Final = 2.0
-"""How long a connection that is being closed is read, so that the client gets its answer and not a reset."""
+"""The timeout of a lingering close: the client gets the response and not a reset."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """Linger at the end, but for no time."""
 
 
 class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
-    """A client's connection, with what has come of its next request."""
+    """A client's connection, with the bytes received of its next request."""
 
     def __init__(self, cfg: Any, sock: ClientSocket, addresses: tuple[Any, Any], own: Settings, most_body: int) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(cfg, sock, *addresses)
@@ -38,7 +38,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.awaits_handshake = self._is_tls = bool(cfg.is_ssl)
         self.is_long = False
         self.is_cut = False
-        """Did an answer break off whose client is told so by a reset alone?"""
+        """Whether a response was cut off in a way that only a reset shows to the client."""
         self.drained = 0
         self.common: dict[str, Any] | None = None
         """What the environs of its plain requests have in common, once there was one."""
@@ -47,7 +47,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self._most_body = most_body
 
     def shake_hands(self) -> bool:
-        """Go on with the TLS handshake; tell whether it is done. Raises OSError."""
+        """Continue the TLS handshake; return whether it is done. Raises OSError."""
         with suppress(*tls.WOULD_BLOCK):
             self.sock.do_handshake()
             self.awaits_handshake = False
@@ -117,7 +117,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def has_decrypted(self) -> bool:
-        """Tell whether bytes wait inside the TLS layer, where no poller sees them."""
+        """Return whether bytes wait inside the TLS layer, where no poller sees them."""
         return self._is_tls and bool(self.sock.pending())
 
 
@@ -129,29 +129,29 @@ def _parse(head_seconds: float, *arguments: Any) -> Any:  # noqa: ANN401 - gunic
 
 
 class Waiting:
-    """Connections that wait for the same kind of thing, each as long, so that the first is the next to be late."""
+    """A timeout queue: connections with the same timeout, so that the first is the next to expire."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._deadlines: dict[Connection, float] = {}
 
     def add(self, connection: Connection) -> float:
-        """Let a connection wait, from now on; return until when."""
+        """Add a connection; return its deadline."""
         deadline = self._deadlines[connection] = time.monotonic() + self._seconds
         return deadline
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that waits here."""
+        """Remove a connection."""
         del self._deadlines[connection]
 
     def shorten(self, seconds: float) -> None:
-        """Let those that wait, and all to come, wait only so long from now on."""
+        """Reduce the timeout of present and later connections to so many seconds from now."""
         self._seconds = min(seconds, self._seconds)
         latest = time.monotonic() + self._seconds
         self._deadlines = {connection: min(latest, deadline) for connection, deadline in self._deadlines.items()}
 
     def late(self) -> list[Connection]:
-        """Return those whose time is over."""
+        """Return the connections whose deadline passed."""
         now = time.monotonic()
         found = []
         for connection, deadline in self._deadlines.items():
@@ -178,5 +178,5 @@ class Waiting:
 
 
 def missed_least(finishing: Waiting, *others: Waiting) -> Connection | None:
-    """Return the connection to be given up where there is no room: one that is closing, or has waited longest."""
+    """Return the connection to evict: a lingering one, or the one that has been idle longest."""
     return finishing.first() or min(others, key=Waiting.since).first()

@@ -1,4 +1,4 @@
-"""A request as gunicorn's parser reads it, with what that leaves out."""
+"""gunicorn's parsed request with two fixes: the target of rejected requests, and `close` among other options."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from gunicorn.http.errors import ParseException
 
 
 class Request(message.Request):  # type: ignore[misc] # gunicorn has no types
-    """A request's head; where it is refused, the exception has its target as `target`, None where there is none."""
+    """Parsed headers of a request; the exception of a rejected one has its target as `target`, or None."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - gunicorn's
         try:
@@ -17,7 +17,7 @@ class Request(message.Request):  # type: ignore[misc] # gunicorn has no types
             raise
 
     def should_close(self) -> bool:
-        """Tell whether the connection ends with this request: `close` may stand among others (RFC 9110, 7.6.1)."""
+        """Return whether the connection ends with this request: `close` may stand among others (RFC 9110, 7.6.1)."""
         options = [value for name, value in self.headers if name == "CONNECTION"]
         if any(option.strip(" \t").lower() == "close" for value in options for option in value.split(",")):
             return True

@@ -1,4 +1,4 @@
-"""How much a worker process takes on: threads and connections."""
+"""Limits of a worker process: threads, connections and concurrent uploads."""
 
 import logging
 import resource
@@ -78,4 +78,4 @@ class Threads(ThreadPoolExecutor):
         except RuntimeError as error:
             if not self.is_short:
                 self.is_short = True
-                _LOG.warning("requests wait for the threads that there are: %s", error)
+                _LOG.warning("the system cannot start a thread, so requests wait for the existing ones: %s", error)

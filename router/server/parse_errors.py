@@ -1,4 +1,4 @@
-"""What gunicorn refuses before the app hears of it, answered in the router's one shape."""
+"""Protocol errors: responses in the router's error shape to what gunicorn rejects before the app runs."""
 
 import ssl
 from http.client import responses
@@ -18,14 +18,14 @@ _BAD_HEADER: Final = ("bad_request", "A header of the request is malformed or am
 _REFUSALS: Final[dict[type[Exception], tuple[str, str]]] = {
     parsing.LimitRequestLine: ("uri_too_long", "The request line is too long"),
     parsing.LimitRequestHeaders: ("headers_too_large", "The headers of the request are too large or too many"),
-    parsing.ExpectationFailed: ("expectation_failed", "The only expectation that is met is 100-continue"),
+    parsing.ExpectationFailed: ("expectation_failed", "The only supported expectation is 100-continue"),
     parsing.InvalidRequestLine: ("bad_request", "The request line is malformed"),
     parsing.InvalidRequestMethod: ("bad_request", "The method of the request is malformed"),
-    parsing.InvalidHTTPVersion: ("bad_request", "The request's version of HTTP is not spoken here"),
+    parsing.InvalidHTTPVersion: ("bad_request", "The HTTP version of the request is not supported"),
     parsing.InvalidHeader: _BAD_HEADER,
     parsing.InvalidHeaderName: _BAD_HEADER,
     parsing.ObsoleteFolding: _BAD_HEADER,
-    parsing.UnsupportedTransferCoding: ("bad_request", "The only transfer coding that is understood is chunked"),
+    parsing.UnsupportedTransferCoding: ("bad_request", "The only supported transfer coding is chunked"),
     parsing.InvalidChunkSize: _BAD_CHUNKS,
     parsing.InvalidChunkExtension: _BAD_CHUNKS,
     parsing.ChunkMissingTerminator: _BAD_CHUNKS,
@@ -33,7 +33,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[str, str]]] = {
 
 
 class LateHeadError(parsing.ParseException):  # type: ignore[misc] # gunicorn has no types
-    """The head of a request did not arrive in time; `answer` is what its client is told."""
+    """The headers of a request did not arrive in time; `answer` is the error for its client."""
 
     def __init__(self, answer: ApiError) -> None:
         super().__init__(answer.message)
@@ -41,12 +41,12 @@ class LateHeadError(parsing.ParseException):  # type: ignore[misc] # gunicorn ha
 
 
 def late_head(seconds: float) -> ApiError:
-    """Return the error of a head that did not arrive in so many seconds."""
-    return ApiError("bad_request", f"The head of the request did not arrive within {seconds:g} s")
+    """Return the error of headers that did not arrive in so many seconds."""
+    return ApiError("bad_request", f"The headers of the request did not arrive within {seconds:g} s")
 
 
 def refusal(error: Exception) -> ApiError | None:
-    """Return what a client is told about what it sent; None when the error is not the client's."""
+    """Return the error for a client that sent an invalid request; None when the error is not the client's."""
     if isinstance(error, parsing.InvalidResponseHeader | parsing.InvalidResponseHeaderName):
         return None
     if isinstance(error, LateHeadError):
@@ -57,7 +57,7 @@ def refusal(error: Exception) -> ApiError | None:
 
 
 def told_of(error: Exception) -> str:
-    """Return an error for the log: its kind, and no byte that a client sent, among which may be keys and prompts."""
+    """Return the redacted text of an error for the log: no byte that a client sent, which may be a key or a prompt."""
     if isinstance(error, ApiError | LateHeadError):
         return str(error)
     if isinstance(error, ssl.SSLError):
@@ -67,9 +67,9 @@ def told_of(error: Exception) -> str:
 
 
 def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, target: str | None = None) -> bytes:
-    """Return a whole answer for a client whose request never became one: its connection ends with it.
+    """Return a complete error response for a request that could not be parsed; it closes the connection.
 
-    `target` is the path that it was for, as far as that could be read.
+    `target` is the path of the request, as far as it could be read.
     """
     request_id = new_request_id()
     protocol = protocol_of(target)
@@ -81,7 +81,7 @@ def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, target: str | None = 
         *((name, request_id) for name in ("x-request-id", *protocol.request_id_headers)),
         ("Content-Length", str(len(body))),
     ]
-    # A contract may have a status without a phrase, as 529 is.
+    # A contract may use a status without a reason phrase, such as 529.
     phrase = responses.get(status, "Unknown")
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1") + body

@@ -1,4 +1,4 @@
-"""A request body read from the client: bounded in bytes and time, whole or refused, never cut in silence."""
+"""Reads a request body from the client, bounded in bytes and time: completely, or with an error."""
 
 import contextlib
 import socket
@@ -15,11 +15,11 @@ from router.server.sockets import BoundedSocket
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
-"""How much of a refused body is read, so that the client gets to read its answer before the connection closes."""
+"""How much of a rejected body is read, so that the client can read the response before the connection closes."""
 DRAIN_SECONDS: Final = 5.0
 
 HELD: Final = "router.body"
-"""Where the environ of a request has its whole body that was read with it."""
+"""The key of the environ with the complete body, if it was read together with the headers."""
 _SPENT: Final = "router.body_spent"
 """Set in the environ when nothing is left of the body to be read."""
 _UNREADABLE: Final = "router.body_unreadable"
@@ -61,8 +61,8 @@ def _tell_that_it_is_read(environ: dict[str, Any]) -> None:
 def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:
     """Read and drop what is left of a request body that was not read whole, up to a bound, then stop receiving.
 
-    Called when the answer is written: a client that is still sending must get to read it, and closing at once would
-    reset the connection. gunicorn goes by the socket alone, so behind the bound the socket is shut for receiving.
+    Called after the response was written: a client that is still sending must be able to read it, and closing at once
+    would reset the connection. Beyond the bound, receiving is shut down on the socket.
     """
     if HELD in environ or environ.get(_SPENT) or not _has_body(environ):
         return
@@ -108,7 +108,7 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
 def _allow(client: socket.socket | None, deadline: float) -> None:
     """Give the next read what is left of the time; raises TimeoutError when nothing is.
 
-    The sockets of our own worker see to it themselves, at each of the receptions that one read may take.
+    The sockets of our worker do this themselves, for each of the system calls that one read may take.
     """
     if isinstance(client, BoundedSocket):
         return

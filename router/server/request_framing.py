@@ -100,7 +100,7 @@ class Arrival:
         return True
 
     def _is_head_odd(self) -> bool:
-        """Tell whether the parser would refuse the head before its end, or take it for something else than a head."""
+        """Return whether the parser would refuse the head before its end, or take it for something else than a head."""
         if _BARE_LINE_FEED.search(self.data, self._looked_at):
             return True
         if self._has_line or self.data.find(b"\r\n", 2) < 0:

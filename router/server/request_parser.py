@@ -63,7 +63,7 @@ class Rest:
         return b"".join(pieces)
 
     def is_read(self) -> bool:
-        """Tell whether nothing is left of it."""
+        """Return whether nothing is left of it."""
         return self._left == 0
 
 
@@ -105,7 +105,7 @@ class PlainReader:
         return Plain(environ, keeps, left)
 
     def _read_headers(self, lines: list[str], environ: dict[str, Any]) -> bool | None:
-        """Put headers into an environ; tell whether they keep the connection, None where they are not plain."""
+        """Put headers into an environ; return whether they keep the connection, None where they are not plain."""
         variables = self._variables
         for line in lines:
             name, colon, value = line.partition(":")
@@ -144,7 +144,7 @@ class PlainReader:
 
 
 def _is_plain(cfg: Any) -> bool:  # noqa: ANN401 - gunicorn's Config
-    """Tell whether gunicorn is told to do nothing with a request but to parse it."""
+    """Return whether gunicorn is told to do nothing with a request but to parse it."""
     return (
         not cfg.is_ssl
         and cfg.http2_cleartext == "off"

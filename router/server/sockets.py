@@ -1,4 +1,4 @@
-"""The socket of a client: a read ends by its deadline, and a client that stops reading counts as gone."""
+"""Client sockets with deadlines: reads end at a deadline, and a client that stops reading counts as disconnected."""
 
 import errno
 import math
@@ -60,7 +60,7 @@ class BoundedSocket(_Socket):
             raise TimeoutError from None
 
     def receive(self, most_bytes: int) -> bytes:
-        """Receive in a turn, until the deadline; return what has come, b"" at the end."""
+        """Receive in a task, until the deadline; return b"" at the end."""
         while True:
             if self.is_late:
                 raise TimeoutError
@@ -127,6 +127,6 @@ class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
 
 
 def of_accepted(accepted: socket.socket) -> ClientSocket:
-    """Return an accepted connection as a client's socket; the one that is given is of no use any more."""
+    """Convert an accepted socket to a client socket; the given object is detached."""
     family, kind, protocol = accepted.family, accepted.type, accepted.proto
     return ClientSocket(family, kind, protocol, fileno=accepted.detach())

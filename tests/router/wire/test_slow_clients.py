@@ -430,7 +430,7 @@ def test_a_worker_without_threads_serves_with_those_it_has(engine: MockEngine) -
         clients = [stack.enter_context(RawClient(router.port)) for _ in range(20)]
         for client in clients:
             client.send(post_head(CHAT, CHUNKED) + chunked(chat()))
-        router.wait_for_line("requests wait for the threads that there are")
+        router.wait_for_line("requests wait for the existing ones")
         gate.set()
         assert {client.answer().status for client in clients} == {200}
         assert _workers(router) == [worker]
