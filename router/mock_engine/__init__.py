@@ -1,4 +1,4 @@
-"""The mock engine: a small OpenAI-compatible server that answers, streams and shows what it received.
+"""The mock engine: a small OpenAI-compatible server that responds, streams and records its requests.
 
 In process, for tests and the demo:
 

@@ -1,4 +1,4 @@
-"""`python -m router.mock_engine`: the mock engine as a program of its own, until it is told to stop."""
+"""`python -m router.mock_engine`: the mock engine as a program, until SIGTERM or SIGINT."""
 
 import argparse
 import signal
@@ -11,8 +11,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the one line printed is the URL, once it is ready."""
     parser = argparse.ArgumentParser(prog="python -m router.mock_engine", description="The mock engine.")
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one (default)")
-    parser.add_argument("--model", action="append", help="a served name, repeatable; the first is answered as")
-    parser.add_argument("--no-record", action="store_true", help="keep nothing of what comes (for load)")
+    parser.add_argument("--model", action="append", help="a served model id, repeatable; responses name the first")
+    parser.add_argument("--no-record", action="store_true", help="do not record requests (for load)")
     options = parser.parse_args(arguments)
     stopping = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)  # before any thread starts, so that all of them inherit it

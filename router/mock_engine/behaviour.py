@@ -1,4 +1,4 @@
-"""What the mock engine says when nobody scripted it: the routes of an inference server, with deterministic answers."""
+"""The default responses: the routes of an inference server, deterministic."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -57,13 +57,13 @@ class Completion:
 
 
 def is_health_check(received: ReceivedRequest) -> bool:
-    """Say whether a request only asks how the engine is, as a router does in the background at any time."""
+    """Return whether a request is a health check or a model list, which routers send in the background."""
     path = received.path
     return received.method == "GET" and (path in {"/health", "/v1/models"} or path.startswith("/v1/models/"))
 
 
 def answer(received: ReceivedRequest, profile: EngineProfile) -> MockResponse:
-    """Return the mock engine's own answer to a request."""
+    """Return the default response to a request."""
     route = INFERENCE_ROUTES.get(received.path)
     if route is None:
         return _get_response(received, profile)

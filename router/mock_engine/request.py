@@ -1,4 +1,4 @@
-"""Reading requests off a connection, and what the mock engine remembers of them."""
+"""Reading requests off a connection, and the record of them."""
 
 import json
 import re

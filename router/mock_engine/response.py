@@ -23,14 +23,14 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class MockResponse:
-    """One HTTP answer.
+    """One HTTP response.
 
     headers: sent as written; one named Content-Length or Transfer-Encoding replaces what the framing would send, true
         or not.
     body: bytes, sent in one write with the head; or pieces, each sent alone (under `chunked` as one chunk each).
         A generator serves once, and not under `length`, which has to know the sum before it sends.
-    framing: how the end of the body is told: `length`, `chunked`, `close` (by EOF, announced with Connection: close),
-        or `none` (nothing is told, as befits 204 and 304).
+    framing: how the end of the body is marked: `length`, `chunked`, `close` (by EOF, announced with Connection: close),
+        or `none` (not marked, as for 204 and 304).
     last_chunk: whether a chunked body ends with its terminal chunk.
     cut_after: bytes of the framed body (those after the head) that are sent before the connection ends.
     then: how the connection ends; `close` is not announced unless the headers do. A cut answer is never kept.
@@ -63,7 +63,7 @@ class MockResponse:
 
     @property
     def ending(self) -> Ending:
-        """What becomes of the connection after this answer."""
+        """What happens to the connection after this response."""
         if self.then == "keep" and (self.framing == "close" or self.cut_after is not None or self.before_body):
             return "close"
         return self.then
@@ -128,7 +128,7 @@ class RawResponse:
 
     @property
     def ending(self) -> Ending:
-        """What becomes of the connection after this answer."""
+        """What happens to the connection after this response."""
         return self.then
 
     def wire(self, *, headers_only: bool = False) -> Iterator[Piece]:  # noqa: ARG002  # raw bytes have no head to cut at
@@ -137,7 +137,7 @@ class RawResponse:
 
 
 ScriptedResponse = MockResponse | RawResponse
-"""Anything the mock engine can be told to say."""
+"""Any response that can be scripted."""
 
 
 def _reason(status: int) -> str:

@@ -26,15 +26,15 @@ TIMEOUT_SECONDS: Final = 5.0
 """Seconds that the waiting methods wait by default."""
 
 Script = Callable[[ReceivedRequest], ScriptedResponse | None]
-"""Returns what to say to a request, or None for the mock engine's own answer."""
+"""Returns the response to a request, or None for the mock engine's default."""
 
 
 class MockEngine:
-    """A real HTTP/1.1 inference server on a loopback port that shows what it received and can be told what to say.
+    """A real HTTP/1.1 inference server on a loopback port that records its requests and takes scripted responses.
 
-    It has its own answers to the routes of an inference server. Requests that routers send on their own account
-    (GET /health, /v1/models and below) are kept apart in `probes`, so that `received` and `answer_next` see only what
-    a test sent. GET and DELETE /received show and forget what was received, for whoever runs it out of process.
+    It has default responses for the routes of an inference server. The health checks of routers (GET /health, /v1/models
+    and below) are recorded separately in `health_checks`, so that `received` and `answer_next` concern only requests of
+    a test. GET and DELETE /received return and clear the recorded requests, if it runs as a process of its own.
 
     models: the served names; the first is the one it answers as. May be changed while it runs.
     host: the loopback address to listen on.
@@ -71,7 +71,7 @@ class MockEngine:
         self._listener: socket.socket | None = None
         self._acceptor: Thread | None = None
 
-    # --- life ---
+    # --- start and stop ---
 
     def start(self) -> Self:
         """Listen; a stopped engine comes back on the port it had."""
@@ -116,17 +116,17 @@ class MockEngine:
         """Its base URL, without a path."""
         return f"http://{self._host}:{self._port}"
 
-    # --- what it got ---
+    # --- recorded requests ---
 
     @property
     def received(self) -> list[ReceivedRequest]:
-        """The requests so far, probes left out, in the order in which they were complete."""
+        """The requests so far, health checks excluded, in the order in which they were complete."""
         with self._changed:
             return list(self._received)
 
     @property
     def health_checks(self) -> list[ReceivedRequest]:
-        """The probes so far: GET /health, /v1/models and below."""
+        """The health checks so far: GET /health, /v1/models and below."""
         with self._changed:
             return list(self._health_checks)
 
@@ -143,7 +143,7 @@ class MockEngine:
             return self._connections_accepted
 
     def clear(self) -> None:
-        """Forget what was received, probes included."""
+        """Clear the recorded requests, health checks included."""
         with self._changed:
             self._received.clear()
             self._health_checks.clear()
@@ -154,8 +154,8 @@ class MockEngine:
         return self.received
 
     def wait_for_health_checks(self, count: int, timeout: float = TIMEOUT_SECONDS) -> list[ReceivedRequest]:
-        """Return the probes once there are at least `count`; TimeoutError after `timeout` seconds."""
-        self.wait_until(lambda: len(self._health_checks) >= count, timeout, f"{count} probes")
+        """Return the health checks once there are at least `count`; TimeoutError after `timeout` seconds."""
+        self.wait_until(lambda: len(self._health_checks) >= count, timeout, f"{count} health checks")
         return self.health_checks
 
     def wait_closed(self, connection: int, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -170,15 +170,15 @@ class MockEngine:
             if not self._changed.wait_for(holds, timeout):
                 raise TimeoutError(f"waited {timeout} s for {what}; got {len(self._received)} requests")
 
-    # --- what it says ---
+    # --- responses ---
 
     def answer_next(self, *replies: ScriptedResponse) -> None:
-        """Queue answers, one for each of the next requests (probes take none); they come before the script."""
+        """Queue answers, one for each of the next requests (health checks take none); they come before the script."""
         with self._changed:
             self._queued.extend(replies)
 
     def script(self, script: Script | None) -> None:
-        """Let a function answer every request, probes included; None ends that."""
+        """Let a function answer every request, health checks included; None ends that."""
         self._script = script
 
     def restore_behaviour(self) -> None:

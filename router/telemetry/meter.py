@@ -1,7 +1,7 @@
-"""The numbers behind the metrics, as prometheus_client keeps them.
+"""The metrics registry, on top of prometheus_client.
 
-Whoever asks for them first has all counted that has not been yet. Under our gunicorn conf all worker processes are
-summed; without it each tells of itself alone.
+A scrape first counts all queued requests. Under our gunicorn conf all worker processes are aggregated; without it each
+reports only itself.
 """
 
 import importlib
@@ -36,7 +36,7 @@ class ErrorCounts(NamedTuple):
 
 
 class GaugeSource(NamedTuple):
-    """What a worker's own numbers are read from: its requests in flight, its engines, and the artifact in force.
+    """The sources of a worker's gauges: requests in flight, engines, errors, and the active artifact.
 
     `in_flight_by_engine` is None where nothing is counted by engine.
     """

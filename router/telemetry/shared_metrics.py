@@ -101,7 +101,7 @@ def _remove_stale(parent: Path) -> None:
 
 
 def _is_stale(path: Path) -> bool:
-    """Tell whether nobody holds the lock of a folder; one that has none yet is just being made. Raises OSError."""
+    """Return whether no process holds the lock of a folder. Raises OSError, also for a folder without a lock yet."""
     lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of requests that are over: one of the router, and one of each attempt at an engine.
+"""OpenTelemetry spans of finished requests: one for the router, and one for each attempt at an engine.
 
 The exporter is opened in each worker, after the fork. OpenTelemetry's own variables, OTEL_EXPORTER_OTLP_ENDPOINT first,
 say where spans go to. Attributes follow its conventions for HTTP and generative AI.
@@ -85,7 +85,7 @@ class _Spans:
         )
 
     def samples(self, trace: Trace, name: str) -> bool:
-        """Tell whether the sampler that OTEL_TRACES_SAMPLER names wants a trace."""
+        """Return whether the sampler of OTEL_TRACES_SAMPLER samples a trace."""
         context = None
         if trace.parent is not None:
             parent = self._context(trace.parent.trace_id, trace.parent.span_id, is_sampled=trace.parent.is_sampled)
