@@ -1,4 +1,4 @@
-"""What a request should stay together with: its session, its cache key, or the head of its conversation."""
+"""The affinity (sticky) key of a request: from its session, its cache key, or the beginning of its conversation."""
 
 from typing import Any, Final
 
@@ -8,17 +8,17 @@ from router.balancing.policies import hash_of
 from router.contract.jsonbytes.members import end_of_value, start_of_next
 
 MAX_PREFIX_BYTES: Final = 256 * 1024
-"""How much of a conversation is looked at: what is longer is told apart by its beginning."""
+"""How much of a conversation is read; longer ones differ by their beginning."""
 MAX_PREFIX_MESSAGES: Final = 64
-"""How many messages are looked at for the first of a user."""
+"""How many messages are searched for the first of a user."""
 PROMPT_BYTES: Final = 256
-"""How much of the prompt of a completion is looked at; what follows grows from turn to turn."""
+"""How much of a completion's prompt is read; the rest grows from turn to turn."""
 
 _USER: Final = "user"
 
 
 class _BodyMembers(msgspec.Struct):
-    """The members of a body that tell; others are skipped unread."""
+    """The members of a body that the key depends on; others are skipped."""
 
     model: msgspec.Raw = msgspec.Raw()
     prompt_cache_key: msgspec.Raw = msgspec.Raw()
@@ -35,11 +35,11 @@ _read_message = msgspec.json.Decoder(_ChatMessage).decode
 
 
 def compute_key(session: str | None, body: bytes) -> int | None:
-    """Return the 64-bit key of a request, equal for all turns of a conversation; None where nothing tells.
+    """Return the 64-bit key of a request, equal for all turns of a conversation; None without any of the sources.
 
-    `session` is the value of the session header. Without one, the body's `prompt_cache_key` tells, which OpenAI has for
-    this; else its model with its messages up to the first of a user, or with the beginning of its prompt. Bytes are
-    compared as the client wrote them.
+    `session` is the value of the session header. Without one, the body's `prompt_cache_key` decides, which OpenAI
+    has for this; else its model with its messages up to the first of a user, or with the beginning of its prompt.
+    Bytes are compared as the client wrote them.
     """
     if session:
         return hash_of(b"session\0" + session.encode("latin-1", "replace"))
@@ -47,14 +47,14 @@ def compute_key(session: str | None, body: bytes) -> int | None:
         members = _read_body(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    told = _key_source(members)
-    return None if told is None else hash_of(told)
+    source = _key_source(members)
+    return None if source is None else hash_of(source)
 
 
 def _key_source(members: _BodyMembers) -> bytes | None:
-    given = bytes(members.prompt_cache_key)
-    if given.startswith(b'"') and given != b'""':
-        return b"cache key\0" + given
+    cache_key = bytes(members.prompt_cache_key)
+    if cache_key.startswith(b'"') and cache_key != b'""':
+        return b"cache key\0" + cache_key
     model = bytes(members.model) + b"\0"
     messages = memoryview(members.messages)[:MAX_PREFIX_BYTES].tobytes()
     if messages.startswith(b"["):
@@ -66,7 +66,7 @@ def _key_source(members: _BodyMembers) -> bytes | None:
 def _conversation_prefix(messages: bytes) -> bytes:
     """Return an array of messages up to the first of a user; where none is found, its first message.
 
-    The array may be cut off: then all that is there stands for a message that does not end in it.
+    The array may be cut off; then the rest counts as one message.
     """
     at = start_of_next(messages, 1)
     first_end = len(messages)

@@ -1,8 +1,8 @@
 """How many requests are in flight at each engine, counted by all workers of a machine in one table.
 
-The table is memory that gunicorn's master maps before it forks: a row per worker, which only that worker writes, and a
-column per engine. A load is the sum of a column. The master clears the row of a worker that died, so that nothing that
-a worker did not live to take back stays counted.
+The table is memory that gunicorn's master maps before it forks: a slot (row) per worker, which only that worker writes,
+and a column per engine. The load of an engine is the sum of its column. The master clears the slot of a worker that
+died, so that its requests do not stay counted.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ _FREE: Final = 0
 
 
 class InFlightRequest:
-    """One request in flight at an engine, until its end is told."""
+    """One request in flight at an engine, until `end` is called."""
 
     __slots__ = ("_cell", "_table")
 
@@ -36,7 +36,7 @@ class InFlightRequest:
         self._cell = cell
 
     def end(self) -> None:
-        """Count the request no more, the first time that this is called."""
+        """Stop counting the request; later calls do nothing."""
         cell, self._cell = self._cell, None
         if cell is not None:
             self._table.add(cell, -1)
@@ -46,17 +46,17 @@ class InFlightTable:
     """The table as one process sees it. Safe to use from many threads."""
 
     def __init__(self, slots: int = 1, columns: int = COLUMNS, *, is_shared: bool = False) -> None:
-        """Make a table: shared with all processes forked from here on, or private, with its first row for this one."""
+        """Make a table: shared with all processes forked from here on, or private, with its first slot for this one."""
         head = HASH_BYTES * (columns + 1)
         length = head + CELL_BYTES * slots * columns
         memory = memoryview(mmap.mmap(-1, length) if is_shared else bytearray(length))
         self._slots = slots
         self._column_hashes = memory[: head - HASH_BYTES].cast("Q")
-        """Whose column each is: the hash of an engine, 0 while it is nobody's."""
+        """The owner of each column: the hash of an engine, 0 if free."""
         self._used_slots = memory[head - HASH_BYTES : head].cast("Q")
-        """How many of the first rows have been some worker's."""
+        """How many of the first slots were ever allocated."""
         self._cells = memory[head:].cast(_CELL)
-        """Column by column, so that a sum reads what stands together."""
+        """Column by column, so that a sum reads adjacent memory."""
         self._column_of: dict[str, tuple[int, int]] = {}
         """The columns that this process has found, with the hashes that say whether they are still the engines'."""
         self._slot: int | None = None if is_shared else 0
@@ -64,12 +64,12 @@ class InFlightTable:
         self._lock = threading.Lock()
         self._lock_file = open_lock_file() if is_shared else None
         self._slot_of: dict[int, int] = {}
-        """The rows of the workers, known to the master alone."""
+        """The slots of the workers, known to the master alone."""
 
     # --- the workers' side ---
 
     def begin(self, engine: str) -> InFlightRequest:
-        """Count a request that is sent to an engine; the caller has to tell its end."""
+        """Count a request that is sent to an engine; the caller has to call `end`."""
         column = self._column(engine)
         if column is None or self._slot is None:
             return InFlightRequest(self, None)
@@ -94,7 +94,7 @@ class InFlightTable:
     def _column(self, engine: str) -> int | None:
         """Return the column of an engine, which is the same in all processes; None when there are too many engines."""
         found = self._column_of.get(engine)
-        # It is another one's now if the engine had nothing in flight when room was needed.
+        # Another engine may have taken the column while this one had nothing in flight.
         if found is not None and self._column_hashes[found[0]] == found[1]:
             return found[0]
         return self._claim(engine, hash_of(engine.encode()) or 1)
@@ -118,7 +118,7 @@ class InFlightTable:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Let one thread of one process alone; the system takes the lock from a process that dies."""
+        """Lock out all other threads and processes; the system releases the lock of a process that dies."""
         with self._lock:
             if self._lock_file is None:
                 yield
@@ -132,9 +132,9 @@ class InFlightTable:
     # --- the master's side ---
 
     def allocate_slot(self, worker: int, others: Collection[int] = ()) -> None:
-        """Give the worker that is forked next the first free row; where there is none, it is not counted.
+        """Allocate the first free slot for the worker that is forked next; without one, it is not counted.
 
-        `others` are the workers that live: rows of which nobody said that their workers ended are cleared as well.
+        `others` are the live workers: slots of workers that ended unnoticed are freed as well.
         """
         for gone in set(self._slot_of).difference(others):
             self.free_slot(gone)
@@ -145,7 +145,7 @@ class InFlightTable:
             self._used_slots[0] = max(self._used_slots[0], self._slot + 1)
 
     def free_slot(self, worker: int) -> None:
-        """Count nothing more of a worker that has ended, and free its row."""
+        """Clear and free the slot of a worker that has ended."""
         row = self._slot_of.pop(worker, None)
         if row is not None:
             self._cells[row :: self._slots] = array(_CELL, bytes(CELL_BYTES * len(self._column_hashes)))

@@ -1,4 +1,4 @@
-"""Which of the engines that may serve a request gets it: policies as frozen values, each a pure choice."""
+"""Load balancing policies: frozen values, each a pure choice among the candidates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ HASH_BYTES: Final = 8
 _WORD: Final = (1 << 64) - 1
 _LANE_BYTES: Final = 16
 _MAX_SAMPLED: Final = 64
-"""How many engines' loads are read at most to know the mean."""
+"""Most engines whose loads are read for the mean."""
 
 
 class BalancingContext(NamedTuple):
-    """All that a choice depends on."""
+    """The input of a choice."""
 
     candidates: tuple[str, ...]
     """Base URLs of the engines that may be chosen, at least one, in the configured order."""
@@ -28,14 +28,14 @@ class BalancingContext(NamedTuple):
     load: Callable[[str], int]
     """Returns how many requests are in flight at an engine, as far as this machine knows."""
     key: int | None
-    """A 64-bit hash of what the request should stay together with; None where there is nothing."""
+    """The 64-bit affinity key; None if the request has none."""
 
 
 class Policy(Protocol):
-    """Chooses one of the candidates; the same situation always gives the same choice."""
+    """Chooses one of the candidates; the same context always gives the same choice."""
 
     uses_key: ClassVar[bool]
-    """Does the choice depend on the key of the request? Else nobody has to find it out."""
+    """Whether the choice depends on the affinity key; otherwise it is not computed."""
 
     def choose(self, context: BalancingContext) -> str:
         """Return the base URL of the chosen engine."""
@@ -79,11 +79,11 @@ class PrefixAffinity:
     """The engine that ranks first for the key and is not too full, so that requests of one key meet one prefix cache.
 
     Ranks are those of rendezvous hashing (Thaler and Ravishankar, "Using Name-Based Mappings to Increase Hit Rates",
-    1998): routers that know the same engines agree without talking, and an engine that comes or goes moves only its own
-    share of the keys. An engine is too full when it has more than `slack` times its even share of all requests in
-    flight (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2018), unless it has fewer than
-    `spare`: where a machine has little in flight, chance alone exceeds the share, and prefixes would be computed anew
-    although no engine is busy (`tests/bench/policies.py` shows what it is worth).
+    1998): routers with the same engines agree without communication, and an engine that joins or leaves moves only its
+    own share of the keys. An engine is too full when it has more than `balance_factor` times its even share of all
+    requests in flight (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2018), unless it
+    has fewer than `min_bound`: with few requests in flight, chance alone exceeds the share, and prefixes would be
+    computed again although no engine is busy (measured by `tests/bench/policies.py`).
     """
 
     balance_factor: float = 1.25
@@ -122,7 +122,7 @@ def hash_of(data: bytes) -> int:
 
 
 def _mean_load(context: BalancingContext, key: int) -> float:
-    """Return how many requests a candidate has in flight on average; of many candidates an even sample tells."""
+    """Return how many requests a candidate has in flight on average; of many candidates from an even sample."""
     candidates = context.candidates
     step = -(-len(candidates) // _MAX_SAMPLED)
     sample = candidates[key % step :: step]

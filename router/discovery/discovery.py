@@ -1,4 +1,4 @@
-"""Engines behind names: which addresses a name has at the moment, asked for again and again while the router runs."""
+"""DNS discovery: the addresses of names in ROUTER_ENGINES, resolved repeatedly while the router runs."""
 
 import contextlib
 import importlib
@@ -24,10 +24,10 @@ from router.upstream.health_checks import HealthChecker
 from router.upstream.registry import EngineRegistry
 
 FIRST_RESOLUTION_TIMEOUT_SECONDS: Final = 3.0
-"""How long a new process waits for the first answers to all names before it serves."""
+"""How long a new process waits until all names are resolved before it serves."""
 
 QUERY_TIMEOUT_SECONDS: Final = 5.0
-"""How long one question may take in all, over all name servers."""
+"""Timeout of one query, over all name servers."""
 
 Addresses = Mapping[str, tuple[str, ...]]
 """The addresses of one name by the type of their records."""
@@ -35,13 +35,13 @@ Addresses = Mapping[str, tuple[str, ...]]
 _RECORD_TYPES: Final = ("A", "AAAA")
 _IPV6: Final = 6
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# Unlike a seeded one it tells forked processes apart.
+# Unlike a seeded generator it differs between forked processes.
 _RNG: Final = random.SystemRandom()
 _LOG = logging.getLogger("router")
 
 
 class ResolvedSet(NamedTuple):
-    """What was learnt of a name: its addresses, and what is wrong, nothing where all is well."""
+    """The result of resolving a name: its addresses, and what went wrong, "" if nothing did."""
 
     addresses: Addresses
     problem: str = ""
@@ -51,7 +51,7 @@ DnsQuery = Callable[[str, str], tuple[str, ...]]
 """Return the addresses of a name in records of one type, none where it has none. Raises NoAnswerError."""
 
 
-# --- pure: from answers to engines ---
+# --- pure: from DNS answers to engines ---
 
 
 def names_in(items: Iterable[str]) -> tuple[str, ...]:
@@ -60,10 +60,10 @@ def names_in(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def merge_responses(known: Addresses, answers: Mapping[str, tuple[str, ...] | DnsError]) -> ResolvedSet:
-    """Return what is known of a name after a resolution.
+    """Return the addresses of a name after its queries.
 
-    A question that failed changes nothing, nor do answers that leave no address at all: a name server that is out of
-    order, or a service of which no pod is ready, is no reason to take engines out that may be healthy.
+    A query that failed changes nothing, and neither do answers without any address: a broken name server, or a service
+    without a ready pod, is no reason to remove engines that may be healthy.
     """
     failures = [str(answer) for answer in answers.values() if isinstance(answer, DnsError)]
     new = {kind: known.get(kind, ()) if isinstance(answer, DnsError) else answer for kind, answer in answers.items()}
@@ -76,9 +76,9 @@ def merge_responses(known: Addresses, answers: Mapping[str, tuple[str, ...] | Dn
 def engines_of(
     items: Iterable[str], known: Mapping[str, Addresses] = MappingProxyType({})
 ) -> dict[str, tuple[str, ...]]:
-    """Return the base URLs of all items with the ids given to each, none where the engine's own list counts.
+    """Return the base URLs of all items with the configured ids of each, none where the engine's own list is used.
 
-    They stand in the order of the items and each engine once, by the addresses known of each name.
+    They are in the order of the items, each engine once.
     """
     engines: dict[tuple[object, ...], tuple[str, tuple[str, ...]]] = {}
     for item in items:
@@ -104,11 +104,11 @@ def _normalize(engine: str) -> tuple[object, ...]:
     return parts.scheme, host, parts.port or _DEFAULT_PORTS[parts.scheme], parts.path
 
 
-# --- shell: asking, and telling the fleet ---
+# --- shell: queries, and updates of the registry ---
 
 
 class Discovery:
-    """Background threads that keep a fleet as the settings and the name servers say: one per name."""
+    """Background threads, one for each name, that keep the registry equal to settings and DNS."""
 
     def __init__(
         self,
@@ -133,11 +133,11 @@ class Discovery:
         """Resolutions that failed or gave no address, in this process."""
 
     def failing_count(self) -> int:
-        """Return of how many names the newest resolution failed or gave no address."""
-        return sum(bool(learnt.problem) for learnt in self._resolved.values())
+        """Return how many names failed to resolve, or had no address, the last time."""
+        return sum(bool(resolved.problem) for resolved in self._resolved.values())
 
     def start(self) -> None:
-        """Begin to follow the names and to probe in this process, unless that is done already."""
+        """Start discovery and health checks in this process, once."""
         if self._process == cached_pid():
             return
         self._health_checker.start()
@@ -150,7 +150,7 @@ class Discovery:
             self._process = cached_pid()
 
     def _restore(self) -> None:
-        """Begin with what other processes learnt: a worker that starts in an outage of DNS must know the engines."""
+        """Restore the shared cache, so that a worker that starts while DNS is down has its engines."""
         known = shared_cache.load_addresses()
         for name in self._names:
             if known.get(name):
@@ -164,9 +164,9 @@ class Discovery:
         return engines_of(self._settings.engines, {name: it.addresses for name, it in self._resolved.items()})
 
     def start_and_wait(self) -> None:
-        """Begin, and return once all names were asked for and all engines looked at, or after some seconds.
+        """Start, and return once all names are resolved and all engines checked, or after a timeout.
 
-        A process that took requests before would refuse them, although its siblings serve. It waits once, not again.
+        A process that accepted requests earlier would reject them, although its siblings serve. It waits only once.
         """
         self.start()
         if self._waited_in == cached_pid():
@@ -178,7 +178,7 @@ class Discovery:
         self._health_checker.wait_for_first_checks()
 
     def resolve(self, name: str) -> None:
-        """Ask for the addresses of a name now and let the fleet follow."""
+        """Resolve a name now and update the registry."""
         answers: dict[str, tuple[str, ...] | DnsError] = {kind: self._query_type(name, kind) for kind in _RECORD_TYPES}
         with self._lock:
             before = self._resolved[name]
@@ -195,7 +195,7 @@ class Discovery:
             return
         leaving = [engine for engine in known if engine not in engines]
         if leaving and not set(engines) <= set(known):
-            # Those that come are looked at before those that go are let go: there may be no others to serve meanwhile.
+            # New engines are checked before old ones are removed: there may be no others to serve meanwhile.
             self._set_engines((*engines, *leaving), engines)
             self._health_checker.wait_for_first_checks()
         self._set_engines(engines, engines)
@@ -212,7 +212,7 @@ class Discovery:
         while True:
             try:
                 self.resolve(name)
-            except Exception:  # noqa: BLE001 - a resolution that fails in an unknown way must not end all others
+            except Exception:  # noqa: BLE001 - an unexpected error must not end discovery
                 _LOG.exception("resolving %s failed", name)
             self._first_resolutions[name].set()
             pause.wait(add_jitter(self._settings.dns_refresh_interval_seconds, _RNG.random()))
@@ -225,9 +225,9 @@ class Discovery:
 
 
 def load_resolver() -> Any:  # noqa: ANN401 - a module
-    """Return the module that asks name servers: it takes 3 MiB, for which only a router with names has a use.
+    """Import the resolver lazily: it takes 3 MiB, which only a router with names needs.
 
-    What the master has loaded costs its workers neither memory nor time.
+    Loaded in the master, it costs the workers neither memory nor time.
     """
     return importlib.import_module("router.discovery.resolver")
 

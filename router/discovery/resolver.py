@@ -1,4 +1,4 @@
-"""One question to the name servers."""
+"""One DNS query."""
 
 import dns.exception
 import dns.resolver
@@ -10,7 +10,7 @@ from router.upstream.errors import DnsError
 def query_addresses(name: str, kind: str, server: DnsServer | None, seconds: float) -> tuple[str, ...]:
     """Return the addresses of a name in records of one type, none where it has none.
 
-    Asks the system's name servers, as they are now, or the given one, `seconds` in all. Raises NoAnswerError.
+    Queries the system's current name servers, or the given one, `seconds` in all. Raises NoAnswerError.
     """
     try:
         resolver = dns.resolver.Resolver(configure=server is None)

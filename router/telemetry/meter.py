@@ -152,6 +152,8 @@ class _PrometheusMetrics:
 
     def _count_unsolicited(self, counts: Mapping[str, int]) -> None:
         for engine, count in counts.items():
+            if self._unsolicited.get(engine) == count:
+                continue
             child = self._child(metrics.ENGINE_UNSOLICITED, self._bounded((engine,)))
             child.inc(count - self._unsolicited.get(engine, 0))
             self._unsolicited[engine] = count

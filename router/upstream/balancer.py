@@ -1,4 +1,4 @@
-"""The engine of a request: the policy's choice among those of the fleet that may serve it."""
+"""The load balancer: the policy's choice among the engines that serve the model."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ from router.upstream.registry import EngineRegistry
 
 
 class LoadBalancer:
-    """Chooses by one policy, from what the fleet knows and what is in flight. Safe to use from many threads."""
+    """Chooses engines by one policy. Safe to use from many threads."""
 
     def __init__(
         self,
@@ -28,10 +28,10 @@ class LoadBalancer:
         self._rng = rng
         self._sequence = itertools.count()
         self.uses_key = policy.uses_key
-        """Does the policy keep together what belongs together?"""
+        """Whether the policy uses the affinity key."""
 
     def affinity_key(self, session: str | None, body: bytes) -> int | None:
-        """Return what a request should stay together with, where the policy asks for it."""
+        """Return the affinity key of a request; None if the policy does not use it."""
         return cpu_executor.run(len(body), affinity_key.compute_key, session, body) if self.uses_key else None
 
     def choose(self, model: str, key: int | None = None, excluding: Collection[str] = ()) -> str:

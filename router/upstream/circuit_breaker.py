@@ -1,4 +1,4 @@
-"""The health of one engine as a value, and how each sign of it leads to the next: no clock, no chance of its own."""
+"""The circuit breaker of one engine: its health as a value, and pure functions that return the next one."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,22 +8,22 @@ from typing import Final, NamedTuple
 from router.request.outcome import Outcome, TrialResult
 
 MAX_OPEN_SECONDS: Final = 60.0
-"""How long a circuit stays open at most before its next trial, unless the first time is set to be longer."""
+"""Longest time that a circuit is open before its next trial, unless the configured first time is longer."""
 TRIAL_COOLDOWN_SECONDS: Final = 5.0
-"""How long after a trial none is made for 500s alone: a client whose requests all get them must not buy more."""
+"""Time after a trial without another one for 500s alone, so that a client whose requests all get them causes few."""
 _JITTER: Final = 0.2
 _MAX_DOUBLINGS: Final = 64
 _FAILURES: Final = frozenset({Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.UNAVAILABLE})
 
 
 class HealthState(Enum):
-    """What the last probe found, or a request after it."""
+    """What the last health check found, or a request after it."""
 
     HEALTHY = "healthy"
     DRAINING = "draining"
-    """It answers its probe with 503: it takes no new work, while what runs goes on."""
+    """Its health check gets a 503: it takes no new requests and finishes those it has."""
     UNHEALTHY = "unhealthy"
-    """It does not answer its probe, or answers anything else."""
+    """Its health check gets no response, or any other status."""
 
 
 class BreakerConfig(NamedTuple):
@@ -35,14 +35,14 @@ class BreakerConfig(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """What is known of an engine.
+    """The health of an engine.
 
     failures: requests in a row that broke, timed out or found it unavailable, since the last success.
-    suspicions: requests in a row that it answered with 500 or the like, whoever's fault that was.
+    server_errors: requests in a row that got a 500 or similar, whether the engine or the request caused it.
     openings: how often the circuit opened since a request succeeded.
-    open_until: when an open circuit may have its trial; None: the circuit is closed.
-    trial: whether a trial is under way.
-    calm_until: when suspicions may next have a trial.
+    open_until: when an open circuit becomes half-open; None: the circuit is closed.
+    has_trial: whether a half-open trial is running.
+    cooldown_until: until when server errors alone cause no trial.
     """
 
     state: HealthState = HealthState.UNHEALTHY
@@ -60,7 +60,7 @@ class EngineHealth:
 
     @property
     def has_no_failures(self) -> bool:
-        """Whether another success would tell nothing new."""
+        """Whether no failure is recorded, so that a success changes nothing."""
         return not (self.failures or self.server_errors or self.openings or self.is_open)
 
     @property
@@ -70,20 +70,20 @@ class EngineHealth:
 
 
 def add_jitter(seconds: float, random_number: float) -> float:
-    """Return a time within a fifth of another, by a number drawn from [0, 1), so that processes do not act as one."""
+    """Return a time with a jitter of 20 %, by a random number from [0, 1), so that processes do not act at once."""
     return seconds * (1 - _JITTER + 2 * _JITTER * random_number)
 
 
 def record_outcome(
     health: EngineHealth, outcome: Outcome, breaker: BreakerConfig, now: float, random_number: float
 ) -> EngineHealth:
-    """Return the health after a request; `health` itself when it told nothing new."""
+    """Return the health after a request; `health` itself when nothing changed."""
     if outcome is Outcome.SUCCEEDED:
         return _reset(health)
     if outcome is Outcome.UNREACHABLE:
         return record_health_check(health, HealthState.UNHEALTHY)
     if health.is_open:
-        # Late failures of requests that were under way must not put the trial off.
+        # Late failures of requests that were running must not delay the trial.
         return health
     if outcome in _FAILURES:
         failed = replace(health, failures=health.failures + 1)
@@ -92,12 +92,12 @@ def record_outcome(
 
 
 def record_health_check(health: EngineHealth, state: HealthState) -> EngineHealth:
-    """Return the health after a probe. Its circuit is another matter: an engine may answer probes and nothing else."""
+    """Return the health after a health check. The circuit stays: some engines pass health checks and fail requests."""
     return health if health.state is state else replace(health, state=state)
 
 
 def half_open_at(health: EngineHealth, breaker: BreakerConfig) -> float:
-    """Return when a trial of the engine is due: never (infinity) while there is no doubt, or its probe fails anyway."""
+    """Return when a trial may begin; infinity without a reason for one, or while the health check fails."""
     if health.has_trial or health.state is not HealthState.HEALTHY:
         return math.inf
     if health.open_until is not None:
@@ -106,14 +106,14 @@ def half_open_at(health: EngineHealth, breaker: BreakerConfig) -> float:
 
 
 def begin_trial(health: EngineHealth) -> EngineHealth:
-    """Return the health while a trial is under way."""
+    """Return the health while a trial runs."""
     return replace(health, has_trial=True)
 
 
 def end_trial(
     health: EngineHealth, result: TrialResult, breaker: BreakerConfig, now: float, random_number: float
 ) -> EngineHealth:
-    """Return the health after a trial, whose verdict counts for nothing once a request has settled the doubt."""
+    """Return the health after a trial; its result is ignored if a request has succeeded meanwhile."""
     ended = replace(health, has_trial=False, cooldown_until=now + TRIAL_COOLDOWN_SECONDS)
     if not health.is_open and health.server_errors < breaker.failures:
         return ended

@@ -93,9 +93,9 @@ class HttpClient:
         return self._unsolicited().total()
 
     def unsolicited_by_engine(self, engines: Iterable[str]) -> dict[str, int]:
-        """Return the same for each of these engines that did so at all."""
+        """Return the same for each of these engines."""
         counts = self._unsolicited()
-        return {engine: count for engine in engines if (count := counts[Endpoint.of(engine)])} if counts else {}
+        return {engine: counts[Endpoint.of(engine)] if counts else 0 for engine in engines}
 
     def _unsolicited(self) -> Counter[Endpoint]:
         if self._adapter is None or self._process != cached_pid():

@@ -1,4 +1,4 @@
-"""One connection to an engine: opened, written to and read from with an eye on the client and on the time."""
+"""One connection to an engine; all waits end when the client disconnects or a timeout passes."""
 
 import contextlib
 import errno
@@ -19,25 +19,25 @@ from router.upstream.errors import connect_error
 from router.upstream.poller import Poller
 
 READ_BYTES: Final = 64 * 1024
-"""The most that one read takes, and the longest body that travels in one write with its head."""
+"""Size of one read, and the longest body that is written together with its headers."""
 
 _INTERIM: Final = b"HTTP/1.1 1"
-"""How the status line of an interim answer begins, up to the class of its status."""
+"""The beginning of the status line of an interim response, up to the class of its status."""
 _INTERIM_PREFIXES: Final = frozenset(_INTERIM[:length] for length in range(len(_INTERIM) + 1))
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RESET_TIMEOUT_SECONDS: Final = 1.0
-"""How long to wait for the reset that must follow when an engine had closed before a request came to it."""
+"""How long to wait for the reset that follows when a request arrives at a closed connection."""
 _COUNT: Final = struct.Struct("=Q")
 _EMPTY_QUEUE: Final = bytes(struct.calcsize("i"))
-"""An int of C, as the system tells how much is not acknowledged (SIOCOUTQ, tcp(7))."""
+"""A C int of 0: the system reports no unacknowledged bytes (SIOCOUTQ, tcp(7))."""
 _REQUEST_TIMEOUT = re.compile(rb"HTTP/1\.[01] 408")
-"""What some servers say before they close an idle connection (RFC 9110, section 15.5.9)."""
+"""A response that some servers send before they close an idle connection (RFC 9110, section 15.5.9)."""
 _BYTES_ACKED_OFFSET: Final = 120
-"""Where `tcpi_bytes_acked` stands in Linux's `struct tcp_info`."""
+"""The offset of `tcpi_bytes_acked` in Linux's `struct tcp_info`."""
 
 
 class Endpoint(NamedTuple):
-    """Where an engine listens, and how it is called in a Host header."""
+    """Where an engine listens, and its name in a Host header."""
 
     scheme: str
     host: str
@@ -46,12 +46,12 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> "Endpoint":
-        """Return the endpoint of a base URL that the settings let pass."""
+        """Return the endpoint of a base URL that the settings have validated."""
         parts = urlsplit(url)
         return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.netloc)
 
     def address_family(self) -> int | None:
-        """Return of which kind the address is that the host is; None for a name, which has to be looked up."""
+        """Return the address family of the host; None for a name, which has to be resolved."""
         for family in (socket.AF_INET, socket.AF_INET6):
             with contextlib.suppress(OSError):
                 socket.inet_pton(family, self.host)
@@ -107,7 +107,7 @@ class UpstreamConnection:
 
     @classmethod
     def open_nonblocking(cls, endpoint: Endpoint, family: int, seconds: float) -> "UpstreamConnection":
-        """Connect in the clear to an endpoint whose host is an address, waiting as in a turn. Raises as `open` does."""
+        """Connect in the clear to an endpoint whose host is an address, as a task. Raises as `open` does."""
         try:
             connecting = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:  # no descriptor is left
@@ -124,24 +124,24 @@ class UpstreamConnection:
         return cls(endpoint, connecting)
 
     def is_stale(self) -> bool:
-        """Tell of an idle connection whether the engine closed it or sent what nobody asked for."""
+        """Return whether the engine closed this idle connection or sent unsolicited bytes."""
         if self._idle_poll is None:
             self._idle_poll = select.poll()
             self._idle_poll.register(self.fd, select.POLLIN)
         return bool(self._idle_poll.poll(0))
 
     def holds_unsolicited(self) -> bool:
-        """Tell of an idle connection that is stale whether it brought more than its end; it is of no use then."""
+        """Return whether a stale idle connection received more than its end; it cannot be used afterwards."""
         try:
             chunk = self._socket.recv(READ_BYTES)
-        except OSError:  # a reset, or what TLS says for itself
+        except OSError:  # a reset, or a record of TLS itself
             return False
         return bool(chunk) and not _REQUEST_TIMEOUT.match(chunk)
 
     def has_unacknowledged(self) -> bool:
-        """Tell whether some of what was sent has not come to the engine's system yet; False where nobody can tell.
+        """Return whether sent bytes are still unacknowledged by the engine's system; False where that is unknown.
 
-        Whatever an engine sends after it has read a request carries TCP's acknowledgement of the whole request.
+        What an engine sends after it has read a request carries TCP's acknowledgement of the whole request.
         """
         try:
             return fcntl.ioctl(self.fd, termios.TIOCOUTQ, _EMPTY_QUEUE) != _EMPTY_QUEUE
@@ -149,9 +149,9 @@ class UpstreamConnection:
             return False
 
     def send(self, head: bytes, body: bytes, poller: Poller, seconds: float) -> bool:
-        """Send a request; False when the engine began to answer before it had read all.
+        """Send a request; False when the engine began to respond before it had read all.
 
-        Raises TimeoutError when the engine takes nothing for `seconds`, OSError when the connection breaks,
+        Raises TimeoutError when the engine reads nothing for `seconds`, OSError when the connection breaks,
         ClientDisconnectedError.
         """
         if self.is_reused:
@@ -162,7 +162,7 @@ class UpstreamConnection:
 
     def _send_all(self, data: bytes, poller: Poller, seconds: float) -> bool:
         left = memoryview(data)
-        # Under TLS there is nearly always something to read that is no answer.
+        # Under TLS there is nearly always something to read that is no response.
         wanted = select.POLLOUT if self._is_tls else select.POLLOUT | select.POLLIN
         end = time.monotonic() + seconds
         while True:
@@ -184,16 +184,16 @@ class UpstreamConnection:
 
     def _wait_until(self, end: float, wanted: int, poller: Poller) -> int:
         seconds = end - time.monotonic()
-        if seconds <= 0:  # poll would not tell while there is something to be read
+        if seconds <= 0:  # poll reports no timeout while there is something to read
             raise TimeoutError
         return poller.wait(self.fd, wanted, seconds)
 
     def _is_responding(self) -> bool:
-        """Receive what comes early; tell whether it is more than interim answers, behind which an engine reads on."""
+        """Receive early bytes; return whether they are more than interim responses, after which an engine reads on."""
         try:
             chunk = self._socket.recv(READ_BYTES)
         except ConnectionResetError:
-            self._was_reset = True  # the system tells it once
+            self._was_reset = True  # the system reports it once
             return True
         except OSError:
             return True
@@ -206,7 +206,7 @@ class UpstreamConnection:
         )
 
     def receive(self, poller: Poller, seconds: float) -> bytes | None:
-        """Return what comes next, b"" at the end; None when the client should be written to first.
+        """Return the next bytes, b"" at the end; None when the client should be written to first.
 
         Raises TimeoutError after `seconds` of silence, OSError when the connection breaks, ClientDisconnectedError.
         """
@@ -228,18 +228,18 @@ class UpstreamConnection:
                 continue
 
     def _has_decrypted(self) -> bool:
-        """Tell whether bytes wait inside the TLS layer, where poll does not see them.
+        """Return whether bytes wait inside the TLS layer, where poll does not see them.
 
-        For all others is waited, even if they are there: an engine that is fast must not keep its turn.
+        For other bytes the task waits even if they are there: a fast engine must not keep the event loop.
         """
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def was_stale(self) -> bool:
-        """Tell of a kept connection that ended whether the engine had closed it before this request came to it.
+        """Return whether the engine had closed this reused connection before the request arrived.
 
-        So it was when its end had come before a reset, and the engine's system never acknowledged a byte of the
-        request. An engine that took it and then died acknowledges it with its end, or resets at once (and a reset
-        acknowledges nothing); where the system does not tell, it may have taken it.
+        That is so when its end came before a reset, and the engine's system never acknowledged a byte of the request.
+        An engine that received it and then died acknowledges it with its end, or resets at once (and a reset
+        acknowledges nothing). Where the system has no such counts, the engine may have received it.
         """
         if (
             not self.is_reused
@@ -279,7 +279,7 @@ def _skip_interim_responses(data: bytes) -> bytes:
 
 
 def _bytes_acked(connected: socket.socket) -> int:
-    """Return how many bytes the other side's system has taken over this connection; 0 where that is not known."""
+    """Return how many bytes the peer's system has acknowledged on this connection; 0 where that is unknown."""
     try:
         info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED_OFFSET + 8)
     except (OSError, AttributeError):

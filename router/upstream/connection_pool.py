@@ -1,4 +1,4 @@
-"""Connections to engines that wait for their next request."""
+"""The pool of idle connections to engines."""
 
 import contextlib
 import math
@@ -13,7 +13,7 @@ class ConnectionPool:
     """Idle connections by endpoint, the one used last first. Safe to use from many threads.
 
     None is kept longer than `idle_seconds`: an engine closes idle ones too (SGLang and vLLM after 5 s), and a request
-    that meets this moment cannot always be told from one that the engine has read.
+    that is sent at that moment may look as if the engine had read it.
     """
 
     def __init__(self, idle_seconds: float) -> None:
@@ -22,7 +22,7 @@ class ConnectionPool:
         self._idle: defaultdict[Endpoint, deque[UpstreamConnection]] = defaultdict(deque)
 
     def take(self, endpoint: Endpoint) -> UpstreamConnection | None:
-        """Return an idle connection that is fit for use, None when there is none."""
+        """Return a usable idle connection; None if there is none."""
         idle = self._idle[endpoint]
         while True:
             if self.quarantine.is_quarantined(endpoint):
@@ -37,7 +37,7 @@ class ConnectionPool:
             self._discard(connection)
 
     def put(self, connection: UpstreamConnection) -> None:
-        """Keep a connection whose answer came whole, unless its endpoint was forgotten; those idle for too long go."""
+        """Keep a connection after its complete response, unless its endpoint was forgotten, and close expired ones."""
         connection.idle_since = time.monotonic()
         self._close_until(connection.idle_since - self._idle_seconds)
         idle = self._idle.get(connection.endpoint)
@@ -67,7 +67,7 @@ class ConnectionPool:
     def _close_until(self, latest: float) -> int:
         closed = 0
         for idle in list(self._idle.values()):
-            # Other threads take from the same end of a short one: whatever is seen may be gone a moment later.
+            # Other threads may take the connection between the test and the removal.
             try:
                 while idle[0].idle_since <= latest:
                     self._discard(idle.popleft())
@@ -77,7 +77,7 @@ class ConnectionPool:
         return closed
 
     def _discard(self, connection: UpstreamConnection) -> None:
-        """Close an idle connection, and note where its engine sent something over it."""
+        """Close an idle connection; quarantine its engine if it sent something over it."""
         if connection.is_stale() and connection.holds_unsolicited():
             self.quarantine.add(connection.endpoint, WHILE_IDLE)
         connection.close()

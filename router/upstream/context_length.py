@@ -1,4 +1,4 @@
-"""Which engines have too short a context for the budget that the contract injects."""
+"""Engines whose context is too short for the token limit that the contract injects."""
 
 import logging
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class Overflow(NamedTuple):
 
 
 class ContextLimits:
-    """The engines that are too small for a contract. Safe to use from many threads.
+    """The engines whose context is too short for a contract. Safe to use from many threads.
 
-    Each process learns it for itself, by one rejected request; what any has learnt is logged once and told by all.
+    Each process finds out by one rejected request. The first to find out logs it, and all report it.
     """
 
     def __init__(self, registry: EngineRegistry, digest: str) -> None:
@@ -35,9 +35,9 @@ class ContextLimits:
         self._too_small: frozenset[tuple[str, str]] = frozenset()
 
     def is_exceeded_by(self, engine: str, model: str, budget: int) -> bool:
-        """Tell whether an engine is known to reject such a budget, and ends sooner by itself.
+        """Return whether an engine is known to reject such a budget, and limits the output itself.
 
-        Where an engine lists no length, only its answer tells whether a prompt and the budget fit.
+        Where an engine lists no length, only its response shows whether prompt and budget fit.
         """
         if (engine, model) not in self._too_small:
             return False
@@ -45,9 +45,9 @@ class ContextLimits:
         return longest is not None and longest <= budget
 
     def record_overflow(self, engine: str, model: str, budget: int) -> None:
-        """Note that an engine rejected a budget and took the request without it; log it where that is new.
+        """Record that an engine rejected a budget and accepted the request without it; log it the first time.
 
-        An engine that lists more than the budget is not too small: a prompt was long.
+        An engine that lists more than the budget is not too small: the prompt was long.
         """
         longest = self._registry.max_model_len(engine, model)
         if longest is not None and longest > budget:
@@ -58,7 +58,7 @@ class ContextLimits:
             _LOG.warning("engine %s with %s is %s", engine, model, Overflow(budget, longest))
 
     def problems(self) -> dict[str, str]:
-        """Return what is known of each engine that is too small, in any process."""
+        """Return the problem of each engine that is too small, found by any process."""
         known = shared_cache.load_overflows(self._digest)
         found = {engine: self._current_overflows(engine, known.get(engine, {})) for engine in self._registry.engines}
         return {engine: str(overflows[0]) for engine, overflows in found.items() if overflows}

@@ -1,4 +1,4 @@
-"""What may go wrong between the router and an engine, as errors for the client."""
+"""Errors between the router and an engine, with the codes and messages for the client."""
 
 import errno
 from typing import Final
@@ -7,7 +7,7 @@ from router.contract.errors import ApiError, overloaded
 from router.request.outcome import Outcome
 
 _RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""What the system says when it has no descriptor, memory or port left for another connection."""
+"""Errors of the system when no descriptor, memory or port is left for a connection."""
 _CODES: Final = {
     Outcome.UNREACHABLE: ("upstream_unreachable", "The engine could not be reached"),
     Outcome.BROKEN: ("upstream_incomplete", "The engine's answer was cut off or malformed"),
@@ -18,7 +18,7 @@ _OTHER_MESSAGES: Final = {
     "upstream_unreachable": "The engine closed the connection before it answered",
     "upstream_timeout": "The engine could not be reached in time",
 }
-"""What is said where a code is not the usual one of what happened."""
+"""Messages where a code is not the usual one of its outcome."""
 
 
 class EngineError(ApiError):
@@ -45,13 +45,13 @@ class EngineError(ApiError):
 
 
 class DnsError(Exception):
-    """A name server did not answer, or not with an answer; the message says how."""
+    """A DNS query failed; the message says how."""
 
 
 def connect_error(error: OSError) -> ApiError:
-    """Return the error for a connection that did not come about: nothing was sent.
+    """Return the error for a connection that could not be opened: nothing was sent.
 
-    Where the router's own machine has no room for one, nothing is wrong with the engine.
+    If the router's own machine lacks resources, the engine is not at fault.
     """
     if error.errno in _RESOURCE_ERRNOS:
         return overloaded()
@@ -60,7 +60,7 @@ def connect_error(error: OSError) -> ApiError:
 
 
 def reason_of(error: ApiError) -> str:
-    """Return for the log why an engine could not be talked to, as the system says it."""
+    """Return for the log what failed, with the system's error text."""
     cause = error.__cause__
     reason = str(getattr(cause, "strerror", "") or cause or "")
     return f"{error.message}: {reason}" if reason else error.message

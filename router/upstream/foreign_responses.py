@@ -1,7 +1,8 @@
-"""Answers that belong to another request, as far as their ids tell.
+"""Responses that belong to another request, detected by their ids.
 
-vLLM makes the id of an answer out of the `X-Request-Id` that it is sent: `chatcmpl-<request id>`, and with another
-prefix on other routes (`_base_request_id` in vllm/entrypoints/openai). Engines that make ids of their own tell nothing.
+vLLM derives the id of a response from the `X-Request-Id` of the request: `chatcmpl-<request id>`, and with another
+prefix on other routes (`_base_request_id` in vllm/entrypoints/openai). With
+engines that make ids of their own nothing can be detected.
 """
 
 import re
@@ -9,20 +10,20 @@ from collections import deque
 from typing import Final
 
 MAX_IDS: Final = 1024
-"""How many ids that an engine was sent are remembered: an answer that is too late belongs to a recent request."""
+"""How many ids are kept for each engine: a late response belongs to a recent request."""
 MAX_ENGINES: Final = 1000
 PREFIX_BYTES: Final = 256
-"""How much of an answer is looked at. The id has to be its first member: behind it may stand the model's words."""
+"""How much of a response is examined. The id has to be its first member: model output may follow."""
 
 _ID = re.compile(rb'\s*+(?:data:\s*+)?\{\s*+"id"\s*+:\s*+"[a-z]{1,16}-([A-Za-z0-9._:/+=-]{1,128})"')
 _GENERATED_ID = re.compile("[0-9a-f]{24}")
 
 
 class SentRequestIds:
-    """The request ids that each engine was sent lately, and which engines derive ids from them.
+    """The request ids that were sent to each engine lately, and which engines derive ids from them.
 
-    An engine is taken for one that does once it answered with an id that the router had made by chance. Else a client
-    could have the answers of others rejected, by the choice of an id that an engine gives to all its answers.
+    An engine counts as deriving once it has returned an id that the router generated at random. Otherwise a client
+    could have responses to others rejected: it would choose an id that an engine gives to all its responses.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class SentRequestIds:
         self._deriving_engines: set[str] = set()
 
     def add(self, engine: str, request_id: str) -> None:
-        """Remember that an engine is sent a request with this id."""
+        """Record that a request with this id is sent to an engine."""
         sent = self._sent.get(engine)
         if sent is None:
             if len(self._sent) >= MAX_ENGINES:
@@ -40,16 +41,16 @@ class SentRequestIds:
         sent.append(request_id)
 
     def is_foreign(self, engine: str, request_id: str, beginning: bytes) -> bool:
-        """Tell whether an answer to a request, by its first bytes, carries the id of another one."""
+        """Return whether the first bytes of a response carry the id of another request."""
         is_deriving = engine in self._deriving_engines
         if is_deriving and f'-{request_id}"'.encode() in beginning[:PREFIX_BYTES]:
             return False
         found = _ID.match(beginning, 0, PREFIX_BYTES)
         if found is None:
             return False
-        answered = found[1].decode()
-        if answered == request_id:
+        response_id = found[1].decode()
+        if response_id == request_id:
             if _GENERATED_ID.fullmatch(request_id):
                 self._deriving_engines.add(engine)
             return False
-        return is_deriving and answered in tuple(self._sent.get(engine, ()))
+        return is_deriving and response_id in tuple(self._sent.get(engine, ()))

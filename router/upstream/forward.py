@@ -1,4 +1,4 @@
-"""A request brought to an engine, and to another one where it is certain that the first did not work on it."""
+"""Forwarding with failover: a request goes to another engine if the first certainly did not run it."""
 
 import logging
 import time
@@ -27,10 +27,10 @@ from router.upstream.response import UpstreamResponse
 from router.upstream.retry import RetryBudget, backoff_seconds
 
 _RETRYABLE_STATUSES: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-"""An engine that answers so did not begin to work."""
+"""Statuses with which an engine says that it did not run the request."""
 _AUTH_STATUSES: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_ERROR_BYTES: Final = 64 * 1024
-"""Longest beginning of an engine's 400 that is looked at for what it is about."""
+"""How much of an engine's 400 is read to find its cause."""
 _LOG = logging.getLogger("router")
 
 
@@ -39,7 +39,7 @@ def _is_unreachable(error: ApiError) -> bool:
 
 
 def _is_budget_rejection(response: UpstreamResponse) -> bool:
-    """Tell whether an engine's 400 is about the budget, and leave it to be read."""
+    """Return whether an engine's 400 is about the token limit, and leave the body unread."""
     try:
         body = response.peek(MAX_ERROR_BYTES)
     except BaseException:
@@ -54,9 +54,9 @@ def _is_budget_rejection(response: UpstreamResponse) -> bool:
 
 
 class UpstreamRequest(NamedTuple):
-    """What goes to an engine: the route, the headers, the body, and the model that it has to list.
+    """A request to an engine: route, headers, body, and the model that the engine has to list.
 
-    `key` is the hash of what the request should stay together with, None where nothing tells or nobody asks.
+    `key` is the affinity key; None if there is none, or the policy uses none.
     `tokens` is the output budget, where the contract sets one.
     """
 
@@ -73,9 +73,9 @@ class UpstreamRequest(NamedTuple):
 
 
 class Forwarder:
-    """Has engines chosen, sends, and sends again where that is safe; counts what is in flight."""
+    """Sends requests to engines, retries where that is safe, and counts what is in flight."""
 
-    def __init__(  # noqa: PLR0913 - what it works with, each a part of its own
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         settings: Settings,
         registry: EngineRegistry,
@@ -95,9 +95,9 @@ class Forwarder:
         self._sent_ids = SentRequestIds()
 
     def send(self, request: UpstreamRequest, client: DownstreamClient, context: RequestContext) -> UpstreamResponse:
-        """Return an engine's answer, of which the head was read.
+        """Return an engine's response, of which the headers are read.
 
-        A request goes to another engine when no connection came about or when the engine refused it with 429 or 503,
+        A request goes to another engine when no connection opened or when the engine rejected it with 429 or 503,
         and once more on a new connection when the engine had closed the kept one, or without the budget that the router
         has injected where that is what the engine rejects. Raises EngineError, or ApiError `no_healthy_engines`, and
         ClientDisconnectedError.
@@ -114,11 +114,11 @@ class Forwarder:
                     reason = "refused"
                 except ApiError as error:
                     if not _is_unreachable(error) or not self._may_retry(request.model, tried):
-                        # A refusal invites to ask again, which what may have run does not bear.
+                        # A 429 or 503 invites a retry, which is not safe for a request that may have run.
                         if refusal is None or error.may_have_run:
                             raise
-                        told, refusal = refusal, None
-                        return told
+                        rejection, refusal = refusal, None
+                        return rejection
                     reason = "unreachable"
                 else:
                     if response.status not in _RETRYABLE_STATUSES or not self._may_retry(request.model, tried):
@@ -161,7 +161,7 @@ class Forwarder:
     def _send_to(
         self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext
     ) -> UpstreamResponse:
-        """Send to one engine, on a second connection where the first was closed before it read anything."""
+        """Send to one engine, on a new connection if the reused one was stale."""
         context.engine = engine
         context.tokens = request.tokens
         try:
@@ -229,9 +229,9 @@ class Forwarder:
         self._registry.record_outcome(engine, outcome)
 
     def _check_engine_key(self, engine: str, response: UpstreamResponse) -> None:
-        """Raise EngineError when the engine refused the router's key, which is not the client's affair."""
+        """Raise ApiError when the engine rejected the router's key, which the client cannot mend."""
         if self._settings.engine_api_key is None or response.status not in _AUTH_STATUSES:
             return
         response.close()
-        _LOG.error("engine %s refused the key in ROUTER_ENGINE_API_KEY with %d", engine, response.status)
+        _LOG.error("engine %s rejected the key in ROUTER_ENGINE_API_KEY with %d", engine, response.status)
         raise ApiError("upstream_unreachable", "The engine could not be reached")

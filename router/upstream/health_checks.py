@@ -1,4 +1,4 @@
-"""Engines looked at in the background: are they healthy, which models do they list, do they work when in doubt."""
+"""Active health checks in the background: health, model lists, and half-open trials of suspect engines."""
 
 import logging
 import threading
@@ -23,13 +23,13 @@ from router.upstream.registry import EngineRegistry
 from router.upstream.scheduler import CheckScheduler
 
 CHECK_TIMEOUT_SECONDS: Final = 5.0
-"""Longest that one question of a probe may take in all."""
+"""Timeout of each request of a health check, in all."""
 TRIAL_TIMEOUT_SECONDS: Final = 30.0
-"""Longest that the request of a trial may take in all; an engine under load may let it wait."""
+"""Timeout of a trial request, in all; a busy engine may queue it."""
 UNHEALTHY_INTERVAL_SECONDS: Final = 1.0
-"""Time between two looks while an engine is not healthy."""
+"""Interval of the checks of an engine that is not healthy."""
 FIRST_CHECKS_TIMEOUT_SECONDS: Final = 2.0
-"""How long a new process waits for its first look at all engines before it serves."""
+"""How long a new process waits for the first checks of all engines before it serves."""
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
 _AUTH_HINTS: Final = dict.fromkeys((401, 403), ", is ROUTER_ENGINE_API_KEY right?")
@@ -37,9 +37,9 @@ _LOG = logging.getLogger("router")
 
 
 class HealthChecker:
-    """Keeps fresh, in the background, what a fleet knows: so many looks at a time that silent engines delay no other.
+    """Checks all engines in the background; silent engines do not delay the checks of others.
 
-    One thread waits for the next turn, and each look has a thread of its own, as long as it takes.
+    One thread waits for the next scheduled check, and each check runs in a thread of its own.
     """
 
     def __init__(self, settings: Settings, registry: EngineRegistry, http_client: HttpClient) -> None:
@@ -52,7 +52,7 @@ class HealthChecker:
         registry.on_suspect(self.check_now)
 
     def start(self) -> None:
-        """Begin to probe in this process, unless that is done already. Threads do not survive a fork."""
+        """Start the checks in this process, once. Threads do not survive a fork."""
         if self._process == cached_pid():
             return
         with self._lock:
@@ -60,34 +60,34 @@ class HealthChecker:
                 return
             self._scheduler = CheckScheduler()
             self._scheduler.add(self._registry.engines)
-            threading.Thread(target=self._run, name="engine-prober", daemon=True).start()
+            threading.Thread(target=self._run, name="health-checker", daemon=True).start()
             self._process = cached_pid()
 
     def start_and_wait(self) -> None:
-        """Begin to probe, and return once each engine was looked at, or after FIRST_LOOK_SECONDS.
+        """Start the checks, and return once each engine was checked, or after FIRST_CHECKS_TIMEOUT_SECONDS.
 
-        A process that took requests before would refuse them, although its siblings serve.
+        A process that accepted requests earlier would reject them, although its siblings serve.
         """
         self.start()
         self.wait_for_first_checks()
 
     def wait_for_first_checks(self) -> None:
-        """Return once each engine was looked at, or after FIRST_LOOK_SECONDS."""
+        """Return once each engine was checked, or after FIRST_CHECKS_TIMEOUT_SECONDS."""
         self._scheduler.wait_until_all_checked(FIRST_CHECKS_TIMEOUT_SECONDS)
 
     def update_engines(self, joined: Iterable[str], left: Iterable[str]) -> None:
-        """Look at engines that joined the fleet from now on, and at those that left it no more."""
+        """Start the checks of engines that joined, and stop those of engines that left."""
         self._scheduler.remove(left)
         self._scheduler.add(joined)
 
     def check_now(self, engine: str) -> None:
-        """Look at an engine now rather than at its next turn."""
+        """Check an engine now, before its next scheduled check."""
         self._scheduler.schedule_now(engine, is_suspect=self._registry.is_suspect(engine))
 
     def check(self, engine: str) -> HealthCheckResult:
-        """Ask an engine for its health (`/health`, or `/v1/models` where that does not exist) and its models.
+        """Request an engine's health (`/health`, or `/v1/models` where that does not exist) and its model list.
 
-        Raises ApiError when it does not answer.
+        Raises ApiError when there is no response.
         """
         status, _ = self._get(engine, "/health")
         healthy = _is_success(status)
@@ -103,9 +103,9 @@ class HealthChecker:
         )
 
     def run_trial(self, engine: str) -> tuple[TrialResult, str]:
-        """Send an engine the smallest real request and return what that shows, and why.
+        """Send an engine the smallest real request and return the trial result, and its cause for the log.
 
-        An engine whose health is good is taken at its word where no model is known to ask it for.
+        Without a known model there is nothing to request, and the health check decides.
         """
         model = self._registry.trial_model(engine)
         if model is None:
@@ -121,7 +121,7 @@ class HealthChecker:
         return trial_result_of(status), f"a trial request got {status}"
 
     def _embeds(self, engine: str, model: str) -> bool:
-        """Tell whether an engine embeds: some that do not chat answer 500 to it."""
+        """Return whether an engine serves embeddings: some of those respond to a chat request with 500."""
         return _is_success(self._post(engine + EMBEDDINGS, {"model": model, "input": "hi"}))
 
     def _post(self, url: str, body: dict[str, Any]) -> int:
@@ -133,8 +133,8 @@ class HealthChecker:
         while True:
             engine = self._scheduler.wait_for_next()
             try:
-                threading.Thread(target=self._run_scheduled, args=(engine,), name="engine-look", daemon=True).start()
-            except RuntimeError:  # the system gives no thread at the moment
+                threading.Thread(target=self._run_scheduled, args=(engine,), name="health-check", daemon=True).start()
+            except RuntimeError:  # no thread is available at the moment
                 self._run_scheduled(engine)
 
     def _run_scheduled(self, engine: str) -> None:
@@ -146,15 +146,15 @@ class HealthChecker:
         self._scheduler.finish(engine, wait, is_suspect=self._registry.is_suspect(engine))
 
     def _check_and_record(self, engine: str) -> None:
-        report = HealthCheckResult(HealthState.UNHEALTHY, problem="the probe failed")
+        report = HealthCheckResult(HealthState.UNHEALTHY, problem="the health check failed")
         try:
             report = self.check(engine)
         except ApiError as error:
-            if error.code == OVERLOADED:  # this machine has no room for a connection: nothing was learnt
+            if error.code == OVERLOADED:  # this machine has no resources for a connection: no result
                 return
             report = HealthCheckResult(HealthState.UNHEALTHY, problem=reason_of(error))
-        except Exception:  # noqa: BLE001 - a probe that fails in an unknown way must not end all probing
-            _LOG.exception("probing %s failed", engine)
+        except Exception:  # noqa: BLE001 - an unexpected error must not end all checks
+            _LOG.exception("the health check of %s failed", engine)
         if self._registry.record_health_check(engine, report) and report.model_cards is not None:
             shared_cache.store_model_list(engine, report.model_cards)
         if self._registry.begin_trial(engine):
@@ -164,8 +164,8 @@ class HealthChecker:
         trial_result, cause = TrialResult.UNCLEAR, "a trial failed"
         try:
             trial_result, cause = self.run_trial(engine)
-        except Exception:  # noqa: BLE001 - nor must a trial
-            _LOG.exception("trying %s failed", engine)
+        except Exception:  # noqa: BLE001 - nor those of a trial
+            _LOG.exception("the trial of %s failed", engine)
         self._registry.end_trial(engine, trial_result, cause)
 
     def _get(self, engine: str, path: str) -> tuple[int, bytes]:
@@ -200,7 +200,7 @@ def _parse_model_list(body: bytes) -> tuple[ModelCard, ...] | None:
 
 
 def _is_model_card(card: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Tell whether a value describes a model, and can be passed on."""
+    """Return whether a value is a model card that can be encoded."""
     if not (isinstance(card, dict) and isinstance(card.get("id"), str)):
         return False
     try:

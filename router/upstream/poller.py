@@ -1,4 +1,4 @@
-"""Waiting for an engine with an eye on the client: one poll over both sockets."""
+"""Cancellable waits: one poll over the sockets of engine and client."""
 
 import math
 import time
@@ -8,9 +8,9 @@ from router.server.disconnect import DownstreamClient
 
 
 class Poller:
-    """Waits for an engine's socket and the client's at the same time; without a client for the engine's alone.
+    """Waits for an engine's socket until the client disconnects; without a client for the engine alone.
 
-    No wait outlasts `deadline`, by which all has to be over.
+    No wait lasts longer than to `deadline`, the end of the whole exchange.
     """
 
     __slots__ = ("_client", "_idle_masks", "deadline")
@@ -21,7 +21,7 @@ class Poller:
         self._idle_masks: dict[int, int] = {}
 
     def wait(self, fd: int, events: int, seconds: float) -> int:
-        """Return what of `events` came about at an engine's socket; 0 when the client should be written to.
+        """Return which of `events` occurred at an engine's socket; 0 when the client should be written to.
 
         Raises TimeoutError after `seconds` or at the deadline, ClientDisconnectedError as soon as the client has left.
         """
@@ -39,7 +39,7 @@ class Poller:
         now = time.monotonic()
         end = min(now + seconds, self.deadline)
         while True:
-            if now >= self.deadline:  # poll would not tell while one of the two is ready
+            if now >= self.deadline:  # poll reports no timeout while one of the two is ready
                 raise TimeoutError
             if client is not None:
                 masks[client.fd] = client.mask

@@ -1,4 +1,4 @@
-"""Engines that sent what no request asked for: for a while, none of their connections carries a second request."""
+"""Quarantine: connections to an engine that sent unsolicited bytes are not reused for a while."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ _LOG = logging.getLogger("router")
 
 
 class Quarantine:
-    """Which engines sent such bytes lately, and how often this process has seen it. Safe to use from many threads."""
+    """The engines that sent unsolicited bytes lately, with counts. Safe to use from many threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Quarantine:
         self._lock = threading.Lock()
 
     def add(self, endpoint: Endpoint, how: str) -> None:
-        """Note and log that an engine sent such bytes; `how` is one of the constants above."""
+        """Record and log that an engine sent such bytes; `how` is one of the constants above."""
         with self._lock:
             self._until[endpoint] = self._clock() + QUARANTINE_SECONDS
             self.counts[endpoint] += 1
@@ -40,7 +40,7 @@ class Quarantine:
         _LOG.error(text, url, how, QUARANTINE_SECONDS, count)
 
     def is_quarantined(self, endpoint: Endpoint) -> bool:
-        """Tell whether no connection to an engine may be reused at the moment."""
+        """Return whether no connection to an engine may be reused at the moment."""
         until = self._until.get(endpoint) if self._until else None
         if until is None:
             return False
@@ -50,6 +50,6 @@ class Quarantine:
         return False
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Forget an engine that has left."""
+        """End the quarantine of an engine that has left."""
         with self._lock:
             self._until.pop(endpoint, None)

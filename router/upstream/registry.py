@@ -1,4 +1,4 @@
-"""The engines of one router: which of them take requests, and which models each lists."""
+"""The registry of engines: which of them take requests, and which models each lists."""
 
 import logging
 import random
@@ -32,16 +32,16 @@ _LOG = logging.getLogger("router")
 
 
 class _EngineStates(dict[str, EngineState]):
-    """The engines of a fleet in their order, with what is known of each; of an engine that has left, nothing is."""
+    """The engines in their order, each with its state; an engine that has left has an empty state."""
 
     def __missing__(self, _: str) -> EngineState:
         return EngineState()
 
 
 class EngineRegistry:
-    """Engines by base URL with what is known of each; they may come and go. Safe to use from many threads."""
+    """Engines by base URL with their states; they may join and leave. Safe to use from many threads."""
 
-    def __init__(  # noqa: PLR0913 - clock and chance are here to be replaced in tests
+    def __init__(  # noqa: PLR0913 - tests replace clock and rng
         self,
         engines: tuple[str, ...],
         configured_ids: tuple[str, ...],
@@ -59,12 +59,12 @@ class EngineRegistry:
         self._lock = threading.Lock()
         self._states = _EngineStates((engine, EngineState()) for engine in engines)
         self._candidates_cache: tuple[dict[str, EngineState], dict[str, tuple[str, ...]]] = self._states, {}
-        """The candidates for each model, found in the state of knowledge that stands beside them."""
+        """The candidates for each model, and the states that they were computed from."""
         self._served_cache: tuple[dict[str, EngineState], ServedIds] = (
             self._states,
             _served_ids(self._states, configured_ids),
         )
-        """What is served, in the state of knowledge that stands beside it."""
+        """The served ids, and the states that they were computed from."""
         self._suspect_callback: Callable[[str], None] = lambda _: None
 
     # --- which engines there are ---
@@ -77,7 +77,7 @@ class EngineRegistry:
     def set_engines(
         self, engines: Iterable[str], engine_ids: ConfiguredIds = _NO_IDS
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Let these be the engines, with the ids given to them, and return those that joined and those that left.
+        """Set the engines, with their configured ids, and return those that joined and those that left.
 
         One that stays keeps what is known of it. One that joins gets no request before its probe succeeds. One that
         left gets no new request, and is forgotten; the requests that it has go on.
@@ -96,21 +96,21 @@ class EngineRegistry:
             _LOG.info("engine %s left", engine)
         return joined, left
 
-    # --- what is learnt ---
+    # --- changes of state ---
 
     def on_suspect(self, callback: Callable[[str], None]) -> None:
-        """Name what is to be called with an engine that should be looked at now; it must not block."""
+        """Set the function that is called with an engine that should be checked now; it must not block."""
         self._suspect_callback = callback
 
     def restore_model_lists(self, lists: Mapping[str, tuple[ModelCard, ...]]) -> None:
-        """Note what other processes saw engines list; no engine gets requests for it before it is asked again."""
+        """Set the model lists that other processes read; an engine gets requests once its list is confirmed here."""
         with self._lock:
             for engine, cards in lists.items():
                 if engine in self._states and self._states[engine].model_cards is None:
                     self._put(engine, self._states[engine]._replace(model_cards=cards))
 
     def record_health_check(self, engine: str, result: HealthCheckResult) -> bool:
-        """Note what a probe found, and tell whether the engine lists something else than was known.
+        """Record the result of a health check and return whether the model list has changed.
 
         An engine that gives no list keeps the one that it gave before, unless a check has failed since.
         """
@@ -136,7 +136,7 @@ class EngineRegistry:
         return cards != before.model_cards
 
     def _list_problem(self, engine: str, known: EngineState, problem: str) -> str:
-        """Return what is wrong with the list of a healthy engine, nothing where all is well."""
+        """Return what is wrong with the list of a healthy engine; "" if nothing is."""
         if not known.has_list:
             return f"{problem or '/v1/models gives no list'}{_NO_REQUESTS}; {_MODELS_HINT.format(engine)}"
         if not known.ids:
@@ -147,7 +147,7 @@ class EngineRegistry:
         return "" if known.configured_ids else problem
 
     def record_outcome(self, engine: str, outcome: Outcome) -> None:
-        """Note how a request to an engine ended, and ask for a look at the engine where that leaves a doubt."""
+        """Record the outcome of a request, and have the engine checked now if it is suspect."""
         if outcome is Outcome.SUCCEEDED and self._states[engine].health.has_no_failures:
             return
         now = self._clock()
@@ -156,13 +156,13 @@ class EngineRegistry:
             _cause(outcome),
             lambda it: circuit_breaker.record_outcome(it, outcome, self._breaker, now, self._rng()),
         )
-        # A circuit that opens has its trial before the next look that was planned.
+        # A circuit that opens has its trial before the next scheduled check.
         opened = after.is_open and not before.is_open
         if opened or outcome in _SUSPECT_OUTCOMES or circuit_breaker.half_open_at(after, self._breaker) <= now:
             self._suspect_callback(engine)
 
     def begin_trial(self, engine: str) -> bool:
-        """Tell whether an engine is to be tried now, by the caller, who has to end the trial."""
+        """Begin a half-open trial if one is due and return whether it is; the caller has to call `end_trial`."""
         with self._lock:
             known = self._states[engine]
             due = circuit_breaker.half_open_at(known.health, self._breaker) <= self._clock()
@@ -171,16 +171,16 @@ class EngineRegistry:
         return due
 
     def end_trial(self, engine: str, result: TrialResult, cause: str) -> None:
-        """Note what the trial of an engine showed, and why, for the log."""
+        """Record the result of a trial; `cause` explains it in the log."""
         now = self._clock()
         self._update_health(
             engine, cause, lambda it: circuit_breaker.end_trial(it, result, self._breaker, now, self._rng())
         )
 
     def seconds_until_check(self, engine: str, healthy_seconds: float, other_seconds: float) -> float:
-        """Return how long to wait before the next look at an engine: jittered, and no longer than to its trial.
+        """Return the time until the next check of an engine, with jitter, and not after its trial.
 
-        A healthy engine that gets no requests because its list is missing is looked at as one that is not healthy.
+        A healthy engine without a model list is checked as often as an unhealthy one.
         """
         known = self._states[engine]
         is_well = known.health.state is HealthState.HEALTHY and known.has_list
@@ -188,7 +188,7 @@ class EngineRegistry:
         return min(wait, max(0.0, circuit_breaker.half_open_at(known.health, self._breaker) - self._clock()))
 
     def is_suspect(self, engine: str) -> bool:
-        """Tell whether a look at an engine may take long: it gets no requests, or its trial is due."""
+        """Return whether a check of an engine may take long: it gets no requests, or its trial is due."""
         known = self._states[engine].health
         return not known.takes_requests or circuit_breaker.half_open_at(known, self._breaker) <= self._clock()
 
@@ -214,13 +214,13 @@ class EngineRegistry:
         return before, after
 
     def _put(self, engine: str, known: EngineState) -> None:
-        # Readers take no lock: they see the old whole or the new one.
+        # Readers take no lock, so the states are replaced as a whole.
         self._states = _EngineStates(self._states | {engine: known})
 
     # --- which engines may be chosen ---
 
     def healthy_engines(self) -> tuple[str, ...]:
-        """Return the engines whose last probe succeeded, in their order."""
+        """Return the engines whose last health check succeeded, in their order."""
         return tuple(engine for engine, known in self._states.items() if known.health.state is HealthState.HEALTHY)
 
     def state_counts(self) -> dict[str, int]:
@@ -231,9 +231,9 @@ class EngineRegistry:
         return {"configured": len(known), **of_each, "open": sum(each.health.is_open for each in known)}
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong with each engine that is not well, or that lists no id that is served."""
-        told = {engine: problem_of(known) for engine, known in self._states.items()}
-        return {engine: problem for engine, problem in told.items() if problem}
+        """Return what is wrong with each engine that gets no requests, or has another problem."""
+        problems = {engine: problem_of(known) for engine, known in self._states.items()}
+        return {engine: problem for engine, problem in problems.items() if problem}
 
     def available_count(self) -> int:
         """Return how many engines get requests at the moment."""
@@ -241,7 +241,7 @@ class EngineRegistry:
         return sum(any(map(known.takes_requests_for, served)) for known in self._states.values())
 
     def has_candidates(self, model: str, excluding: Collection[str]) -> bool:
-        """Tell whether there are candidates."""
+        """Return whether there are candidates."""
         return bool(self.candidates(model, excluding))
 
     def candidates(self, model: str, excluding: Collection[str] = ()) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ class EngineRegistry:
     # --- what is served ---
 
     def trial_model(self, engine: str) -> str | None:
-        """Return the model that an engine is tried with: the first that it lists, else the first configured."""
+        """Return the model of a trial request: the first that the engine lists, else the first configured."""
         listed = self._states[engine].ids or ()
         return next(iter((*listed, *self._configured_ids)), None)
 
@@ -284,7 +284,7 @@ class EngineRegistry:
         return longest if type(longest) is int and longest > 0 else None
 
     def not_ready_reason(self) -> str | None:
-        """Say why this router is not ready to serve, None when it is."""
+        """Return why this router is not ready to serve; None if it is ready."""
         served = self.served_ids()
         if not self._states:
             return "no engine is known yet"
@@ -308,7 +308,7 @@ def _served_ids(known: Mapping[str, EngineState], configured: tuple[str, ...]) -
     ids = configured or tuple(listed_ids)
     is_complete = _have_all_lists(known.values())
     only = ids[0] if len(ids) == 1 else None
-    # An engine that lists others beside it may take another one for its default.
+    # An engine that lists other models, too, may use another one as its default.
     is_alone = all(len(listed) == 1 for listed in each if only in listed)
     return ServedIds(
         ids,
@@ -320,7 +320,7 @@ def _served_ids(known: Mapping[str, EngineState], configured: tuple[str, ...]) -
 
 
 def _have_all_lists(known: Collection[EngineState]) -> bool:
-    """Tell whether every engine has given its list, be it in another process or before it failed."""
+    """Return whether the model list of every engine is known, also from another process or from before it failed."""
     return bool(known) and all(each.ids is not None for each in known)
 
 
@@ -329,21 +329,21 @@ def _candidates(known: dict[str, EngineState], model: str, excluding: Collection
 
 
 def _is_logged(state: HealthState, problem: str, before: EngineState) -> bool:
-    """Tell whether a report is worth a line in the log: not when it only explains what a request had found."""
+    """Return whether a result is logged: not if it only explains what a request has found."""
     if state is not before.health.state:
         return True
     return problem != before.problem and (bool(before.problem) or state is HealthState.HEALTHY)
 
 
 def _id_list(ids: Collection[str]) -> str:
-    """Return model ids for a text, of many only the first."""
+    """Return model ids as text, at most the first ten."""
     return ", ".join(list(ids)[:_MAX_LISTED]) + (", …" if len(ids) > _MAX_LISTED else "")
 
 
 def _log_state(engine: str, state: HealthState, problem: str) -> None:
-    saying = STATE_NAMES.get(state, state.value)
+    name = STATE_NAMES.get(state, state.value)
     level = logging.WARNING if problem else logging.INFO
-    _LOG.log(level, "engine %s is %s", engine, f"{saying}: {problem}" if problem else saying)
+    _LOG.log(level, "engine %s is %s", engine, f"{name}: {problem}" if problem else name)
 
 
 def _cause(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""An engine's answer as it comes off a connection: head first, then the body piece by piece."""
+"""A streaming response of an engine: first the headers, then the body in chunks."""
 
 import time
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_I
 EVENT_STREAM: Final = "text/event-stream"
 MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_NON_BODY_BYTES: Final = 4 * MAX_HEADER_BYTES
-"""How much may come without any of the body: a head and interim answers before it, the lines of chunks, trailers."""
+"""Most bytes between parts of the body: headers, interim responses, lines of chunks, trailers."""
 MAX_HEADERS: Final = 100
 _SUCCESS: Final = 2
 """The class of a 2xx."""
 MAX_INTERIM_RESPONSES: Final = 32
-"""How many interim answers (1xx, RFC 9110, section 15.2) an engine may send before its answer."""
+"""Most interim responses (1xx, RFC 9110, section 15.2) before the response."""
 
 
 class Timeouts(NamedTuple):
-    """How long an engine may take, in seconds: to be connected to, to its first byte, between bytes, and in all."""
+    """Timeouts in seconds: to connect, to the first byte, between bytes, and in all."""
 
     connect: float
     first_byte: float
@@ -34,11 +34,11 @@ class Timeouts(NamedTuple):
 
 
 class _MalformedResponseError(Exception):
-    """The answer breaks HTTP, or a bound of ours."""
+    """The response violates HTTP, or one of our limits."""
 
 
 class _ParserCallbacks:
-    """What the parser calls back: collects a head, passes interim answers over, keeps the body until it is fetched."""
+    """The callbacks of the parser: collect headers, skip interim responses, keep the body until it is read."""
 
     __slots__ = (
         "_header_bytes",
@@ -61,15 +61,15 @@ class _ParserCallbacks:
         self.has_headers = False
         self.is_complete = False
         self.has_surplus = False
-        """Has more come than one answer? Then nobody knows what the connection carries."""
+        """Whether more than one response arrived; the connection cannot be reused then."""
         self.has_surplus_bytes = False
-        """Is that by bytes of the engine's, and not by an end or another protocol?"""
+        """Whether the surplus is bytes of the engine, and not an end of the connection or another protocol."""
         self.keep_alive = False
-        """May the connection carry another answer after this one, by its own word?"""
+        """Whether the response allows the connection to be reused."""
         self._header_bytes = 0
         self.interim_responses = 0
         self.parser: Any = httptools.HttpResponseParser(self)
-        """Holds this message too: whoever needs neither any more has to let go of it."""
+        """Refers back to this object: the reference has to be cleared in the end."""
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
 
@@ -82,7 +82,7 @@ class _ParserCallbacks:
         self._header_bytes += len(name) + len(value)
         if len(self.headers) >= MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
             raise _MalformedResponseError("too many headers")
-        # Of white space before the colon, a header is rid before it is passed on (RFC 9112, section 5.1).
+        # White space before the colon is removed before a header is forwarded (RFC 9112, section 5.1).
         self.headers.append((name.rstrip(b" \t").decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
@@ -92,7 +92,7 @@ class _ParserCallbacks:
         if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
             self.interim_responses += 1
             if self.interim_responses > MAX_INTERIM_RESPONSES:
-                raise _MalformedResponseError("too many interim answers")
+                raise _MalformedResponseError("too many interim responses")
             return
         self.has_headers = True
 
@@ -109,13 +109,13 @@ class _ParserCallbacks:
 
 
 class UpstreamResponse:
-    """Status and headers of an engine's answer, and its body as it comes.
+    """Status, headers and streaming body of an engine's response.
 
-    However it ends, `close` has to be called; a connection whose answer came whole goes back to its pool by itself.
-    `on_end` learns once how the body ended, as far as that says of the engine: by the answer itself when it failed, by
-    whoever read it when that was all there has to be. `on_close` is called once, when the engine has no more to do with
-    the answer. `on_unsolicited` is called where the engine sent what the request did not ask for, with how that came
-    (see `distrust`); `is_foreign` tells by the first bytes of a body whether it is another request's.
+    `close` has to be called in every case; after a complete response the connection is back in its pool by then.
+    `on_outcome` is called once with the outcome: by this object after a failure, else by the reader after the whole
+    body. `on_close` is called once, when the response uses its connection no more. `on_unsolicited` is called with how
+    unsolicited bytes arrived (see `quarantine`). `is_foreign` returns whether a body's first bytes belong to another
+    request.
     """
 
     __slots__ = (
@@ -172,7 +172,7 @@ class UpstreamResponse:
         self.headers: list[tuple[str, str]] = []
         self.chunked = False
         self.is_framed = False
-        """Does the answer say where it ends? Else the end of the connection has to stand for it."""
+        """Whether the response is framed; otherwise it ends with the connection."""
 
     def header(self, name: str) -> str:
         """Return the value of a header, several joined by commas; "" when there is none."""
@@ -185,7 +185,7 @@ class UpstreamResponse:
         return self._by_name.get(name.lower(), "")
 
     def replace_headers(self, headers: list[tuple[str, str]]) -> None:
-        """Let these be the headers."""
+        """Replace all headers."""
         self.headers = headers
         self._by_name = None
 
@@ -250,13 +250,13 @@ class UpstreamResponse:
         return b"".join(chunks)
 
     def close(self) -> None:
-        """Let go of the connection; one that may still carry something is closed, not kept."""
+        """Close the connection, unless the response was read to its end."""
         connection = self._detach()
         if connection is not None:
             connection.close()
 
     def _detach(self) -> UpstreamConnection | None:
-        """Return the connection, of which this answer knows no more, unless that was done before."""
+        """Detach and return the connection; None if that was done before."""
         connection, self._connection = self._connection, None
         self._parsed.parser = None
         on_close, self.on_close = self.on_close, None
@@ -272,7 +272,7 @@ class UpstreamResponse:
         limit = self._timeouts.idle if self._has_body_started else self._timeouts.first_byte
         seconds = min(self._last_byte_time + limit, self._poller.deadline) - now
         is_patient = write_interval is None or seconds <= write_interval
-        if now >= self._poller.deadline:  # poll would not tell while more is there
+        if now >= self._poller.deadline:  # poll reports no timeout while there is more to read
             self._fail(EngineError(Outcome.TIMED_OUT))
         connection = self._require_connection()
         try:
@@ -306,7 +306,7 @@ class UpstreamResponse:
             message.has_surplus_bytes = message.is_complete
             if message.is_complete:
                 return
-            # What came whole before goes to the client first.
+            # What was complete before goes to the client first.
             self._parse_error = error
         self._non_body_bytes = 0 if message.chunks or message.is_complete else self._non_body_bytes + len(data)
         if self._non_body_bytes > MAX_NON_BODY_BYTES:
@@ -319,7 +319,7 @@ class UpstreamResponse:
         message.is_complete = message.has_surplus = True
 
     def _connection_error(self) -> EngineError:
-        """Return the error of a connection that ended or was reset, before the answer or within it."""
+        """Return the error of a connection that ended or was reset, before or within the response."""
         if self._has_started:
             return EngineError(Outcome.BROKEN)
         is_stale = self._require_connection().was_stale()
@@ -345,7 +345,7 @@ class UpstreamResponse:
             self.on_unsolicited(how)
 
     def _finish(self) -> None:
-        """Give the connection back if it is certain that nothing more comes over it."""
+        """Return the connection to the pool if it can be reused."""
         connection = self._detach()
         if connection is None:
             return
@@ -359,7 +359,7 @@ class UpstreamResponse:
     def _is_reusable(self) -> bool:
         if not self._is_request_sent or self._parsed.has_surplus or not self._parsed.keep_alive:
             return False
-        # llama.cpp promises `Keep-Alive` with each stream and closes behind it: the next request would meet that.
+        # llama.cpp sends `Keep-Alive` with each stream and closes the connection after it.
         return not self.header("Content-Type").lower().startswith(EVENT_STREAM)
 
     def report(self, outcome: Outcome) -> None:

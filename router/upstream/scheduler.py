@@ -1,4 +1,4 @@
-"""When each engine is looked at next, and which may be looked at now: a few looks at a time, however many engines."""
+"""The scheduler of health checks: when each engine is checked next, with a bounded number of checks at a time."""
 
 import heapq
 import itertools
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 MAX_CHECKS: Final = 128
-"""How many looks are under way at most, each in a thread of its own."""
+"""Most checks that run at once, each in a thread of its own."""
 MAX_SUSPECT_CHECKS: Final = 96
-"""How many of them are at engines in doubt, which may stay silent: the others are looked at in time all the same."""
+"""Most of them that are of suspect engines, which may be silent, so that all others are checked in time."""
 
 
 class _ScheduledCheck(NamedTuple):
@@ -20,7 +20,7 @@ class _ScheduledCheck(NamedTuple):
 
 
 class CheckScheduler:
-    """The engines that are looked at, each with its next turn. Safe to use from many threads."""
+    """The engines that are checked, each with the time of its next check. Safe to use from many threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,14 +34,14 @@ class CheckScheduler:
         self._checked: set[str] = set()
 
     def add(self, engines: Iterable[str]) -> None:
-        """Take engines in; they are in doubt, and due at once."""
+        """Add engines; they are suspect, and are checked at once."""
         with self._changed:
             for engine in engines:
                 self._engines.add(engine)
                 self._schedule_now(engine, is_suspect=True)
 
     def remove(self, engines: Iterable[str]) -> None:
-        """Forget engines; a look that is under way is the last."""
+        """Remove engines; a check that is running is the last."""
         with self._changed:
             for engine in engines:
                 self._engines.discard(engine)
@@ -51,13 +51,13 @@ class CheckScheduler:
             self._changed.notify_all()
 
     def schedule_now(self, engine: str, *, is_suspect: bool) -> None:
-        """Let an engine have its turn now, or once more when the look under way is over."""
+        """Schedule a check of an engine now, or right after the one that is running."""
         with self._changed:
             if engine in self._engines:
                 self._schedule_now(engine, is_suspect=is_suspect)
 
     def wait_for_next(self) -> str:
-        """Wait until an engine is due and may be looked at, and return it; the look has to be ended."""
+        """Wait until the next check may begin and return its engine; the caller has to call `finish`."""
         with self._changed:
             while True:
                 first = min((queue[0] for queue in self._runnable_queues()), default=None)
@@ -67,7 +67,7 @@ class CheckScheduler:
                 self._changed.wait(None if first is None else first.due - now)
 
     def finish(self, engine: str, seconds: float, *, is_suspect: bool) -> None:
-        """End a look; the engine's next turn comes in `seconds`, or at once where that was asked for meanwhile."""
+        """Record the end of a check; the next one comes in `seconds`, or now if `schedule_now` was called meanwhile."""
         with self._changed:
             del self._running[engine]
             if engine in self._engines:
@@ -78,7 +78,7 @@ class CheckScheduler:
             self._changed.notify_all()
 
     def wait_until_all_checked(self, seconds: float) -> None:
-        """Return once each engine was looked at, or after some seconds."""
+        """Return once each engine was checked, or after `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._engines <= self._checked, seconds)
 
@@ -102,7 +102,7 @@ class CheckScheduler:
         return turn.engine
 
     def _runnable_queues(self) -> list[list[_ScheduledCheck]]:
-        """Return the queues that have a turn and of which one more may be looked at."""
+        """Return the queues that are not empty and of which one more check may run."""
         if len(self._running) >= MAX_CHECKS:
             return []
         is_open = {False: True, True: sum(self._running.values()) < MAX_SUSPECT_CHECKS}
@@ -111,7 +111,7 @@ class CheckScheduler:
         ]
 
     def _drop_stale(self, queue: list[_ScheduledCheck]) -> list[_ScheduledCheck]:
-        # A turn that was put anew or taken back stays in its queue until it is the first.
+        # A check that was rescheduled or removed stays in its queue until it is the first.
         while queue and self._scheduled.get(queue[0].engine) is not queue[0]:
             heapq.heappop(queue)
         return queue

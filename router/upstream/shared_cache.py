@@ -17,7 +17,7 @@ Overflows = dict[str, dict[str, tuple[int, int | None]]]
 """For each engine and model the budget in tokens that the engine rejected, and the context that it listed."""
 
 MAX_LIST_BYTES: Final = 64 * 1024
-"""Longest list of one engine that is remembered, as JSON: one engine must not take the room of all."""
+"""Longest list of one engine that is stored, as JSON, so that all engines have space."""
 
 _MEMBERS: Final = ("id", "created", "max_model_len")
 _SCALARS: Final = (str, int)
@@ -29,7 +29,7 @@ _OVERFLOWS = SharedRecord(256 * 1024)
 
 
 def load_addresses() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return what was remembered last."""
+    """Return the addresses that were stored last."""
     with _ADDRESSES.locked():
         data = _ADDRESSES.read()
     found: dict[str, Any] = orjson.loads(data) if data else {}
@@ -37,7 +37,7 @@ def load_addresses() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def store_addresses(known: Addresses) -> None:
-    """Remember what names resolve to, unless that is remembered already; what is too long is not."""
+    """Store the addresses of all names, if they have changed; data that is too long is not stored."""
     if load_addresses() == known:
         return
     data = orjson.dumps(known)
@@ -81,7 +81,7 @@ def _read_lists(record: SharedRecord) -> dict[str, Any]:
 
 
 def load_overflows(contract: str) -> Overflows:
-    """Return the budgets of a contract, given by its digest, that engines have rejected."""
+    """Return the budgets of a contract, named by its digest, that engines have rejected."""
     with _OVERFLOWS.locked():
         return _read_overflows(contract)
 
@@ -89,15 +89,15 @@ def load_overflows(contract: str) -> Overflows:
 def store_overflow(
     contract: str, engine: str, model: str, overflow: tuple[int, int | None], *, among: Collection[str]
 ) -> bool:
-    """Remember that an engine rejected a budget of a contract; tell whether that is new for the engine and model.
+    """Store that an engine rejected a budget of a contract; return whether that is new for the engine and model.
 
-    `among` are the engines that there are; what is known of others is forgotten.
+    `among` are the current engines; data of others is deleted.
     """
     with _OVERFLOWS.locked():
         known = {each: models for each, models in _read_overflows(contract).items() if each in among}
         is_new = model not in known.get(engine, {})
         known.setdefault(engine, {})[model] = overflow
-        # What was known of another contract goes: its budgets were others.
+        # Data of another contract is deleted: its budgets were others.
         _OVERFLOWS.write(orjson.dumps({contract: known}))
     return is_new
 

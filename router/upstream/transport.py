@@ -1,4 +1,4 @@
-"""The transport under the requests sessions: one pool of connections, no redirects, no retries, no waiting in line."""
+"""The transport adapter of the requests session: one connection pool, no redirects, no retries, no queue."""
 
 import ssl
 import threading
@@ -39,17 +39,16 @@ class RequestOptions(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """Where a URL leads, and how a head begins behind its method that goes there."""
+    """The endpoint of a URL, and the request line behind the method with the Host header."""
 
     endpoint: Endpoint
     request_line_rest: str
 
 
 class EngineAdapter(BaseAdapter):
-    """A transport adapter that knows its client: an engine is let go of at once when the client hangs up.
+    """A transport adapter that closes the connection to an engine as soon as the client disconnects.
 
-    urllib3's pools cannot expire idle connections, watch two sockets or tell a closed connection from one that was
-    never read.
+    urllib3's pools cannot expire idle connections, watch two sockets or detect that a request met a closed connection.
     """
 
     def __init__(self, authorities: str, idle_seconds: float) -> None:
@@ -115,7 +114,7 @@ class EngineAdapter(BaseAdapter):
         return response
 
     def forget(self, url: str) -> None:
-        """Keep no connection to the engine of a base URL."""
+        """Close the idle connections to the engine of a base URL, and keep no more."""
         for known in [known for known in self._targets if known.startswith(url)]:
             self._targets.pop(known, None)
         self.pool.forget(Endpoint.of(url))
@@ -136,7 +135,7 @@ class EngineAdapter(BaseAdapter):
         try:
             return self._open(endpoint, seconds)
         except ApiError as error:
-            # Where the system has no room for one more, those that nobody uses have to go.
+            # Without resources for one more, the idle connections are closed.
             if error.code != OVERLOADED or not self.pool.close():
                 raise
         return self._open(endpoint, seconds)
@@ -157,7 +156,7 @@ class EngineAdapter(BaseAdapter):
 
 
 def _send(connection: UpstreamConnection, head: bytes, body: bytes, poller: Poller, times: Timeouts) -> bool:
-    """Send a request; False when it was not sent whole: the engine answers already, or may have before it closed."""
+    """Send a request; False when it was not sent whole: the engine responded early, or may have before it closed."""
     try:
         return connection.send(head, body, poller, times.idle)
     except TimeoutError as error:

@@ -380,7 +380,7 @@ def test_engines_that_join_are_looked_at_and_those_that_left_no_more(engine: Moc
 
 
 def _looks() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "engine-look"]
+    return [thread for thread in threading.enumerate() if thread.name == "health-check"]
 
 
 def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:

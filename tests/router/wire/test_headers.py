@@ -115,7 +115,7 @@ def test_a_refused_key_of_the_router_is_its_own_trouble(router_of: RouterOf, eng
     engine.answer_next(MockResponse.json({"error": "Unauthorized"}, status))
     with RawClient(router.port) as client:
         assert_error(client.post(CHAT, chat()), 502, "upstream_unreachable")
-    router.wait_for_line(rf"refused the key in ROUTER_ENGINE_API_KEY with {status}")
+    router.wait_for_line(rf"rejected the key in ROUTER_ENGINE_API_KEY with {status}")
     assert "engines-own" not in router.log()
 
 
