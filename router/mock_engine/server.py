@@ -32,7 +32,7 @@ Script = Callable[[ReceivedRequest], ScriptedResponse | None]
 class MockEngine:
     """A real HTTP/1.1 inference server on a loopback port that records its requests and takes scripted responses.
 
-    It has default responses for the routes of an inference server. The health checks of routers (GET /health, /v1/models
+    It has default responses for the routes of an inference server. Health checks of routers (GET /health, /v1/models
     and below) are recorded separately in `health_checks`, so that `received` and `answer_next` concern only requests of
     a test. GET and DELETE /received return and clear the recorded requests, if it runs as a process of its own.
 
