@@ -8,7 +8,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from router import pipeline
 from router.admission import Admission
-from router.contract.errors import ApiError, answer, without_frames
+from router.contract.errors import ApiError, build_error_response, without_frames
 from router.contract.schema.sections import Errors
 from router.pipeline import Services
 from router.request import headers, routes
@@ -58,7 +58,9 @@ def error_response(error: ApiError, errors: Errors, context: RequestContext) -> 
     """Return the response for an error, with the error texts of the contract's case if there is one."""
     without_frames(error)
     error.details.setdefault("model", context.model_asked)
-    status, own_headers, body = answer(error, context.errors or errors, context.request_id, context.protocol)
+    status, own_headers, body = build_error_response(
+        error, context.errors or errors, context.request_id, context.protocol
+    )
     if context.attempts > 1:
         own_headers.append((headers.ATTEMPTS, str(context.attempts)))
     return ProxyResponse(status, own_headers, body)

@@ -12,7 +12,15 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import flask
 
-from router.contract.errors import NO_WORDS, OVERLOADED, ApiError, ErrorAnswer, answer, overloaded, without_frames
+from router.contract.errors import (
+    NO_ERROR_TEXT,
+    OVERLOADED,
+    ApiError,
+    ErrorResponse,
+    build_error_response,
+    overloaded,
+    without_frames,
+)
 from router.contract.schema.sections import Errors
 from router.pipeline import Services
 from router.request import routes
@@ -71,7 +79,7 @@ class Middleware:
 
     def _reject_overloaded(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         context = context_of(environ)
-        refused = answer(overloaded(), self._errors, context.request_id, context.protocol)
+        refused = build_error_response(overloaded(), self._errors, context.request_id, context.protocol)
         return _send_error(refused, start_response)
 
     def flush(self) -> None:
@@ -129,7 +137,7 @@ class LoggedResponse:
         context: RequestContext,
         start_response: StartResponse,
         end: Callable[[RequestContext], None],
-        errors: Errors = NO_WORDS,
+        errors: Errors = NO_ERROR_TEXT,
     ) -> None:
         self._context = context
         self._start_response = start_response
@@ -162,7 +170,9 @@ class LoggedResponse:
             without_frames(error)
             failure = ApiError("internal_error", "The router failed to handle this request")
             context = self._context
-            return _send_error(answer(failure, self._errors, context.request_id, context.protocol), self.start)
+            return _send_error(
+                build_error_response(failure, self._errors, context.request_id, context.protocol), self.start
+            )
 
     def start(
         self, status: str, headers: list[tuple[str, str]], exc_info: _ExcInfo | None = None, /
@@ -210,7 +220,7 @@ class LoggedResponse:
 
 
 def _send_error(
-    told: ErrorAnswer,
+    told: ErrorResponse,
     start_response: Any,  # noqa: ANN401 - wsgiref's own is narrower
 ) -> Iterable[bytes]:
     status, headers, body = told

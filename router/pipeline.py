@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from router.artifact.format import Artifact
 from router.auth import ApiKeys
-from router.contract.decide import BODY_SIZE, Refusal, decide
+from router.contract.decide import BODY_SIZE, Rejection, decide
 from router.contract.errors import ApiError, overloaded
-from router.contract.responses.rewrite_plan import AnswerEdits
+from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.routing import route_by_model
 from router.discovery.discovery import Discovery
 from router.request.context import RequestContext
@@ -54,9 +54,9 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
     context.model_asked = decision.model_asked
     context.violations = decision.violations
-    context.case = decision.found.case.name if decision.found.case is not None else None
+    context.case = decision.case_selection.case.name if decision.case_selection.case is not None else None
     context.errors = decision.errors
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         context.rule = decision.rule
         try:
             raise decision.error
@@ -66,7 +66,7 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     context.model_served = decision.model_served
     context.stream = decision.stream
     context.tokens = decision.tokens
-    edits = AnswerEdits(decision.respond_as, decision.errors, decision.usage)
+    edits = ResponseRewrite(decision.respond_as, decision.errors, decision.usage)
     headers = _upstream_headers(services, environ, context, edits)
     key = _affinity_key(services, environ, decision.body)
     request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
@@ -82,7 +82,7 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
     body = _read_body(services, environ, context)
     routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
     context.model_asked = routed.model_asked
-    if isinstance(routed, Refusal):
+    if isinstance(routed, Rejection):
         context.rule = routed.rule
         try:
             raise routed.error
@@ -90,7 +90,7 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
             # As above.
             del routed
     context.model_served = routed.model_served
-    edits = AnswerEdits(routed.respond_as)
+    edits = ResponseRewrite(routed.respond_as)
     headers = _upstream_headers(services, environ, context, edits)
     key = _affinity_key(services, environ, routed.body)
     request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
@@ -98,10 +98,10 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
 
 
 def _upstream_headers(
-    services: Services, environ: dict[str, Any], context: RequestContext, edits: AnswerEdits
+    services: Services, environ: dict[str, Any], context: RequestContext, edits: ResponseRewrite
 ) -> dict[str, str]:
     headers = for_engine(environ, context.request_id, services.settings.engine_api_key)
-    if edits.due():
+    if edits.is_needed():
         # A response that may be rewritten should not be compressed.
         headers["Accept-Encoding"] = "identity"
     return headers
@@ -132,7 +132,11 @@ def _affinity_key(services: Services, environ: dict[str, Any], body: bytes) -> i
 
 
 def _forward(
-    services: Services, environ: dict[str, Any], context: RequestContext, request: UpstreamRequest, edits: AnswerEdits
+    services: Services,
+    environ: dict[str, Any],
+    context: RequestContext,
+    request: UpstreamRequest,
+    edits: ResponseRewrite,
 ) -> ProxyResponse:
     client = DownstreamClient(environ)
     answer = services.forwarder.send(request, client, context)

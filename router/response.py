@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from router.content_encoding import IDENTITY_CODINGS, DecodingError, TruncatedError, decode
 from router.contract.errors import ApiError
-from router.contract.jsonbytes.scanning import Balance
+from router.contract.jsonbytes.scanning import JsonScanner
 from router.contract.responses.rewrite import is_json
-from router.contract.responses.rewrite_plan import AnswerEdits
+from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.responses.stream_progress import StreamProgress
-from router.contract.responses.upstream_errors import retold
+from router.contract.responses.upstream_errors import map_upstream_error
 from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
@@ -63,7 +63,7 @@ class ResponseForwarding(NamedTuple):
     """
 
     answer: UpstreamResponse
-    edits: AnswerEdits
+    edits: ResponseRewrite
     client: DownstreamClient
     context: RequestContext
     keepalive_interval_seconds: float | None = None
@@ -173,7 +173,7 @@ def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResp
     if forwarding.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
         return None
     arguments = body.plain, errors, forwarding.context.request_id, forwarding.context.model_asked
-    told = cpu_executor.run(len(body.plain), retold, *arguments)
+    told = cpu_executor.run(len(body.plain), map_upstream_error, *arguments)
     if told is None:
         return None
     stale = BODY_HEADERS | {"content-encoding", "content-type"}
@@ -205,7 +205,7 @@ def _is_empty(body: _BufferedBody) -> bool:
 
 def _rewritten_body(body: _BufferedBody, forwarding: ResponseForwarding) -> bytes:
     """Return the body for the client; the same object if nothing is rewritten or it cannot be decoded."""
-    edit = forwarding.edits.edit_of(forwarding.answer.status)
+    edit = forwarding.edits.body_edit(forwarding.answer.status)
     plain = body.plain if edit is not None else None
     if edit is None or plain is None:
         return body.sent
@@ -215,7 +215,7 @@ def _rewritten_body(body: _BufferedBody, forwarding: ResponseForwarding) -> byte
 
 def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> ProxyResponse:
     answer = forwarding.answer
-    balance = Balance() if _is_framed_by_json_alone(answer) else None
+    balance = JsonScanner() if _is_framed_by_json_alone(answer) else None
 
     def all_chunks() -> Iterator[bytes]:
         while pieces:
@@ -246,7 +246,7 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
     return ProxyResponse(answer.status, headers, stream_body(), answer.close)
 
 
-def _check_balanced(balance: Balance | None) -> None:
+def _check_balanced(balance: JsonScanner | None) -> None:
     if balance is not None and not balance.is_kept():
         raise EngineError(Outcome.BROKEN)
 
@@ -293,7 +293,7 @@ class _Stream:
     def __init__(self, forwarding: ResponseForwarding) -> None:
         self._forwarding = forwarding
         self._is_encoded = forwarding.answer.header("Content-Encoding").strip().lower() not in IDENTITY_CODINGS
-        self._lines = forwarding.edits.of_stream(forwarding.context.protocol)
+        self._lines = forwarding.edits.stream_rewriter(forwarding.context.protocol)
         self._progress = StreamProgress(forwarding.context.protocol)
         self._is_at_line_start = True
         self._left: tuple[bytes, bytes] | None = None
@@ -316,7 +316,7 @@ class _Stream:
             self._forwarding.context.stream_end = "client_gone"
         self._is_at_line_start = leaving.endswith(b"\n")
         if not self._is_encoded:
-            self._progress.note(leaving)
+            self._progress.observe(leaving)
             if self._progress.has_failed:
                 # vLLM sends such an error after a 200 if its engine process has died.
                 self._forwarding.answer.report(Outcome.FAILED)
@@ -356,7 +356,7 @@ class _Stream:
     def _flush(self) -> tuple[bytes, bytes]:
         """Return what is buffered at the end: whole events, and the rest."""
         if self._left is None:
-            self._left = (b"", b"") if self._is_encoded else self._progress.note_end(self._lines.flush())
+            self._left = (b"", b"") if self._is_encoded else self._progress.finish(self._lines.flush())
         return self._left
 
 

@@ -66,19 +66,11 @@ def test_modules_are_short_and_explain_themselves(path: Path) -> None:
     assert len(text.splitlines()) <= 400, path
 
 
-DOUBLE_CLASS_NAMES = {
-    "ContentParts",
-    "Request",
-    "_Named",
-}
-"""Class names that exist twice and are still to be renamed. The set may only shrink."""
-
-
 def test_class_names_are_unique() -> None:
     """No two classes of compiler and router have the same name."""
     trees = (ast.parse(path.read_text()) for path in SOURCES)
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    assert {name for name, count in names.items() if count > 1} == DOUBLE_CLASS_NAMES
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "router" / "contract").glob("*.py")), ids=lambda path: path.name)

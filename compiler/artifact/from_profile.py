@@ -18,19 +18,19 @@ from router.contract.schema.sections import (
     MaxTokens,
     Mode,
     Models,
+    ModeMatch,
     Output,
-    Reading,
     Response,
     Sampling,
     Stream,
     UnknownFields,
     plain_aliases,
 )
-from router.contract.schema.types import Condition, Governed, Scalar, Words
+from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 
 Values = dict[str, Any]
 
-_WORDS = frozenset(Words.__struct_fields__)
+_WORDS = frozenset(ErrorText.__struct_fields__)
 
 
 def contract_of(profile: Values) -> Contract:
@@ -88,7 +88,7 @@ def _sections(profile: Values) -> dict[str, Any]:
 
 def _mode(section: Values) -> Mode:
     match = (
-        Reading(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
+        ModeMatch(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
         for reading in section.get("match", ())
     )
     return Mode(**{**section, "match": tuple(match)})
@@ -186,7 +186,7 @@ def _unknown_fields(section: Values) -> UnknownFields:
     )
 
 
-def _without_defaults(kind: type[Governed], values: Values) -> Values:
+def _without_defaults(kind: type[RuleBase], values: Values) -> Values:
     """Return values without those that are the defaults: msgspec leaves these out of JSON only by their identity."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
     return {key: value for key, value in values.items() if repr(value) != repr(defaults.get(key, ...))}
@@ -222,16 +222,16 @@ def _rule_values(section: Values) -> Values:
     return {**section, "error": _words(whole) if whole else None, "parts": parts}
 
 
-def _words(error: str | Values) -> Words:
+def _words(error: str | Values) -> ErrorText:
     if isinstance(error, str):
-        return Words(message=error)
+        return ErrorText(message=error)
     words = dict(error)
     for key in ("status", "code"):
         if _is_number(words.get(key)):
             words[key] = int(words[key])
     if "body" in words:
         words["body"] = _in_order(words["body"])
-    return Words(**words)
+    return ErrorText(**words)
 
 
 def _condition(written: Any) -> Condition:  # noqa: ANN401 - a path, paths, or paths with values

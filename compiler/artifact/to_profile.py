@@ -10,8 +10,8 @@ from router.artifact.format import Artifact
 from router.contract.schema.model import Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
 from router.contract.schema.rule_list import PART_LIMITS
-from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode, Models, Output, Reading, Sampling
-from router.contract.schema.types import Condition, Governed, Scalar, Words
+from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode, Models, ModeMatch, Output, Sampling
+from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 
 NO_DEFAULT: Final = "none"
 """The value in a profile for: no output budget is injected."""
@@ -82,13 +82,13 @@ def check_of(check: Check) -> dict[str, Any]:
     return values
 
 
-def words_of(words: Words) -> dict[str, Any] | str:
+def words_of(words: ErrorText) -> dict[str, Any] | str:
     """Return the words of an error as a profile writes them: a text where they are but a message."""
     values: dict[str, Any] = msgspec.to_builtins(words)
     return values["message"] if values.keys() == {"message"} else values
 
 
-def error_of(rule: Governed) -> dict[str, Any] | str | None:
+def error_of(rule: RuleBase) -> dict[str, Any] | str | None:
     """Return the words of a rule's rejections, with those of their parts, as a profile writes them; None: none."""
     error = None if rule.error is None else words_of(rule.error)
     parts = {part: words_of(rule.parts[part]) for part in sorted(rule.parts)}
@@ -151,7 +151,7 @@ def _models(models: Models) -> dict[str, Any]:
     return {"aliases": list(aliases) if plain else aliases, "respond_as": models.respond_as}
 
 
-def _reading(reading: Reading) -> dict[str, Any]:
+def _reading(reading: ModeMatch) -> dict[str, Any]:
     return _present(mode=reading.mode, model=_one_or_list(reading.model), when=_values(reading.when))
 
 
@@ -184,7 +184,7 @@ def _errors(errors: Errors) -> dict[str, Any]:
     )
 
 
-def _without_defaults(rule: Governed) -> dict[str, Any]:
+def _without_defaults(rule: RuleBase) -> dict[str, Any]:
     """Return what a rule states, the words of its rejections and of their parts in one `error`."""
     values: dict[str, Any] = msgspec.to_builtins(rule)
     values.pop("parts", None)

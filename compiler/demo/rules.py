@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compiler.demo.scenes import QUESTION, Body, Scene
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.schema.model import Case, Contract
 from router.contract.schema.rule_list import CheckRule, FieldRule
 from router.contract.schema.sections import Field
@@ -36,14 +36,14 @@ def rule_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     yield from _check_scenes(contract, model)
     unknown = {_UNKNOWN: 1}
     decision = _decided(contract, model, unknown)
-    if isinstance(decision, Refusal) and decision.rule == "unknown_fields":
+    if isinstance(decision, Rejection) and decision.rule == "unknown_fields":
         yield Scene("an unknown field is refused", unknown, 400)
     elif isinstance(decision, Forward) and contract.unknown_fields.policy == "drop":
         yield Scene("an unknown field is dropped", unknown, rule="unknown_fields")
     yield from _case_scenes(contract, model)
 
 
-def _decided(contract: Contract, model: str, fields: Body) -> Forward | Refusal:
+def _decided(contract: Contract, model: str, fields: Body) -> Forward | Rejection:
     body = {"model": model, "messages": QUESTION, **fields}
     return decide(json.dumps(body).encode(), contract, ServedIds((model,)))
 
@@ -55,7 +55,7 @@ def _field_scenes(contract: Contract, model: str) -> Iterator[Scene]:
             continue
         fields = _nested(rule.path, _violating(rule.field))
         decision = _decided(contract, model, fields)
-        part = decision.error.part if isinstance(decision, Refusal) and decision.rule == rule.rule else None
+        part = decision.error.part if isinstance(decision, Rejection) and decision.rule == rule.rule else None
         if part is not None and part not in shown:
             shown[part] = Scene(f"a field is rejected: {part}", fields, 400)
     yield from shown.values()
@@ -82,7 +82,7 @@ def _check_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     shown: dict[str, Scene] = {}
     for fields in _BREAKING_CHECKS:
         decision = _decided(contract, model, fields)
-        if isinstance(decision, Refusal) and decision.rule in made and len(shown) < MAX_CHECKS:
+        if isinstance(decision, Rejection) and decision.rule in made and len(shown) < MAX_CHECKS:
             sent = ", ".join(f"{name}: {json.dumps(value)[:60]}" for name, value in fields.items())
             shown.setdefault(decision.rule, Scene("a check refuses", fields, 400, sent=sent))
     yield from shown.values()
@@ -93,7 +93,7 @@ def _case_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     for case in contract.cases:
         fields = _fields_of(contract, case)
         decision = _decided(contract, model, fields)
-        if decision.found.case is case and isinstance(decision, Forward) and shown < MAX_CASES:
+        if decision.case_selection.case is case and isinstance(decision, Forward) and shown < MAX_CASES:
             shown += 1
             yield Scene(f"the case {case.name}", fields, rule=f"cases.{case.name}")
 

@@ -13,12 +13,12 @@ from compiler.demo.harness import Engine, Router
 from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from router.artifact.format import Artifact
-from router.contract.decide import Forward, Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Forward, Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.fields import BUDGET_FIELDS
 from router.contract.schema.model import Contract
-from router.contract.schema.rule_list import Band, Pin
+from router.contract.schema.rule_list import Const, Range
 
 ALIAS: Final = "demo-latest"
 VENDOR_TYPE: Final = "vendor_error"
@@ -96,22 +96,26 @@ class Scene:
         decision = decide(data, router.artifact.contract, ServedIds((engine.model,)))
         response = router.post(data)
         received = engine.last_received()
-        reached = not isinstance(decision, Refusal)
+        reached = not isinstance(decision, Rejection)
         pins = () if self.names_pins else _pins(router.artifact.contract)
-        got = "nothing" if isinstance(decision, Refusal) else _changes(body, json.loads(decision.body), pins)
+        got = "nothing" if isinstance(decision, Rejection) else _changes(body, json.loads(decision.body), pins)
         as_expected = self._is_expected(decision, response)
         if engine.mock_engine is not None:
             as_expected &= (received is not None) == reached
             if received is not None:
                 got = _changes(body, json.loads(received.body), pins)
-        rule = self.rule or (decision.rule if isinstance(decision, Refusal) else "")
+        rule = self.rule or (decision.rule if isinstance(decision, Rejection) else "")
         return DemoRow(self.title, self.sent or _fields(self.fields), got, _response_text(response), rule, as_expected)
 
-    def _is_expected(self, decision: Forward | Refusal, got: requests.Response) -> bool:
+    def _is_expected(self, decision: Forward | Rejection, got: requests.Response) -> bool:
         """Tell whether the answer is what the contract says: rejected where it must be, with the contract's status."""
-        if isinstance(decision, Refusal):
+        if isinstance(decision, Rejection):
             is_refused = self.status != HTTPStatus.OK
-            return is_refused and got.status_code == answer(decision.error, decision.errors).status and self.check(got)
+            return (
+                is_refused
+                and got.status_code == build_error_response(decision.error, decision.errors).status
+                and self.check(got)
+            )
         return self.status in (None, got.status_code) and self.check(got)
 
 
@@ -121,7 +125,7 @@ def profile_scenes(contract: Contract) -> Iterator[Scene]:
     if pins:
         yield Scene("a pin is injected", {}, sent="no sampling fields", rule=_rules(pins), names_pins=True)
         yield _with_another_value(pins[0])
-    for band in [rule for rule in contract.rules if isinstance(rule, Band)][:1]:
+    for band in [rule for rule in contract.rules if isinstance(rule, Range)][:1]:
         middle = band.max if isinstance(band.max, int) else round((band.min + band.max) / 2, 3)
         yield Scene("a band accepts a value", {band.field: middle}, rule=band.rule)
         outside = band.max + 1 if isinstance(band.max, int) else round(band.max + 0.5, 3)
@@ -193,7 +197,7 @@ def overlay_scenes(contract: Contract) -> Iterator[Scene]:
     )
 
 
-def _with_another_value(pin: Pin) -> Scene:
+def _with_another_value(pin: Const) -> Scene:
     other = round(pin.value - 0.15, 3) if isinstance(pin.value, float) else pin.value + 1
     if pin.conflict == "reject":
         return Scene("a pin rejects another value", {pin.field: other}, 400)
@@ -208,11 +212,11 @@ def _is_done(answer: requests.Response) -> bool:
     return answer.content.rstrip().endswith(b"data: [DONE]")
 
 
-def _pins(contract: Contract) -> list[Pin]:
-    return [rule for rule in contract.rules if isinstance(rule, Pin)]
+def _pins(contract: Contract) -> list[Const]:
+    return [rule for rule in contract.rules if isinstance(rule, Const)]
 
 
-def _rules(pins: list[Pin]) -> str:
+def _rules(pins: list[Const]) -> str:
     others = f"\nand {len(pins) - 1} more" if len(pins) > 1 else ""
     return pins[0].rule + others
 
@@ -221,7 +225,7 @@ def _fields(fields: Body) -> str:
     return ", ".join(f"{name}: {_value(value)}" for name, value in fields.items())
 
 
-def _changes(sent: Body, got: Body, known_pins: Sequence[Pin]) -> str:
+def _changes(sent: Body, got: Body, known_pins: Sequence[Const]) -> str:
     """Return how the engine's request differs from the sent one; pins that were shown before are only counted."""
     fields = [rule.field for rule in known_pins]
     changed = [f"{name}: {_value(got[name])}" for name in got if name in sent and got[name] != sent[name]]

@@ -16,7 +16,7 @@ from compiler.diff.values import Value, same, span
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Sections
-from router.contract.schema.rule_list import PART_LIMITS, Band, Pin, rules_of
+from router.contract.schema.rule_list import PART_LIMITS, Const, Range, rules_of
 from router.contract.schema.sections import Limits, MaxTokens, Sampling
 
 
@@ -149,7 +149,7 @@ def _sampling(before: Sections, after: Sections) -> Iterator[Change]:
         pinned = [
             (old, new)
             for field in SAMPLING_FIELDS
-            if isinstance(old := old_rules.get(field), Pin) and isinstance(new := new_rules.get(field), Pin)
+            if isinstance(old := old_rules.get(field), Const) and isinstance(new := new_rules.get(field), Const)
         ]
         yield _conflict(before.sampling, after.sampling, pinned)
     for field in SAMPLING_FIELDS:
@@ -163,11 +163,11 @@ def _sampling(before: Sections, after: Sections) -> Iterator[Change]:
         yield Change(("sampling", "source"), before.sampling.source, after.sampling.source, EVIDENCE)
 
 
-def _rules(sections: Sections) -> dict[str, Pin | Band]:
-    return {rule.field: rule for rule in rules_of(sections) if isinstance(rule, Pin | Band)}
+def _rules(sections: Sections) -> dict[str, Const | Range]:
+    return {rule.field: rule for rule in rules_of(sections) if isinstance(rule, Const | Range)}
 
 
-def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Pin, Pin]]) -> Change:
+def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Const, Const]]) -> Change:
     """Return the change that the parameters pinned in both contracts see; others say by themselves what changes."""
     path = ("sampling", "conflict")
     if not pinned:
@@ -181,7 +181,7 @@ def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Pin, Pin]]) 
 def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
     """Say what one parameter's change means, and whether it tightens and loosens."""
     gone, gained = passing_only(field, before, after), passing_only(field, after, before)
-    if isinstance(before, Pin) and isinstance(after, Pin) and before.conflict != after.conflict:
+    if isinstance(before, Const) and isinstance(after, Const) and before.conflict != after.conflict:
         gone = gained = ""  # what changes by the conflict is told there
     parts = [
         f"requests sending {gone} will be rejected" if gone else "",

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from compiler.verify.check import ChatRequest
-from router.contract.decide import BODY_SIZE, Forward, Refusal, ServedIds, decide
-from router.contract.errors import ApiError, answer, request_too_large, words_of
+from router.contract.decide import BODY_SIZE, Forward, Rejection, ServedIds, decide
+from router.contract.errors import ApiError, build_error_response, error_text_of, request_too_large
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import Rule
 from router.contract.schema.sections import Errors
@@ -52,7 +52,7 @@ class ClientView:
         """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
         if request.size() > self.contract.limits.max_body_bytes:
             too_large = request_too_large(self.contract.limits.max_body_bytes)
-            return self._rejected(Refusal(too_large, BODY_SIZE, errors=self.contract.errors))
+            return self._rejected(Rejection(too_large, BODY_SIZE, errors=self.contract.errors))
         decision = decide(body, self.contract, ServedIds(self.served))
         return self._answered(decision) if isinstance(decision, Forward) else self._rejected(decision)
 
@@ -60,17 +60,17 @@ class ClientView:
         name = json.dumps(decision.respond_as or decision.model_served)
         return self._seen(None, name, name, decision)
 
-    def _rejected(self, decision: Refusal) -> VisibleResponse:
+    def _rejected(self, decision: Rejection) -> VisibleResponse:
         error, errors = decision.error, decision.errors
         if not self._reads_messages:
-            words = msgspec.structs.replace(words_of(error, errors), message=None)
+            words = msgspec.structs.replace(error_text_of(error, errors), message=None)
             error = _saying("", error, words=words)
             errors = msgspec.structs.replace(errors, codes={})
         told, unworded = _told(error, errors), _told(_saying("", error), errors)
         return self._seen(decision.rule, told, unworded, decision)
 
-    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Refusal) -> VisibleResponse:
-        case = decision.found.case
+    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Rejection) -> VisibleResponse:
+        case = decision.case_selection.case
         name = None if case is None else case.name
         sections = self.contract if name is None else self._cases[name]
         rules = self.contract.rules if name is None else self.contract.case_rules[name]
@@ -84,7 +84,7 @@ def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa:
 
 def _told(error: ApiError, errors: Errors) -> str:
     """Return the status and body of a rejection in one way of writing, so that only what differs differs."""
-    told = answer(error, errors)
+    told = build_error_response(error, errors)
     return json.dumps({"status": told.status, "body": json.loads(told.body)}, sort_keys=True)
 
 

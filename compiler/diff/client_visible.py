@@ -15,7 +15,7 @@ from compiler.diff.values import Value
 from router.contract.schema.model import Sections
 from router.contract.schema.rule_list import UnknownFieldsRule
 from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, UnknownFields
-from router.contract.schema.types import Governed
+from router.contract.schema.types import RuleBase
 
 Setting = tuple[str, ...]
 """Where a profile says something, by its keys."""
@@ -103,7 +103,7 @@ def own_words(seen: VisibleResponse, setting: Setting) -> Value:
     holders: dict[str, Any] = {"fields": seen.sections.fields, "checks": seen.sections.checks}
     holder = holders.get(setting[0], {})
     rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else seen.sections.unknown_fields
-    return error_of(rule) if isinstance(rule, Governed) else None
+    return error_of(rule) if isinstance(rule, RuleBase) else None
 
 
 def words_for_all(sections: Sections) -> Errors:

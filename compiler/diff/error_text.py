@@ -10,7 +10,7 @@ from compiler.diff.values import Value, listed, same, text_of
 from router.contract.protocols import INVALID_REQUEST
 from router.contract.schema.rule_list import Rule, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Stream, UnknownFields
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 _POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "reject": "be rejected"}
 _USAGE: Final = {
@@ -107,10 +107,10 @@ def compare_order(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[C
         yield Change(("order",), before, after, words)
 
 
-def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]:
+def _answer(code: str, old: ErrorText | None, new: ErrorText | None) -> Iterator[Change]:
     if same(old, new):
         return
-    was, now = old or Words(), new or Words()
+    was, now = old or ErrorText(), new or ErrorText()
     short = [
         f"{name} {'of their own' if getattr(now, name) is None else text_of(getattr(now, name))}"
         for name in _SHORT
@@ -122,7 +122,7 @@ def _answer(code: str, old: Words | None, new: Words | None) -> Iterator[Change]
     yield Change(("errors", "codes", code), _shown(old), _shown(new), words)
 
 
-def _shown(told: Words | None) -> Value:
+def _shown(told: ErrorText | None) -> Value:
     return None if told is None else words_of(told)
 
 

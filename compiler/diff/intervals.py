@@ -6,10 +6,10 @@ from compiler.diff.values import same, span
 from router.contract.jsonbytes.numbers import show
 from router.contract.rules.sampling import expectation
 from router.contract.schema.fields import WHOLE_NUMBER_FIELDS
-from router.contract.schema.rule_list import Band, Pin
+from router.contract.schema.rule_list import Const, Range
 from router.contract.schema.sections import Interval
 
-Rule = Pin | Band | None
+Rule = Const | Range | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class NumberInterval:
 
 def accepted(rule: Rule) -> Interval | None:
     """Return the values that pass a rule, None where any does."""
-    if isinstance(rule, Band):
+    if isinstance(rule, Range):
         return Interval(rule.min, rule.max)
     if rule is None or rule.conflict == "allow":
         return None
@@ -61,7 +61,7 @@ def passing_only(field: str, rule: Rule, other: Rule) -> str:
 
 def injected(rule: Rule) -> float | None:
     """Return the value that a request without the parameter gets, None where it gets none."""
-    return rule.value if isinstance(rule, Pin) else None
+    return rule.value if isinstance(rule, Const) else None
 
 
 def injection(before: Rule, after: Rule) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from router.contract.schema.model import Case, Contract, Sections, When
-from router.contract.schema.sections import Mode, Models, Reading
+from router.contract.schema.sections import Mode, Models, ModeMatch
 
 Globs = tuple[str, ...]
 
@@ -31,7 +31,7 @@ def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
     return msgspec.structs.replace(contract, models=Models(aliases, contract.models.respond_as))
 
 
-def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[Reading]:
+def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[ModeMatch]:
     for reading in contract.mode.match:
         globs = _left_of(reading.model, contract, models)
         if globs is not None:

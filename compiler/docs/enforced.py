@@ -9,13 +9,13 @@ from compiler.source.yaml_writer import in_one_line
 from router.contract.rules.field_rules import expectation
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import (
-    Band,
     BodyLimit,
     Budget,
     CheckRule,
+    Const,
     FieldRule,
     PartLimit,
-    Pin,
+    Range,
     Rule,
     UnknownFieldsRule,
 )
@@ -82,10 +82,10 @@ def words_of(rule: Rule) -> str:
     match rule:
         case BodyLimit():
             return f"a body over {_size(rule.max_bytes)} is rejected"
-        case Pin():
+        case Const():
             other = "rejected" if rule.conflict == "reject" else "passed on"
             return f"`{rule.value}` is injected, any other value is {other}"
-        case Band():
+        case Range():
             return f"a value outside `{rule.min}` to `{rule.max}` is rejected, nothing is injected"
         case PartLimit():
             return f"more than {rule.max} {rule.modality}s are rejected"

@@ -18,7 +18,7 @@ from compiler.explain.report import explanation_json, explanation_text, summary_
 from compiler.explain.traffic import numbered, summarise
 from compiler.resolve.selection import STANDARD_INPUT, UsageError
 from router.artifact.format import Artifact
-from router.contract.decide import Refusal, ServedIds
+from router.contract.decide import Rejection, ServedIds
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import parse
 
@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
             explanation = explain(body, artifact.contract, served)
             render: Callable[..., str] = explanation_json if in_json else explanation_text
             text = render(explanation, Origin.of(loaded))
-            rejects = isinstance(explanation.decision, Refusal)
+            rejects = isinstance(explanation.decision, Rejection)
         else:
             summary = summarise(
                 _counted(lines, stack.enter_context(progress_bar("explaining"))), artifact.contract, served

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from compiler.explain.steps import Evaluation, Step, evidence_of, step_of
-from router.contract.decide import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Refusal, ServedIds, decide
+from router.contract.decide import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Rejection, ServedIds, decide
 from router.contract.errors import ApiError
-from router.contract.jsonbytes.parsing import Request, parse
+from router.contract.jsonbytes.parsing import ParsedRequest, parse
 from router.contract.responses.stream_usage import RULE as STREAM_USAGE
-from router.contract.rules.cases import Found
+from router.contract.rules.cases import CaseSelection
 from router.contract.rules.field_rules import listed
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.model import Contract, Sections
-from router.contract.schema.rule_list import Band, BodyLimit, FieldRule, Pin, Rule, UnknownFieldsRule
-from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES, Alias, Reading
+from router.contract.schema.rule_list import BodyLimit, Const, FieldRule, Range, Rule, UnknownFieldsRule
+from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES, Alias, ModeMatch
 from router.contract.schema.types import Condition
 
 MODE: Final = "mode"
@@ -23,14 +23,14 @@ CASES: Final = "cases"
 """The step that finds the case."""
 
 _BEFORE_PARSED: Final = (BODY_SIZE, READING)
-_COUNTED_TO_THE_END: Final = (Pin, Band, FieldRule, UnknownFieldsRule)
+_COUNTED_TO_THE_END: Final = (Const, Range, FieldRule, UnknownFieldsRule)
 """Rules that are evaluated even after a rejection, so that every violation is counted."""
 
 
 class Explanation(NamedTuple):
     """The router's decision and the steps that led to it, in their order."""
 
-    decision: Forward | Refusal
+    decision: Forward | Rejection
     steps: tuple[Step, ...]
 
 
@@ -38,18 +38,18 @@ class _Context(NamedTuple):
     """A decided request and its contract; `request` is None when it could not be parsed."""
 
     body: bytes
-    request: Request | None
+    request: ParsedRequest | None
     contract: Contract
-    decision: Forward | Refusal
+    decision: Forward | Rejection
 
     @property
     def sections(self) -> Sections:
-        case = self.decision.found.case
+        case = self.decision.case_selection.case
         return self.contract if case is None else case.sections
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        case = self.decision.found.case
+        case = self.decision.case_selection.case
         return self.contract.rules if case is None else self.contract.case_rules[case.name]
 
     @property
@@ -62,7 +62,7 @@ class _Context(NamedTuple):
 def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Explanation:
     """Return what the router would do with the body of a chat completion request, and why."""
     decision = decide(body, contract, served_ids)
-    unparsed = isinstance(decision, Refusal) and decision.rule in _BEFORE_PARSED
+    unparsed = isinstance(decision, Rejection) and decision.rule in _BEFORE_PARSED
     context = _Context(body, None if unparsed else parse(body), contract, decision)
     served = () if served_ids is None else served_ids.ids
     if context.request is not None and context.alias is not None and decision.model_asked not in served:
@@ -88,12 +88,12 @@ def _imply(fields: dict[str, Any], alias: Alias) -> None:
 
 def _steps(context: _Context) -> Iterator[Step]:
     size, *others = context.rules
-    rejected_by = context.decision.rule if isinstance(context.decision, Refusal) else None
+    rejected_by = context.decision.rule if isinstance(context.decision, Rejection) else None
     early = [size.rule, READING, MODELS]
     for place, name in enumerate(early):
         if rejected_by in early[:place]:
             yield _not_reached(context, name)
-        elif name == rejected_by and isinstance(context.decision, Refusal):
+        elif name == rejected_by and isinstance(context.decision, Rejection):
             yield Step(name, "refused", context.decision.error.message, evidence=_evidence(context, name))
         else:
             yield _early_step(context, name, size)
@@ -151,7 +151,7 @@ def _model_step(context: _Context) -> Step:
 
 def _case_steps(context: _Context, *, reached: bool) -> Iterator[Step]:
     """Yield the steps that read the mode and find the case, where the contract has such."""
-    found = context.decision.found
+    found = context.decision.case_selection
     if context.contract.mode.default is not None:
         mode = Step(MODE, "found", _mode_text(found), evidence=_evidence(context, MODE))
         yield mode if reached else _not_reached(context, MODE)
@@ -164,18 +164,18 @@ def _case_steps(context: _Context, *, reached: bool) -> Iterator[Step]:
             yield Step(CASES, "found", f"{found.case.name}: it is {_case_text(found)}")
 
 
-def _mode_text(found: Found) -> str:
+def _mode_text(found: CaseSelection) -> str:
     if found.reading is None:
         return f"{found.mode}, the default: no reading fits"
     return f"{found.mode}, read from {_read_from(found.reading)}"
 
 
-def _read_from(reading: Reading) -> str:
+def _read_from(reading: ModeMatch) -> str:
     parts = ["the model's name"] if reading.model else []
     return " and ".join([*parts, *reading.when]) or "any request"
 
 
-def _case_text(found: Found) -> str:
+def _case_text(found: CaseSelection) -> str:
     if found.case is None:
         return ""
     when = found.case.when
@@ -194,7 +194,7 @@ def _rule_steps(context: _Context, rules: list[Rule], rejected_by: str | None, *
         evidence = _evidence(context, rule.rule, rule)
         if context.request is None or not reached or (is_refused and not isinstance(rule, _COUNTED_TO_THE_END)):
             yield _not_reached(context, rule.rule)._replace(evidence=evidence)
-        elif rule.rule == rejected_by and isinstance(context.decision, Refusal):
+        elif rule.rule == rejected_by and isinstance(context.decision, Rejection):
             is_refused = True
             yield _rejected_step(rule.rule, context.decision.error)._replace(evidence=evidence)
         else:
@@ -207,7 +207,7 @@ def _rejected_step(name: str, error: ApiError) -> Step:
 
 def _stream_step(context: _Context) -> Step:
     decision, evidence = context.decision, _evidence(context, STREAM_USAGE)
-    if isinstance(decision, Refusal) or context.request is None:
+    if isinstance(decision, Rejection) or context.request is None:
         return _not_reached(context, STREAM_USAGE)
     if not decision.stream:
         return Step(STREAM_USAGE, "no effect", "not streamed", evidence=evidence)

@@ -9,9 +9,9 @@ from compiler.explain.explanation import CASES, Explanation
 from compiler.explain.origin import Origin
 from compiler.explain.steps import FIRST_ONLY, Step
 from compiler.explain.traffic import Summary, Tally
-from router.contract.decide import Forward, Refusal
-from router.contract.errors import answer
-from router.contract.jsonbytes.splice import Edit
+from router.contract.decide import Forward, Rejection
+from router.contract.errors import build_error_response
+from router.contract.jsonbytes.splice import JsonEdit
 
 FORMAT_VERSION: Final = 1
 """The version of the JSON that this module writes."""
@@ -27,7 +27,7 @@ def explanation_text(explanation: Explanation, origin: Origin) -> str:
     """Return the steps as a table, and what the client or the engine gets."""
     decision = explanation.decision
     rows = [(step.rule, step.verdict, _reason(step), _place(step, decision, origin)) for step in explanation.steps]
-    outcome = _rejection_text(decision) if isinstance(decision, Refusal) else _forward_text(decision)
+    outcome = _rejection_text(decision) if isinstance(decision, Rejection) else _forward_text(decision)
     return f"{_table(rows)}\n{outcome}"
 
 
@@ -45,9 +45,9 @@ def explanation_json(explanation: Explanation, origin: Origin) -> str:
         }
         for step in explanation.steps
     ]
-    found = {"mode": decision.found.mode, "case": _case_of(decision)}
-    if isinstance(decision, Refusal):
-        status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
+    found = {"mode": decision.case_selection.mode, "case": _case_of(decision)}
+    if isinstance(decision, Rejection):
+        status, headers, body = build_error_response(decision.error, decision.errors, REQUEST_ID)
         outcome: dict[str, Any] = {
             "outcome": "refused",
             "answer": {"status": status, "headers": dict(headers), "body": json.loads(body)},
@@ -103,26 +103,26 @@ def _reason(step: Step) -> str:
     return f"{reason} [{step.part}]{separator}{note}"
 
 
-def _place(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
+def _place(step: Step, decision: Forward | Rejection, origin: Origin) -> str:
     if step.verdict == "not reached":
         return ""
     declared = _declared(step, decision, origin)
     return f"{declared} ({printable(step.evidence)})" if step.evidence is not None else declared
 
 
-def _declared(step: Step, decision: Forward | Refusal, origin: Origin) -> str:
+def _declared(step: Step, decision: Forward | Rejection, origin: Origin) -> str:
     case = _case_of(decision)
     if step.rule == CASES and case is not None:
         return origin.declared(f"{CASES}.{case}")
     return origin.declared(step.rule, case)
 
 
-def _case_of(decision: Forward | Refusal) -> str | None:
-    return None if decision.found.case is None else decision.found.case.name
+def _case_of(decision: Forward | Rejection) -> str | None:
+    return None if decision.case_selection.case is None else decision.case_selection.case.name
 
 
-def _rejection_text(decision: Refusal) -> str:
-    status, headers, body = answer(decision.error, decision.errors, REQUEST_ID)
+def _rejection_text(decision: Rejection) -> str:
+    status, headers, body = build_error_response(decision.error, decision.errors, REQUEST_ID)
     head = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     return "The router rejects it; the client gets:\n\n" + "\n".join(head) + f"\n\n{body.decode()}\n"
 
@@ -136,7 +136,7 @@ def _forward_text(decision: Forward) -> str:
     return f"{head}, with these changes:\n\n{changes}\nThe engine gets:\n\n{_shown(decision.body)}\n"
 
 
-def _change(edit: Edit) -> str:
+def _change(edit: JsonEdit) -> str:
     value = edit.value.decode()
     return {
         "inject": f"+ {edit.field}: {value}",

@@ -3,24 +3,24 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from router.contract.decide import Forward, Refusal
+from router.contract.decide import Forward, Rejection
 from router.contract.jsonbytes.numbers import show
-from router.contract.jsonbytes.parsing import Request
-from router.contract.jsonbytes.splice import Edit, to_json
+from router.contract.jsonbytes.parsing import ParsedRequest
+from router.contract.jsonbytes.splice import JsonEdit, to_json
 from router.contract.rules.content_parts import content_parts_of
-from router.contract.rules.evaluation import Draft
-from router.contract.rules.field_rules import FieldJudge
+from router.contract.rules.evaluation import EvaluationContext
+from router.contract.rules.field_rules import FieldEvaluator
 from router.contract.rules.sampling import expectation
 from router.contract.schema.conditions import Path, path_of, value_at
 from router.contract.schema.fields import BUDGET_FIELDS, spellings_of
 from router.contract.schema.model import Sections
 from router.contract.schema.rule_list import (
-    Band,
     Budget,
     CheckRule,
+    Const,
     FieldRule,
     PartLimit,
-    Pin,
+    Range,
     Rule,
     UnknownFieldsRule,
     sources_of,
@@ -47,10 +47,10 @@ class Step(NamedTuple):
 class Evaluation(NamedTuple):
     """A parsed request and the decision about it."""
 
-    request: Request
-    decision: Forward | Refusal
+    request: ParsedRequest
+    decision: Forward | Rejection
 
-    def edits_of(self, rule: str) -> tuple[Edit, ...]:
+    def edits_of(self, rule: str) -> tuple[JsonEdit, ...]:
         """Return the edits of a rule, except those that remove repeated fields."""
         edits = self.decision.edits if isinstance(self.decision, Forward) else ()
         return tuple(edit for edit in edits if edit.rule == rule and edit.kind != "remove")
@@ -64,7 +64,7 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
         return rule.check.source
     if isinstance(rule, UnknownFieldsRule):
         return rule.unknown_fields.source
-    if isinstance(rule, Pin | Band):
+    if isinstance(rule, Const | Range):
         return sections.sampling.source
     if isinstance(rule, PartLimit):
         return sections.limits.source
@@ -75,7 +75,7 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
 def step_of(rule: Rule, evaluation: Evaluation) -> Step:
     """Return the step of a rule that is not the one that rejected the request."""
     match rule:
-        case Pin() | Band():
+        case Const() | Range():
             return _sampling_step(rule, evaluation)
         case FieldRule():
             return _field_step(rule, evaluation)
@@ -92,7 +92,7 @@ def step_of(rule: Rule, evaluation: Evaluation) -> Step:
             return Step(rule.rule, "edited" if edits else "kept", words)
 
 
-def _sampling_step(rule: Pin | Band, evaluation: Evaluation) -> Step:
+def _sampling_step(rule: Const | Range, evaluation: Evaluation) -> Step:
     request, decision = evaluation
     sent = [name for name in (rule.field, *spellings_of(rule.field)) if request.value(name) is not None]
     written = ", ".join(f"{name} is {_shown(request, (name,))}" for name in sent) or "not sent"
@@ -100,7 +100,7 @@ def _sampling_step(rule: Pin | Band, evaluation: Evaluation) -> Step:
         return Step(rule.rule, *_violated(rule, written))
     if rule.field in sent:
         return Step(rule.rule, "kept", f"{written}, {_kept(rule)}")
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         return Step(rule.rule, "no effect", written)
     edits = [edit for edit in evaluation.edits_of(rule.rule) if edit.field == rule.field]
     if not edits:
@@ -108,12 +108,12 @@ def _sampling_step(rule: Pin | Band, evaluation: Evaluation) -> Step:
     return Step(rule.rule, "edited", f"{written}: {rule.field} {edits[-1].value.decode()} is injected")
 
 
-def _kept(rule: Pin | Band) -> str:
-    return "as pinned" if isinstance(rule, Pin) else f"within {show(rule.min)} to {show(rule.max)}"
+def _kept(rule: Const | Range) -> str:
+    return "as pinned" if isinstance(rule, Const) else f"within {show(rule.min)} to {show(rule.max)}"
 
 
-def _violated(rule: Pin | Band, written: str) -> tuple[StepVerdict, str]:
-    if isinstance(rule, Pin) and rule.conflict == "allow":
+def _violated(rule: Const | Range, written: str) -> tuple[StepVerdict, str]:
+    if isinstance(rule, Const) and rule.conflict == "allow":
         return "passed", f"{written}, not {show(rule.value)}: forwarded unchanged under `conflict: allow`"
     return "also violated", f"{written}: expected {expectation(rule)}; {FIRST_ONLY}"
 
@@ -121,8 +121,8 @@ def _violated(rule: Pin | Band, written: str) -> tuple[StepVerdict, str]:
 def _field_step(rule: FieldRule, evaluation: Evaluation) -> Step:
     request = evaluation.request
     # Evaluated once more, alone: the decision keeps only the names of violations that the client does not get.
-    alone = Draft(request, [])
-    FieldJudge(rule)(alone)
+    alone = EvaluationContext(request, [])
+    FieldEvaluator(rule)(alone)
     if alone.error is not None:
         return Step(rule.rule, "also violated", f"{alone.error.message}; {FIRST_ONLY}", alone.error.part)
     paths = (path_of(rule.path), *map(path_of, spellings_of(rule.path)), *map(path_of, sources_of(rule.field)))
@@ -141,12 +141,12 @@ def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Ste
     names = ", ".join(map(_cut, unknown))
     if rule.unknown_fields.policy == "reject":
         return Step(rule.rule, "also violated", f"not known: {names}; {FIRST_ONLY}")
-    if isinstance(evaluation.decision, Refusal):
+    if isinstance(evaluation.decision, Rejection):
         return Step(rule.rule, "no effect", f"not known: {names}")
     return Step(rule.rule, "edited", f"not known: the engine does not get {names}")
 
 
-def _under_another_name(decision: Forward | Refusal) -> str:
+def _under_another_name(decision: Forward | Rejection) -> str:
     tokens = decision.tokens if isinstance(decision, Forward) else None
     return "no budget sent" if tokens is None or tokens.asked is None else f"{tokens.asked} tokens requested"
 
@@ -163,7 +163,7 @@ def _budget_step(rule: Budget, evaluation: Evaluation) -> Step:
     return Step(rule.rule, "edited", f"{written}: the engine {_changes(edits)}")
 
 
-def _changes(edits: Iterable[Edit]) -> str:
+def _changes(edits: Iterable[JsonEdit]) -> str:
     """Say what the engine gets and does not get, by the last edit of each field."""
     last = {edit.path: edit for edit in edits}
     gets = [f"{edit.field} {_cut(edit.value.decode())}" for edit in last.values() if edit.kind != "drop"]
@@ -178,7 +178,7 @@ def _edit_text(gets: list[str], not_gets: list[str]) -> Iterator[str]:
         yield f"does not get {', '.join(not_gets)}"
 
 
-def _shown(request: Request, path: Path) -> str:
+def _shown(request: ParsedRequest, path: Path) -> str:
     """Return a field's value for people: as the client wrote it where the client did."""
     if len(path) == 1 and path[0] in request.members:
         return request.shown(path[0])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.schema.model import Contract
 
 
@@ -48,9 +48,9 @@ def summarise(
         summary.requests += 1
         decision = decide(body, contract, served_ids)
         summary.violated.update(decision.violations)
-        if decision.found.case is not None:
-            summary.in_case.setdefault(decision.found.case.name, Tally()).count(line)
-        if isinstance(decision, Refusal):
+        if decision.case_selection.case is not None:
+            summary.in_case.setdefault(decision.case_selection.case.name, Tally()).count(line)
+        if isinstance(decision, Rejection):
             summary.rejected += 1
             summary.rejected_by.setdefault(decision.rule, Tally()).count(line)
             continue

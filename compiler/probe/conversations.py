@@ -10,7 +10,7 @@ from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, as
 from compiler.verify.check import Fields
 from compiler.verify.generation.boundary_values import FOREIGN
 from compiler.verify.generation.conversations import ASSISTANT, calling, result, user
-from router.contract.rules.checks import CheckJudge
+from router.contract.rules.checks import CheckEvaluator
 from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.rule_list import CheckRule
 
@@ -121,7 +121,7 @@ class _Check(NamedTuple):
 def _check(name: str, section: Fields) -> _Check:
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
     kind: Any = CHECK_TYPES[name]
-    return _Check(name, section, CheckJudge(CheckRule(kind(**values), f"checks.{name}")).find)
+    return _Check(name, section, CheckEvaluator(CheckRule(kind(**values), f"checks.{name}")).find)
 
 
 def _explained(tried: list[TriedConversation]) -> LearnedChecks:

@@ -22,7 +22,7 @@ from compiler.probe.experiment import ExperimentResult
 from compiler.probe.sent_values import sent_by
 from compiler.probe.template_induction import Example, template_of
 from compiler.verify.check import Fields
-from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.errors import STATUS_OF
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import CheckRule, FieldRule, Rule
@@ -55,8 +55,8 @@ def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) 
         if not reply.is_rejected or body is None:
             continue
         decision = decide(reply.experiment.request.body(), contract, served)
-        if isinstance(decision, Refusal):
-            place = decision.found.case.name if decision.found.case is not None else None
+        if isinstance(decision, Rejection):
+            place = decision.case_selection.case.name if decision.case_selection.case is not None else None
             place = None if _is_as_usual(contract, place, decision.rule) else place
             request_id = reply.experiment.request.request_id()
             decision.error.details.setdefault("model", model)
@@ -342,18 +342,18 @@ class Mismatch(NamedTuple):
 
 def mismatches(contract: Contract, results: Iterable[ExperimentResult], model: str) -> list[Mismatch]:
     """Return the replies that a contract would not give, by verdict or by words."""
-    from router.contract.errors import answer  # noqa: PLC0415
+    from router.contract.errors import build_error_response  # noqa: PLC0415
 
     found, served = [], ServedIds((model,))
     for reply in {reply.experiment.request.key(): reply for reply in results}.values():
         if not reply.is_conclusive or (reply.is_accepted and reply.experiment.request.size() > _LARGE):
             continue
         decision = decide(reply.experiment.request.body(), contract, served)
-        if isinstance(decision, Refusal) != reply.is_rejected:
+        if isinstance(decision, Rejection) != reply.is_rejected:
             found.append(Mismatch(reply, is_verdict=True))
-        elif isinstance(decision, Refusal):
+        elif isinstance(decision, Rejection):
             request_id = reply.experiment.request.request_id()
-            told = answer(decision.error, decision.errors, request_id)
+            told = build_error_response(decision.error, decision.errors, request_id)
             if told.status != reply.response.status or not _is_alike(told.body, reply, request_id):
                 found.append(Mismatch(reply, is_verdict=False))
     return found

@@ -8,7 +8,7 @@ from compiler.probe.experiment import ExperimentResult, is_read_otherwise, shown
 from compiler.probe.learner import LearnedContract
 from compiler.probe.sections import assembled
 from compiler.verify.check import Fields
-from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.decide import Rejection, ServedIds, decide
 
 LARGE: Final = 1024 * 1024
 """Bodies of more bytes are not judged here."""
@@ -77,8 +77,8 @@ def _wrong(learned: LearnedContract, judged: Sequence[ExperimentResult], model: 
     contract, served = contract_of(assembled(learned.values, learned.cases)), ServedIds((model,))
     for result in judged:
         decision = decide(result.experiment.request.body(), contract, served)
-        if isinstance(decision, Refusal):
-            place = None if decision.found.case is None else decision.found.case.name
+        if isinstance(decision, Rejection):
+            place = None if decision.case_selection.case is None else decision.case_selection.case.name
             yield _WrongRejection(place, decision.rule, decision.error.part or "", result)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from router.contract.rules.compiled import machine_of
+from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
@@ -87,8 +87,8 @@ def load(data: bytes, where: str) -> Artifact:
     try:
         value = json.loads(
             data.decode("utf-8"),
-            object_pairs_hook=_refuse_repeated_keys,
-            parse_constant=_refuse_constant,
+            object_pairs_hook=_reject_repeated_keys,
+            parse_constant=_reject_constant,
             parse_float=_read_finite,
         )
         written = _serialise(value)
@@ -135,7 +135,7 @@ def _serialise(value: object) -> bytes:
     return f"{text}\n".encode()
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         counts = Counter(key for key, _ in pairs)
@@ -144,7 +144,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse_constant(text: str) -> None:
+def _reject_constant(text: str) -> None:
     raise ValueError(f"{text} is not JSON")
 
 
@@ -166,7 +166,7 @@ def _contradiction(contract: Contract) -> str | None:
         if contradiction:
             return contradiction
     try:
-        machine_of(contract)
+        compiled_contract_of(contract)
     except (ValueError, LookupError, OverflowError, RecursionError) as error:
         return f"the contract cannot be run ({_one_line(error)})"
     return None

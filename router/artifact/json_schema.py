@@ -7,7 +7,7 @@ import msgspec
 
 from router.artifact.format import FORMAT_VERSION, Artifact
 from router.contract.schema.fields import SAMPLING_FIELDS
-from router.contract.schema.types import Stated
+from router.contract.schema.types import OmitDefaults
 
 JsonSchema = dict[str, Any]
 
@@ -55,7 +55,7 @@ def _names_of(kind: type) -> set[str]:
     return {kind.__name__}.union(*map(_names_of, kind.__subclasses__()))
 
 
-_STATED: Final = frozenset(_names_of(Stated))
+_STATED: Final = frozenset(_names_of(OmitDefaults))
 """The structs of which only those members stand in an artifact that a profile states."""
 
 

@@ -3,13 +3,13 @@
 from typing import Any, Final, NamedTuple
 
 from router.contract.errors import ApiError, request_too_large, without_frames
-from router.contract.jsonbytes.parsing import Request, parse
-from router.contract.jsonbytes.splice import Edit, apply_edits, drop_all_repetitions, to_json
+from router.contract.jsonbytes.parsing import ParsedRequest, parse
+from router.contract.jsonbytes.splice import JsonEdit, apply_edits, drop_all_repetitions, to_json
 from router.contract.responses.stream_usage import Usage, ask
 from router.contract.rules.budget import Tokens
-from router.contract.rules.cases import Found
-from router.contract.rules.compiled import machine_of
-from router.contract.rules.evaluation import Draft
+from router.contract.rules.cases import CaseSelection
+from router.contract.rules.compiled import compiled_contract_of
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.fields import ONCE_ONLY_FIELDS
 from router.contract.schema.model import Contract
@@ -57,7 +57,7 @@ class Forward(NamedTuple):
 
     `respond_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
     output budget, None where the contract sets none; `usage` what is done with the usage of a stream; `errors` how the
-    engine's refusals are told; `found` the mode and the case.
+    engine's refusals are told; `case_selection` the mode and the case.
     """
 
     body: bytes
@@ -65,15 +65,15 @@ class Forward(NamedTuple):
     model_served: str
     stream: bool
     respond_as: str | None
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[JsonEdit, ...] = ()
     violations: tuple[str, ...] = ()
     tokens: Tokens | None = None
     usage: Usage | None = None
     errors: Errors = Errors()
-    found: Found = Found(None, None, None)
+    case_selection: CaseSelection = CaseSelection(None, None, None)
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused.
 
     `model_asked` is None where the request could not be read so far; `errors` is how the error is told.
@@ -84,10 +84,10 @@ class Refusal(NamedTuple):
     violations: tuple[str, ...] = ()
     model_asked: str | None = None
     errors: Errors = Errors()
-    found: Found = Found(None, None, None)
+    case_selection: CaseSelection = CaseSelection(None, None, None)
 
 
-def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Refusal:
+def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Rejection:
     """Decide what happens with the body of a chat completion request.
 
     `served_ids` None means that every name which is not an alias counts as served.
@@ -105,7 +105,7 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     except ApiError as error:
         return unreadable(error, step, asked, contract)
     try:
-        return _judge(request, contract, _Names(asked, served), streamed=stream)
+        return _evaluate(request, contract, _Names(asked, served), streamed=stream)
     except ApiError as error:
         # What only a rule looks into, and cannot be read within bounds.
         return unreadable(error, READING, asked, contract)
@@ -116,30 +116,32 @@ class _Names(NamedTuple):
     served: str
 
 
-def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Refusal:
+def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Rejection:
     """Return the refusal of a request that was read only up to a step, with the name asked for, if that was read."""
     error.details.setdefault("model", None if asked is None else shown(asked))
-    return Refusal(without_frames(error), step, (), asked, contract.errors)
+    return Rejection(without_frames(error), step, (), asked, contract.errors)
 
 
-def _judge(request: Request, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Refusal:
-    """Judge a request that is read and whose model is known; raises ApiError where it cannot be edited."""
+def _evaluate(request: ParsedRequest, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Rejection:
+    """Evaluate a request that is read and whose model is known; raises ApiError where it cannot be edited."""
     asked, served = names
-    machine = machine_of(contract)
-    draft = Draft(request, _route(asked, served))
+    compiled = compiled_contract_of(contract)
+    context = EvaluationContext(request, _route(asked, served))
     if asked != served:
-        _imply(draft, contract.models.aliases.get(asked))
-    found = machine.finder.find(asked, served, request.fields) if machine.has_conditions else _NO_CASE
-    for path in machine.read_by_conditions:
+        _imply(context, contract.models.aliases.get(asked))
+    case_selection = compiled.case_matcher.match(asked, served, request.fields) if compiled.has_conditions else _NO_CASE
+    for path in compiled.read_by_conditions:
         if path[0] in request.members and (len(path) > 1 or request.repeats):
-            draft.edits += drop_all_repetitions(request, CONDITIONS, path)
-    plan, sections = machine.plan_of(found.case)
-    plan.run(draft)
-    if draft.error is not None and draft.refused_by is not None:
-        draft.error.details.setdefault("model", asked)
-        return Refusal(draft.error, draft.refused_by, tuple(draft.violations), asked, sections.errors, found)
-    usage = ask(draft, sections.response.stream, streamed=streamed)
-    edits = tuple(draft.edits)
+            context.edits += drop_all_repetitions(request, CONDITIONS, path)
+    rules, sections = compiled.rule_set_of(case_selection.case)
+    rules.run(context)
+    if context.error is not None and context.rejected_by is not None:
+        context.error.details.setdefault("model", asked)
+        return Rejection(
+            context.error, context.rejected_by, tuple(context.violations), asked, sections.errors, case_selection
+        )
+    usage = ask(context, sections.response.stream, streamed=streamed)
+    edits = tuple(context.edits)
     return Forward(
         apply_edits(request, edits),
         asked,
@@ -147,23 +149,23 @@ def _judge(request: Request, contract: Contract, names: _Names, *, streamed: boo
         streamed,
         asked if asked != served and contract.models.respond_as == "requested" else None,
         edits,
-        tuple(draft.violations),
-        draft.tokens,
+        tuple(context.violations),
+        context.tokens,
         usage,
         sections.errors,
-        found,
+        case_selection,
     )
 
 
-_NO_CASE: Final = Found(None, None, None)
+_NO_CASE: Final = CaseSelection(None, None, None)
 
 
-def _imply(draft: Draft, alias: Alias | None) -> None:
+def _imply(context: EvaluationContext, alias: Alias | None) -> None:
     """Give a request what its alias implies, as if the client had sent it; what the client did send stands."""
     for dotted, value in alias.implies.items() if alias is not None else ():
         path = path_of(dotted)
-        if value_at(draft.request.fields, path) is None and _set(draft.request.fields, path, value):
-            draft.edits.append(Edit("models.aliases", "inject", path, to_json(value)))
+        if value_at(context.request.fields, path) is None and _set(context.request.fields, path, value):
+            context.edits.append(JsonEdit("models.aliases", "inject", path, to_json(value)))
 
 
 def _set(fields: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
@@ -184,10 +186,10 @@ def _check_size(body: bytes, contract: Contract) -> None:
         raise request_too_large(contract.limits.max_body_bytes)
 
 
-def _read_once_only_fields(request: Request) -> bool:
+def _read_once_only_fields(request: ParsedRequest) -> bool:
     if request.repeats:
         for field in sorted(ONCE_ONLY_FIELDS):
-            request.refuse_repeated(field)
+            request.reject_repeated(field)
     stream = request.value("stream")
     if not isinstance(stream, bool | None):
         message = f"stream is {request.written('stream')}: expected true or false, or omit the field"
@@ -195,7 +197,7 @@ def _read_once_only_fields(request: Request) -> bool:
     return bool(stream)
 
 
-def _read_model(request: Request) -> str:
+def _read_model(request: ParsedRequest) -> str:
     asked = request.value("model")
     if asked is None:
         raise missing_model()
@@ -247,5 +249,5 @@ def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> Api
     return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
 
 
-def _route(asked: str, served: str) -> list[Edit]:
-    return [] if asked == served else [Edit("models.aliases", "set", ("model",), to_json(served))]
+def _route(asked: str, served: str) -> list[JsonEdit]:
+    return [] if asked == served else [JsonEdit("models.aliases", "set", ("model",), to_json(served))]

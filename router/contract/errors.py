@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from router.contract.protocols import CHAT, Protocol
 from router.contract.schema.sections import Errors
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from router.contract.templates import filled, filled_body
 
 STATUS_OF: Final = {
@@ -59,7 +59,7 @@ class ApiError(Exception):
         *,
         may_have_run: bool = False,
         part: str | None = None,
-        words: Words | None = None,
+        words: ErrorText | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
@@ -101,7 +101,7 @@ def overloaded() -> ApiError:
     return ApiError(OVERLOADED, "The router has as many requests in flight as it takes; try again soon")
 
 
-class ErrorAnswer(NamedTuple):
+class ErrorResponse(NamedTuple):
     """An error as it goes to the client: status, headers and JSON body."""
 
     status: int
@@ -109,18 +109,20 @@ class ErrorAnswer(NamedTuple):
     body: bytes
 
 
-NO_WORDS: Final = Errors()
+NO_ERROR_TEXT: Final = Errors()
 """Where no contract says how errors are told."""
 
 
-class Rendered(NamedTuple):
+class RenderedError(NamedTuple):
     """An error in words: its status and what else is known of it, and its JSON body."""
 
     details: dict[str, Any]
     body: bytes
 
 
-def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "", protocol: Protocol = CHAT) -> ErrorAnswer:
+def build_error_response(
+    error: ApiError, errors: Errors = NO_ERROR_TEXT, request_id: str = "", protocol: Protocol = CHAT
+) -> ErrorResponse:
     """Return the answer to a client of a protocol, in the words of a contract where they hold there."""
     rendered = render(error, errors, request_id, protocol)
     headers = [("Content-Type", "application/json"), ("x-router-error-code", error.code)]
@@ -131,40 +133,40 @@ def answer(error: ApiError, errors: Errors = NO_WORDS, request_id: str = "", pro
     if error.may_have_run:
         # openai-python repeats 5xx by itself unless it is told not to.
         headers.append(("x-should-retry", "false"))
-    return ErrorAnswer(rendered.details["status"], headers, rendered.body)
+    return ErrorResponse(rendered.details["status"], headers, rendered.body)
 
 
-def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol) -> Rendered:
+def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol) -> RenderedError:
     """Return an error in the words of a contract, where they hold, and in the envelope of a protocol otherwise."""
     errors = protocol.errors(errors)
-    words = words_of(error, errors)
+    words = error_text_of(error, errors)
     details = _details(error, errors, words, protocol, request_id)
     if words.message is not None:
         details["message"] = filled(words.message, details)
     template = words.body or errors.body or protocol.envelope
     value = filled_body(template, details, omit_null=errors.omit_null)
     # Engines write lone surrogates, which are no UTF-8.
-    return Rendered(details, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    return RenderedError(details, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
-def words_of(error: ApiError, errors: Errors) -> Words:
+def error_text_of(error: ApiError, errors: Errors) -> ErrorText:
     """Return the words in force for an error: its rule's, else those for its code, else those for every 400."""
     layers = [error.words, errors.codes.get(error.code)]
     if error.status == _BAD_REQUEST:
         layers.append(errors.codes.get("bad_request"))
-    return laid_over(*layers)
+    return merged_text(*layers)
 
 
-def laid_over(*layers: Words | None) -> Words:
+def merged_text(*layers: ErrorText | None) -> ErrorText:
     """Return words of which each member is that of the first layer that has one."""
     members = {
         name: next((value for layer in layers if layer and (value := getattr(layer, name)) is not None), None)
-        for name in Words.__struct_fields__
+        for name in ErrorText.__struct_fields__
     }
-    return Words(**members)
+    return ErrorText(**members)
 
 
-def _details(error: ApiError, errors: Errors, words: Words, protocol: Protocol, request_id: str) -> dict[str, Any]:
+def _details(error: ApiError, errors: Errors, words: ErrorText, protocol: Protocol, request_id: str) -> dict[str, Any]:
     status = words.status or protocol.statuses.get(error.code) or error.status
     kind = words.type or protocol.type_of(status)
     if status == _BAD_REQUEST and errors.bad_request_type is not None:

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from router.contract.decide import MODELS, READING, Refusal, ServedIds, missing_model, resolve_model, unreadable
+from router.contract.decide import MODELS, READING, Rejection, ServedIds, missing_model, resolve_model, unreadable
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.members import Member, TooManyMembersError, find_members
 from router.contract.jsonbytes.parsing import MAX_MEMBERS, MAX_VALUES, holds_too_many_values
@@ -19,7 +19,7 @@ _ESCAPED_LETTER: Final = b"\\u006"
 _NULL: Final = b"null"
 
 
-class Routed(NamedTuple):
+class ModelRoute(NamedTuple):
     """The request goes to an engine that lists `model_served`: these bytes, in which an alias was replaced.
 
     `model_asked` is None where the request names no model; `respond_as` is the model name to write into the answer,
@@ -32,16 +32,16 @@ class Routed(NamedTuple):
     respond_as: str | None = None
 
 
-class _Named(msgspec.Struct):
+class _RequestModel(msgspec.Struct):
     """What of a request names its model; the rest is checked for being JSON and skipped."""
 
     model: msgspec.Raw = msgspec.Raw()
 
 
-_read_named: Final = msgspec.json.Decoder(_Named).decode
+_read_named: Final = msgspec.json.Decoder(_RequestModel).decode
 
 
-def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> Routed | Refusal:
+def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> ModelRoute | Rejection:
     """Decide which model a request is for; no other field is looked at.
 
     Only the member `model` of the outermost object counts. A request without it, or with null, is for the one model
@@ -53,15 +53,15 @@ def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> Ro
         asked = _read_model(body)
         step = MODELS
         if asked is None:
-            return Routed(body, None, _default(served_ids))
+            return ModelRoute(body, None, _default(served_ids))
         served = resolve_model(asked, contract, served_ids)
         if served == asked:
-            return Routed(body, asked, served)
+            return ModelRoute(body, asked, served)
         named = _members_named_model(body)[0]
     except ApiError as error:
         return unreadable(error, step, asked, contract)
     edited = b"".join([body[: named.start], to_json(served), body[named.end :]])
-    return Routed(edited, asked, served, asked if contract.models.respond_as == "requested" else None)
+    return ModelRoute(edited, asked, served, asked if contract.models.respond_as == "requested" else None)
 
 
 def _read_model(body: bytes) -> str | None:

@@ -7,7 +7,7 @@ from typing import Final
 from gunicorn import util
 from gunicorn.http import errors as parsing
 
-from router.contract.errors import NO_WORDS, ApiError, answer
+from router.contract.errors import NO_ERROR_TEXT, ApiError, build_error_response
 from router.contract.schema.sections import Errors
 from router.request.headers import new_request_id
 from router.request.routes import protocol_of
@@ -66,14 +66,14 @@ def told_of(error: Exception) -> str:
     return f"{message} ({type(error).__name__})"
 
 
-def wire_bytes(error: ApiError, errors: Errors = NO_WORDS, target: str | None = None) -> bytes:
+def wire_bytes(error: ApiError, errors: Errors = NO_ERROR_TEXT, target: str | None = None) -> bytes:
     """Return a complete error response for a request that could not be parsed; it closes the connection.
 
     `target` is the path of the request, as far as it could be read.
     """
     request_id = new_request_id()
     protocol = protocol_of(target)
-    status, headers, body = answer(error, errors, request_id, protocol)
+    status, headers, body = build_error_response(error, errors, request_id, protocol)
     fields = [
         ("Date", util.http_date()),
         ("Connection", "close"),

@@ -28,7 +28,7 @@ from router.balancing.policies import POLICIES
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.jsonbytes.parsing import parse
 from router.contract.jsonbytes.splice import apply_edits
-from router.contract.responses.stream_rewrite import StreamEditor
+from router.contract.responses.stream_rewrite import StreamRewriter
 from router.middleware import Middleware
 from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
@@ -147,7 +147,7 @@ def _edits(of: artifact_format.Artifact, body: bytes) -> Step:
 
 
 def _edit_stream(model: str | None, usage: Any) -> None:
-    editor = StreamEditor(model, usage)
+    editor = StreamRewriter(model, usage)
     for _ in range(EVENTS):
         editor.feed(EVENT)
 

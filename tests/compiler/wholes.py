@@ -15,14 +15,14 @@ from router.contract.schema.sections import (
     MaxTokens,
     Mode,
     Models,
+    ModeMatch,
     Output,
-    Reading,
     Response,
     Sampling,
     Stream,
     UnknownFields,
 )
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 _TEXTS = st.sampled_from(["a", "yes", "1", "a: b", "{value}", "é\u2028"])
 _LISTS = st.lists(_TEXTS, unique=True, min_size=1, max_size=2).map(tuple)
@@ -44,8 +44,8 @@ def _some(kind, **members):
 
 _BODIES = st.sampled_from([{"error": {"message": "{message}"}}, {"detail": [{"input": None, "msg": "{message}"}]}, {}])
 _WORDS = _some(
-    Words, status=st.just(422), code=st.just(1210) | _TEXTS, message=_TEXTS, body=_BODIES, type=_TEXTS
-).filter(lambda words: words != Words())
+    ErrorText, status=st.just(422), code=st.just(1210) | _TEXTS, message=_TEXTS, body=_BODIES, type=_TEXTS
+).filter(lambda words: words != ErrorText())
 _SOURCES = {"source": _maybe(_TEXTS)}
 
 
@@ -151,7 +151,7 @@ def _limits(max_body_bytes):
 
 
 _WHENS = _some(When, model=_LISTS, mode=_LISTS, fields=_CONDITIONS).filter(lambda when: when != When())
-_READINGS = st.builds(Reading, mode=_TEXTS, model=st.just(()) | _LISTS, when=_CONDITIONS)
+_READINGS = st.builds(ModeMatch, mode=_TEXTS, model=st.just(()) | _LISTS, when=_CONDITIONS)
 _MODES = st.just(Mode()) | st.builds(
     Mode, default=_TEXTS, match=st.lists(_READINGS, max_size=2).map(tuple), source=_maybe(_TEXTS)
 )

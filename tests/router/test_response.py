@@ -9,8 +9,8 @@ import router.contract.responses.rewrite
 import router.response
 from router.contract.errors import ApiError
 from router.contract.protocols import CHAT
-from router.contract.responses.rewrite_plan import AnswerEdits
-from router.contract.responses.sse import WholeEvents
+from router.contract.responses.rewrite_plan import ResponseRewrite
+from router.contract.responses.sse import SseEventBuffer
 from router.contract.schema.sections import Errors
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
@@ -43,7 +43,7 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     answer, told, _ = make_response(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_headers()
     body: Any = forward_response(
-        ResponseForwarding(answer, AnswerEdits(alias), DownstreamClient({}), RequestContext(request_id="1"))
+        ResponseForwarding(answer, ResponseRewrite(alias), DownstreamClient({}), RequestContext(request_id="1"))
     ).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
@@ -58,7 +58,7 @@ BROKEN = b'\n\ndata: {"error":'
 
 
 def _streamed(
-    edits: AnswerEdits, *pieces: bytes | Exception, ends: bool = True
+    edits: ResponseRewrite, *pieces: bytes | Exception, ends: bool = True
 ) -> tuple[list[bytes], RequestContext, list[Outcome]]:
     """Return what leaves of a stream whose pieces are chunks, what is noted of it, and what is told of the engine."""
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
@@ -72,8 +72,8 @@ def _streamed(
 @pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
 def test_the_usage_of_a_stream_is_brought_to_its_end_frame(usage: Any, tail: list[bytes]) -> None:
     """Content leaves at once, the end frame with its usage, and the end is seen though the tail frame is dropped."""
-    edits = AnswerEdits(usage=usage)
-    assert edits.due()
+    edits = ResponseRewrite(usage=usage)
+    assert edits.is_needed()
     left, context, told = _streamed(edits, CONTENT, END_FRAME, TAIL_FRAME, DONE)
     assert [piece for piece in left if piece] == [CONTENT, b"".join([WITH_USAGE, *tail]), DONE]
     assert (context.stream_end, context.code, told) == ("done", None, [Outcome.SUCCEEDED])
@@ -82,7 +82,9 @@ def test_the_usage_of_a_stream_is_brought_to_its_end_frame(usage: Any, tail: lis
 def test_a_comment_overtakes_an_end_frame_that_is_held() -> None:
     """In silence behind an end frame the client gets comments, its own and the engine's."""
     silence = TimeoutError()
-    left, _, _ = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, silence, b": engine\n\n", TAIL_FRAME + DONE)
+    left, _, _ = _streamed(
+        ResponseRewrite(usage="move"), CONTENT, END_FRAME, silence, b": engine\n\n", TAIL_FRAME + DONE
+    )
     assert [piece for piece in left if piece] == [CONTENT, b":\n", b": engine\n\n", WITH_USAGE + DONE]
 
 
@@ -102,7 +104,7 @@ def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
     pieces: list[bytes], whole: bytes, model: str | None
 ) -> None:
     """Of a stream that breaks off every whole event reaches the client, and then the error."""
-    left, context, told = _streamed(AnswerEdits(model, usage="move"), *pieces, ends=False)
+    left, context, told = _streamed(ResponseRewrite(model, usage="move"), *pieces, ends=False)
     assert b"".join(left).startswith(whole + BROKEN)
     assert (context.stream_end, context.code, told) == ("broken", "upstream_incomplete", [Outcome.BROKEN])
 
@@ -110,8 +112,10 @@ def test_what_is_held_leaves_before_the_error_of_a_cut_stream(
 @pytest.mark.parametrize(
     "begun", [b'data: {"a":\n', b"data: {}\n", b"event: x\n", b'data: {"a":\r\ndata: 1', b"data: {}\r"]
 )
-@pytest.mark.parametrize("edits", [AnswerEdits(), AnswerEdits("latest"), AnswerEdits(usage="move")], ids=str)
-def test_half_an_event_is_not_made_a_whole_one(begun: bytes, edits: AnswerEdits) -> None:
+@pytest.mark.parametrize(
+    "edits", [ResponseRewrite(), ResponseRewrite("latest"), ResponseRewrite(usage="move")], ids=str
+)
+def test_half_an_event_is_not_made_a_whole_one(begun: bytes, edits: ResponseRewrite) -> None:
     """Lines of an event that was cut stay behind: what the router says next would end it."""
     for pieces in ([CONTENT, begun], [CONTENT + begun], [CONTENT, b": engine\n\n", begun]):
         left, _, _ = _streamed(edits, *pieces, ends=False)
@@ -131,7 +135,9 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer, told, _ = make_response(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_headers()
     context = RequestContext(request_id="1")
-    body: Any = iter(forward_response(ResponseForwarding(answer, AnswerEdits(), DownstreamClient({}), context)).body)
+    body: Any = iter(
+        forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), context)).body
+    )
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)
@@ -145,23 +151,23 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
 
 def test_a_stream_cut_behind_done_is_whole() -> None:
     """Once DONE came, though not its blank line, all that was held leaves and no error."""
-    left, context, _ = _streamed(AnswerEdits(usage="move"), END_FRAME, DONE[:-1], ends=False)
+    left, context, _ = _streamed(ResponseRewrite(usage="move"), END_FRAME, DONE[:-1], ends=False)
     assert b"".join(left) == END_FRAME + DONE[:-1]
     assert context.stream_end == "done"
 
 
 def test_an_error_event_behind_an_end_frame_is_noted() -> None:
     """An engine that dies behind its end frame counts as failed, and the client gets every byte in order."""
-    left, context, told = _streamed(AnswerEdits(usage="move"), CONTENT, END_FRAME, DIED, DONE)
+    left, context, told = _streamed(ResponseRewrite(usage="move"), CONTENT, END_FRAME, DIED, DONE)
     assert b"".join(left) == CONTENT + END_FRAME + DIED + DONE
     assert (context.stream_end, told) == ("done", [Outcome.FAILED])
 
 
 def test_usage_changes_no_other_answer() -> None:
     """Only streams are edited for usage: other bodies stay, and streams without an edit need no editor."""
-    assert AnswerEdits(usage="move").edit_of(200) is None
-    assert isinstance(AnswerEdits(errors=Errors("t")).of_stream(CHAT), WholeEvents)
-    assert not AnswerEdits().due()
+    assert ResponseRewrite(usage="move").body_edit(200) is None
+    assert isinstance(ResponseRewrite(errors=Errors("t")).stream_rewriter(CHAT), SseEventBuffer)
+    assert not ResponseRewrite().is_needed()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +191,7 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
     answer, _, _ = make_response(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_headers()
-    going = ResponseForwarding(answer, AnswerEdits(), DownstreamClient({}), RequestContext(request_id="1"))
+    going = ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), RequestContext(request_id="1"))
     if is_whole:
         assert forward_response(going).body == body
     else:
@@ -209,7 +215,7 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     with suppress(ApiError):
         list(
             forward_response(
-                ResponseForwarding(answer, AnswerEdits(), DownstreamClient({}), RequestContext(request_id="1"))
+                ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), RequestContext(request_id="1"))
             ).body
         )
     assert told == [Outcome.BROKEN]

@@ -8,12 +8,12 @@ from compiler.diagnostics import Diagnostic, nearest
 from compiler.language.values import LARGEST_WHOLE, MAX_MESSAGE
 from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at
 from compiler.validate.relations.scope import RelationProblem, RelationScope, value_text
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from router.contract.templates import PLACEHOLDERS, problem_of
 
 MAX_BODY_DEPTH: Final = 8
 
-_WORDS: Final = frozenset(Words.__struct_fields__)
+_WORDS: Final = frozenset(ErrorText.__struct_fields__)
 _NAMED: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 

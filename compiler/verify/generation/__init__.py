@@ -44,13 +44,13 @@ from router.contract.errors import STATUS_OF
 from router.contract.schema.fields import BOUND_TO_BUDGET
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import (
-    Band,
     BodyLimit,
     Budget,
     CheckRule,
+    Const,
     FieldRule,
     PartLimit,
-    Pin,
+    Range,
     Rule,
     UnknownFieldsRule,
 )
@@ -288,7 +288,7 @@ def _changed_by(rule: Rule) -> Iterator[str]:
     if isinstance(rule, FieldRule):
         paths = (*names_of(rule.path), *(name for source in rule.field.sources for name in names_of(source)))
         yield from (path.partition(".")[0] for path in paths)
-    elif isinstance(rule, Pin | Band):
+    elif isinstance(rule, Const | Range):
         yield from names_of(rule.field)
     elif isinstance(rule, Budget):
         yield from (*BUDGETS, *(path.partition(".")[0] for path in BOUND_TO_BUDGET))
@@ -316,8 +316,8 @@ def _told(name: str, rejecting: ErrorRenderer, errors: Errors) -> ExpectedEngine
 
 _VARIANTS_OF: Final[dict[type, Callable[[Fixture, Any], Iterator[RequestVariant]]]] = {
     BodyLimit: variants_of_size,
-    Pin: variants_of_sampling,
-    Band: variants_of_sampling,
+    Const: variants_of_sampling,
+    Range: variants_of_sampling,
     FieldRule: variants_of_field,
     CheckRule: variants_of_check,
     PartLimit: variants_of_part_limit,

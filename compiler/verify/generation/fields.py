@@ -16,7 +16,7 @@ from compiler.verify.generation.fixture import ANY_VALUE, Fixture
 from compiler.verify.generation.request_variant import RequestVariant
 from compiler.verify.oracle.fields import names_of
 from compiler.verify.oracle.values import take_away
-from router.contract.schema.rule_list import Band, FieldRule, Pin
+from router.contract.schema.rule_list import Const, FieldRule, Range
 from router.contract.schema.sections import Field
 
 
@@ -46,10 +46,10 @@ def variants_of_field(fixture: Fixture, rule: FieldRule) -> Iterator[RequestVari
 _ODD: Final[tuple[Any, ...]] = ("hot", [1], True, {}, "")
 
 
-def variants_of_sampling(fixture: Fixture, rule: Pin | Band) -> Iterator[RequestVariant]:
+def variants_of_sampling(fixture: Fixture, rule: Const | Range) -> Iterator[RequestVariant]:
     """Yield requests that try a pin or a band."""
     name = rule.field
-    edges = [rule.value] if isinstance(rule, Pin) else [rule.min, rule.max]
+    edges = [rule.value] if isinstance(rule, Const) else [rule.min, rule.max]
     boundaries = [boundary for edge in edges for boundary in numbers_around(name, edge)]
     boundaries += [boundary for edge in edges for boundary in spelled_numbers(edge)]
     boundaries += [BoundaryValue(shown(value), value, is_edge=False) for value in _ODD]

@@ -11,7 +11,7 @@ from compiler.verify.oracle.tools import tools_in
 from compiler.verify.oracle.values import Fields, at, is_scalar, number_in, put, stands, take_away
 from router.contract.schema.fields import BUDGET_FIELDS
 from router.contract.schema.named_checks import ToolChoice
-from router.contract.schema.rule_list import Band, Budget, CheckRule, FieldRule, Pin, Rule, UnknownFieldsRule
+from router.contract.schema.rule_list import Budget, CheckRule, Const, FieldRule, Range, Rule, UnknownFieldsRule
 from router.contract.schema.sections import Field, Stream
 
 
@@ -33,7 +33,7 @@ def _act_at_once(got: Fields, rule: Rule) -> None:
     if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
         for name in [name for name in got if name not in rule.known]:
             del got[name]
-    elif isinstance(rule, Pin | Band):
+    elif isinstance(rule, Const | Range):
         _supply_sampling(got, rule)
     elif isinstance(rule, Budget):
         _hold_budget(got, rule)
@@ -52,7 +52,7 @@ def _act_on_fields(got: Fields, sent: Fields, rules: list[FieldRule]) -> None:
             put(got, rule.path, rule.field.default)
 
 
-def _supply_sampling(got: Fields, rule: Pin | Band) -> None:
+def _supply_sampling(got: Fields, rule: Const | Range) -> None:
     if got.get(rule.field) is not None:
         return
     for other in names_of(rule.field)[1:]:
@@ -60,7 +60,7 @@ def _supply_sampling(got: Fields, rule: Pin | Band) -> None:
         if number is not None:
             got[rule.field] = number
             return
-    if isinstance(rule, Pin):
+    if isinstance(rule, Const):
         got[rule.field] = rule.value
 
 

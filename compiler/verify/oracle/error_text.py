@@ -9,7 +9,7 @@ from compiler.verify.oracle.fields import Fault
 from compiler.verify.oracle.values import told
 from router.contract.errors import STATUS_OF
 from router.contract.schema.sections import Errors
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 _TOKEN: Final = re.compile(r"(\{\{|\}\}|\{[a-z_]+\})")
 _BAD_REQUEST: Final = 400
@@ -38,7 +38,7 @@ class ErrorRenderer:
             layers.append(self._errors.codes.get("bad_request"))
         return self.in_words([words for words in layers if words is not None], fault)
 
-    def in_words(self, layers: list[Words], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
+    def in_words(self, layers: list[ErrorText], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
         """Return what is told where these words are active, the first layer that says something winning.
 
         said: the message that they replace or repeat; None: it is not fixed.
@@ -88,7 +88,7 @@ def may_be_alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
     return bool(one == other)
 
 
-def _first(layers: list[Words], name: str) -> Any:  # noqa: ANN401 - any member of words
+def _first(layers: list[ErrorText], name: str) -> Any:  # noqa: ANN401 - any member of words
     return next((value for words in layers if (value := getattr(words, name)) is not None), None)
 
 

@@ -5,9 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from compiler.verify.oracle.values import Fields, at, choices, is_among, is_match, is_of_type, number_in, plain_number
 from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
-from router.contract.schema.rule_list import Band, Budget, FieldRule, Pin
+from router.contract.schema.rule_list import Budget, Const, FieldRule, Range
 from router.contract.schema.sections import Field
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 
 class Fault(NamedTuple):
@@ -21,7 +21,7 @@ class Fault(NamedTuple):
     param: str | None
     part: str
     details: dict[str, Any]
-    words: tuple[Words, ...] = ()
+    words: tuple[ErrorText, ...] = ()
 
 
 BUDGETS: Final = (*BUDGET_FIELDS, *(name for name, meant in OTHER_SPELLINGS.items() if meant == "max_tokens"))
@@ -68,7 +68,7 @@ def _bounds(field: Field) -> dict[str, Any]:
     return {"min": plain_number(least), "max": plain_number(most), "allowed": allowed}
 
 
-def words_of_part(parts: dict[str, Words], part: str, error: Words | None) -> tuple[Words, ...]:
+def words_of_part(parts: dict[str, ErrorText], part: str, error: ErrorText | None) -> tuple[ErrorText, ...]:
     """Return the words for a part of a rule: its own, those of the range that it is a side of, those of the rule."""
     wider = {"too_low": "range", "too_high": "range"}.get(part, "")
     return tuple(words for words in (parts.get(part), parts.get(wider), error) if words is not None)
@@ -140,17 +140,17 @@ def _ill_measured(field: Field, value: Any) -> Iterator[tuple[str, dict[str, Any
             yield "bytes", {"count": max(sizes), "max": field.max_bytes}
 
 
-def fault_of_sampling(rule: Pin | Band, fields: Fields) -> Fault | None:
+def fault_of_sampling(rule: Const | Range, fields: Fields) -> Fault | None:
     """Return what a request does wrong under a pin or a band; a pin that gives way is never broken."""
-    if isinstance(rule, Pin) and rule.conflict == "allow":
+    if isinstance(rule, Const) and rule.conflict == "allow":
         return None
-    least, most = (rule.value, rule.value) if isinstance(rule, Pin) else (rule.min, rule.max)
+    least, most = (rule.value, rule.value) if isinstance(rule, Const) else (rule.min, rule.max)
     for name in names_of(rule.field):
         value = fields.get(name)
         number = number_in(rule.field, value)
         if value is None or (number is not None and least <= number <= most):
             continue
-        bounds = {"allowed": choices([least])} if isinstance(rule, Pin) else {"min": least, "max": most}
+        bounds = {"allowed": choices([least])} if isinstance(rule, Const) else {"min": least, "max": most}
         return Fault("sampling_contract_violation", rule.field, "value", {"value": value, **bounds})
     return None
 

@@ -12,13 +12,13 @@ from compiler.verify.oracle.named_checks import fault_of_check, fault_of_part_li
 from compiler.verify.oracle.values import at, is_among, put
 from router.contract.schema.model import Case, Contract, Sections
 from router.contract.schema.rule_list import (
-    Band,
     BodyLimit,
     Budget,
     CheckRule,
+    Const,
     FieldRule,
     PartLimit,
-    Pin,
+    Range,
     Rule,
     UnknownFieldsRule,
 )
@@ -175,7 +175,7 @@ def _fault_of_reading(request: ChatRequest) -> Fault | None:
 
 def _fault_of(rule: Rule, fields: Fields, request: ChatRequest) -> Fault | None:
     match rule:
-        case Pin() | Band():
+        case Const() | Range():
             return fault_of_sampling(rule, fields)
         case FieldRule():
             return fault_of_field(rule, fields)
@@ -205,7 +205,7 @@ def _fault_of_unknown(rule: UnknownFieldsRule, request: ChatRequest) -> Fault | 
 def _governed_twice(request: ChatRequest, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:
     """Yield the fields that a contract looks at and that are sent more than once: of those one value leaves."""
     governed = {path.partition(".")[0] for path in read}
-    governed |= {name for rule in rules if isinstance(rule, Pin | Band) for name in names_of(rule.field)}
+    governed |= {name for rule in rules if isinstance(rule, Const | Range) for name in names_of(rule.field)}
     for rule in rules:
         if isinstance(rule, FieldRule):
             governed |= {name.partition(".")[0] for name in names_of(rule.path)}

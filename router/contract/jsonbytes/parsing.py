@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS: Final = 80
 _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
 
 
-class Request(NamedTuple):
+class ParsedRequest(NamedTuple):
     """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand.
 
     `repeats` tells that some top-level field stands there more than once. `nested` has the members of the objects in
@@ -81,14 +81,14 @@ class Request(NamedTuple):
         # What looks like an integer and is a float was an integer too large to be exact.
         return show(value) if isinstance(value, float) and not text.lstrip("-").isdigit() else text
 
-    def refuse_repeated(self, field: str) -> None:
+    def reject_repeated(self, field: str) -> None:
         """Raise ApiError when a field that may stand only once stands there again."""
         if len(self.members.get(field, ())) > 1:
             message = f"{field} occurs more than once in the request; send it once"
             raise ApiError("bad_request", message, standard_name(field))
 
 
-def parse(body: bytes) -> Request:
+def parse(body: bytes) -> ParsedRequest:
     """Parse a request body strictly (RFC 8259: UTF-8, no BOM, one object, nothing behind it).
 
     Raises ApiError `bad_request` for anything else.
@@ -110,7 +110,7 @@ def parse(body: bytes) -> Request:
     except TooManyMembersError:
         raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members") from None
     repeats = sum(map(len, members.values())) > len(members)
-    return Request(body, value, members, repeats, {})
+    return ParsedRequest(body, value, members, repeats, {})
 
 
 def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything

@@ -72,7 +72,7 @@ def end_of_string(body: bytes, at: int) -> int:
     return at + 1
 
 
-class Balance:
+class JsonScanner:
     """Tells of JSON that comes in pieces whether it may be whole: no string is open, and no bracket."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from router.contract.jsonbytes.members import Member, Members, start_of_next
-from router.contract.jsonbytes.parsing import Request
+from router.contract.jsonbytes.parsing import ParsedRequest
 from router.contract.schema.conditions import Path
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -16,7 +16,7 @@ _OPENING_BRACE: Final = ord("{")
 _Splice = tuple[int, int, bytes]
 
 
-class Edit(NamedTuple):
+class JsonEdit(NamedTuple):
     """One change to a request body and the rule that asked for it.
 
     `set` gives the field at `path` another value, `inject` adds it with one, `drop` takes it away; `remove` takes away
@@ -34,7 +34,7 @@ class Edit(NamedTuple):
         return ".".join(self.path)
 
 
-_Located = tuple[Path, Edit]
+_Located = tuple[Path, JsonEdit]
 """An edit and its path from the object that is looked at."""
 
 
@@ -49,23 +49,23 @@ def _number_to_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def supply(request: Request, rule: str, field: str, value: bytes) -> Edit:
+def supply(request: ParsedRequest, rule: str, field: str, value: bytes) -> JsonEdit:
     """Return the edit that gives a top-level field a value, whether it stands there or not."""
-    return Edit(rule, "set" if field in request.members else "inject", (field,), value)
+    return JsonEdit(rule, "set" if field in request.members else "inject", (field,), value)
 
 
-def drop_repetitions(request: Request, rule: str, field: str) -> list[Edit]:
+def drop_repetitions(request: ParsedRequest, rule: str, field: str) -> list[JsonEdit]:
     """Return the edit that leaves of a repeated field only its last occurrence, which every engine reads."""
-    return [Edit(rule, "remove", (field,))] if len(request.members.get(field, ())) > 1 else []
+    return [JsonEdit(rule, "remove", (field,))] if len(request.members.get(field, ())) > 1 else []
 
 
-def drop_all_repetitions(request: Request, rule: str, path: Path) -> list[Edit]:
+def drop_all_repetitions(request: ParsedRequest, rule: str, path: Path) -> list[JsonEdit]:
     """Return the edits that do the same for a field at a path, and for the objects that it stands in."""
     edits = drop_repetitions(request, rule, path[0])
     return edits if len(path) == 1 else edits + _drop_nested_repetitions(request, rule, path)
 
 
-def _drop_nested_repetitions(request: Request, rule: str, path: Path) -> list[Edit]:
+def _drop_nested_repetitions(request: ParsedRequest, rule: str, path: Path) -> list[JsonEdit]:
     standing = request.members.get(path[0])
     if not standing:
         return []
@@ -80,12 +80,12 @@ def _drop_nested_repetitions(request: Request, rule: str, path: Path) -> list[Ed
         if not inner:
             break
         if len(inner) > 1:
-            edits.append(Edit(rule, "remove", path[:depth]))
+            edits.append(JsonEdit(rule, "remove", path[:depth]))
         last = inner[-1]
     return edits
 
 
-def _is_plain(request: Request, member: Member, steps: Path) -> bool:
+def _is_plain(request: ParsedRequest, member: Member, steps: Path) -> bool:
     """Tell at a glance, of most requests, that no key with one of these names can be twice in what a member holds."""
     if member.start in request.nested or member.end - member.start > _MOST_GLANCED_AT_BYTES:
         return False
@@ -97,7 +97,7 @@ _MOST_GLANCED_AT_BYTES: Final = 1024
 """Of what is longer, its members are found once for all rules, instead of searching it for each of them."""
 
 
-def raw_at(request: Request, path: Path) -> bytes | None:
+def raw_at(request: ParsedRequest, path: Path) -> bytes | None:
     """Return the bytes of the value at a path as they were sent, of repeated keys the last."""
     members, last = request.members, None
     for step in path:
@@ -109,7 +109,7 @@ def raw_at(request: Request, path: Path) -> bytes | None:
     return None if last is None else last.raw(request.body)
 
 
-def apply_edits(request: Request, edits: Iterable[Edit]) -> bytes:
+def apply_edits(request: ParsedRequest, edits: Iterable[JsonEdit]) -> bytes:
     """Return the edited body; the same object when nothing is to be edited. Of two edits of one value the last wins."""
     edits = tuple(edits)
     if not edits:
@@ -138,7 +138,7 @@ _NESTED: Final = 2
 
 
 def _sort_out(
-    members: Members, edits: tuple[Edit, ...]
+    members: Members, edits: tuple[JsonEdit, ...]
 ) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]], set[str]] | None:
     """Return the values of fields, those in objects that are not there, and the fields to take away, of plain edits."""
     values: dict[str, bytes] = {}
@@ -163,7 +163,7 @@ def _sort_out(
     return values, objects, dropped
 
 
-def _plain_splices(request: Request, edits: tuple[Edit, ...]) -> list[_Splice] | None:
+def _plain_splices(request: ParsedRequest, edits: tuple[JsonEdit, ...]) -> list[_Splice] | None:
     """Return what `_splices` does for nearly all requests, several times faster; None where only that can tell.
 
     These are edits that take away top-level fields or give them values, or give them to fields of objects that the
@@ -212,7 +212,7 @@ class _Change:
         self.only_last = False
         self.inner: list[_Located] = []
 
-    def take(self, path: Path, edit: Edit) -> None:
+    def take(self, path: Path, edit: JsonEdit) -> None:
         """Add an edit of the member, or of what is at a path inside of it."""
         if len(path) > 1:
             self.inner.append((path[1:], edit))
@@ -243,7 +243,7 @@ class _Change:
 
 
 def _splices(
-    request: Request, span: tuple[int, int], members: Members, edits: list[_Located]
+    request: ParsedRequest, span: tuple[int, int], members: Members, edits: list[_Located]
 ) -> tuple[list[_Splice], bool]:
     """Return what is to be spliced into the object at `span`, and whether nothing is left in it."""
     changes: dict[str, _Change] = {}
@@ -272,7 +272,7 @@ def _splices(
     return splices, bool(removed) and not is_left and not injected
 
 
-def _edit_inside(request: Request, standing: list[Member], change: _Change) -> list[_Splice]:
+def _edit_inside(request: ParsedRequest, standing: list[Member], change: _Change) -> list[_Splice]:
     """Return the splices inside of a member; where it holds no object, set it to one instead."""
     if not standing or request.body[standing[-1].start] != _OPENING_BRACE:
         change.value = _built(change.inner)
@@ -285,7 +285,7 @@ def _edit_inside(request: Request, standing: list[Member], change: _Change) -> l
 
 def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
     """Return an object with its edits made, None where they leave nothing in it."""
-    holder = Request(body, {}, {}, repeats=False, nested={})
+    holder = ParsedRequest(body, {}, {}, repeats=False, nested={})
     members = holder.members_of(Member("", 0, 0, len(body)))
     splices, is_emptied = _splices(holder, (0, len(body)), members, edits)
     return None if is_emptied else _spliced(body, splices)

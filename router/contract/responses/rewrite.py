@@ -12,7 +12,7 @@ import orjson
 
 from router.contract.jsonbytes.members import Member, TooManyMembersError, end_of_value, find_members
 from router.contract.jsonbytes.parsing import holds_too_many_values
-from router.contract.jsonbytes.scanning import Balance
+from router.contract.jsonbytes.scanning import JsonScanner
 from router.contract.jsonbytes.splice import to_json
 from router.contract.responses.sse import BYTE_ORDER_MARK
 
@@ -23,7 +23,7 @@ and a million would take seconds."""
 _MODEL = re.compile(rb'"model"[ \t\n\r]*+:[ \t\n\r]*+')
 
 
-class _Named(msgspec.Struct):
+class _ResponseModel(msgspec.Struct):
     """What of an answer names its model; the rest is skipped unread."""
 
     model: msgspec.Raw = msgspec.Raw()
@@ -31,7 +31,7 @@ class _Named(msgspec.Struct):
 
 _skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
 """Reads JSON and makes nothing of it: the values of 8 MiB may be millions."""
-_read_named = msgspec.json.Decoder(_Named).decode
+_read_named = msgspec.json.Decoder(_ResponseModel).decode
 
 
 def rename_model(body: bytes, name: str) -> bytes:
@@ -157,7 +157,7 @@ def is_json(body: bytes) -> bool:
         return False
     except RecursionError:
         # Of what is nested more deeply the brackets tell, as of an answer that is too long to be held.
-        balance = Balance()
+        balance = JsonScanner()
         balance.feed(body)
         return balance.is_kept()
     return True

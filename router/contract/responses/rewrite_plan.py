@@ -5,30 +5,30 @@ from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 
-from router.contract.errors import NO_WORDS
+from router.contract.errors import NO_ERROR_TEXT
 from router.contract.protocols import Protocol
 from router.contract.responses.rewrite import rename_model, retype_bad_request
-from router.contract.responses.sse import WholeEvents
-from router.contract.responses.stream_rewrite import StreamEditor
+from router.contract.responses.sse import SseEventBuffer
+from router.contract.responses.stream_rewrite import StreamRewriter
 from router.contract.responses.stream_usage import Usage
 from router.contract.schema.sections import Errors
 
 
-class AnswerEdits(NamedTuple):
+class ResponseRewrite(NamedTuple):
     """What the contract changes in an answer: the model name of a 200 (None: nothing), and how a 400 is told.
 
-    `usage` says what a stream does with the usage of its tail frame, see `StreamEditor`.
+    `usage` says what a stream does with the usage of its tail frame, see `StreamRewriter`.
     """
 
     model: str | None = None
-    errors: Errors = NO_WORDS
+    errors: Errors = NO_ERROR_TEXT
     usage: Usage | None = None
 
-    def due(self) -> bool:
+    def is_needed(self) -> bool:
         """Tell whether an answer may have to be edited."""
-        return self.model is not None or self.usage is not None or self._tells_400s()
+        return self.model is not None or self.usage is not None or self._rewrites_400s()
 
-    def edit_of(self, status: int) -> Callable[[bytes], bytes] | None:
+    def body_edit(self, status: int) -> Callable[[bytes], bytes] | None:
         """Return what edits the body of an answer of that status, None when nothing does."""
         if status == HTTPStatus.OK and self.model is not None:
             return partial(rename_model, name=self.model)
@@ -36,11 +36,11 @@ class AnswerEdits(NamedTuple):
             return partial(retype_bad_request, new_type=self.errors.bad_request_type)
         return None
 
-    def _tells_400s(self) -> bool:
+    def _rewrites_400s(self) -> bool:
         return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
 
-    def of_stream(self, protocol: Protocol) -> WholeEvents | StreamEditor:
+    def stream_rewriter(self, protocol: Protocol) -> SseEventBuffer | StreamRewriter:
         """Return what a stream of a protocol passes through on its way."""
         if self.model is None and self.usage is None:
-            return WholeEvents()
-        return StreamEditor(self.model, self.usage, protocol.model_holder)
+            return SseEventBuffer()
+        return StreamRewriter(self.model, self.usage, protocol.model_holder)

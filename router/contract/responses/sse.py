@@ -19,7 +19,7 @@ _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*+)?(?:\r\n|\n|\r(?=[^\n])))++")
 _DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
 
 
-class Part(NamedTuple):
+class SsePart(NamedTuple):
     """A part of a stream: one whole event, what stands before one, or a fragment of one that is too long.
 
     Before an event stand comments and blank lines, before the first one also a byte order mark: the kind of these is
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     data: bytes
 
 
-class EventSplitter:
+class SseParser:
     """Cuts a byte stream that arrives in pieces of any size into its events.
 
     An event leaves when it is complete, comments and blank lines before it at once. Line ends may be CR, LF or CRLF.
@@ -46,32 +46,32 @@ class EventSplitter:
         # While a long event passes, the last bytes of it that came are held.
         return not self._held
 
-    def feed(self, piece: bytes) -> list[Part]:
+    def feed(self, piece: bytes) -> list[SsePart]:
         """Take the next bytes of the stream; return the parts that are complete, none of them empty."""
         search_from = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += piece
         parts = []
         if self._may_have_mark and (mark := self._take_mark()):
-            parts.append(Part("comments", mark))
+            parts.append(SsePart("comments", mark))
             search_from = 0
         if self._is_within_comment(search_from):
             search_from = max(search_from, len(self._held) - _LONGEST_END + 1)
         elif length := self._length_of_comments():
-            parts.append(Part("comments", self._take(length)))
+            parts.append(SsePart("comments", self._take(length)))
             search_from = 0
         while length := self._length_of_event(search_from):
             parts.append(self._whole(self._take(length)))
             self._is_passing = False
             if length := self._length_of_comments():
-                parts.append(Part("comments", self._take(length)))
+                parts.append(SsePart("comments", self._take(length)))
             search_from = 0
         if len(self._held) > MAX_EVENT_BYTES:
             self._is_passing = True
         if self._is_passing and (length := len(self._held) - _LONGEST_END + 1) > 0:
-            parts.append(Part("fragment", self._take(length)))
+            parts.append(SsePart("fragment", self._take(length)))
         return parts
 
-    def flush(self) -> Part | None:
+    def flush(self) -> SsePart | None:
         """Return what is left at the end of the stream: an event without its blank line, or the rest of a long one."""
         return self._whole(self._take(len(self._held))) if self._held else None
 
@@ -105,17 +105,17 @@ class EventSplitter:
         del self._held[:length]
         return taken
 
-    def _whole(self, event: bytes) -> Part:
+    def _whole(self, event: bytes) -> SsePart:
         # While passing, this is only the rest of an event whose beginning was too long to hold.
         is_fragment = self._is_passing or len(event) > MAX_EVENT_BYTES
-        return Part("fragment" if is_fragment else "event", event)
+        return SsePart("fragment" if is_fragment else "event", event)
 
 
-class WholeEvents:
+class SseEventBuffer:
     """Lets a stream pass event by event, so that one which breaks off never ends within an event."""
 
     def __init__(self) -> None:
-        self._splitter = EventSplitter()
+        self._splitter = SseParser()
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes of the stream; return those that can leave: whole events are the same object."""
@@ -126,7 +126,7 @@ class WholeEvents:
         whole = b""
         if end:
             whole = self.flush() + piece[:end]
-            self._splitter = EventSplitter()
+            self._splitter = SseParser()
         return whole + b"".join([part.data for part in self._splitter.feed(piece[end:])])
 
     def held_bytes(self) -> int:

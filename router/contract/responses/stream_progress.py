@@ -7,7 +7,7 @@ from router.contract.errors import ApiError, render
 from router.contract.protocols import Protocol
 from router.contract.responses.failure_frames import Failure
 from router.contract.responses.rewrite import is_json, read_object
-from router.contract.responses.sse import EventData, EventSplitter
+from router.contract.responses.sse import EventData, SseParser
 from router.contract.schema.sections import Errors
 
 _DATA: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])data:")
@@ -30,7 +30,7 @@ class StreamProgress:
         self._first = b""
         self._latest = b""
 
-    def note(self, leaving: bytes) -> None:
+    def observe(self, leaving: bytes) -> None:
         """Take what leaves next."""
         if not self.has_event:
             self.has_event = _DATA.search(leaving) is not None
@@ -42,18 +42,18 @@ class StreamProgress:
         if b'"error"' in leaving and self._protocol.error_event.search(leaving):
             self.has_failed = True
 
-    def note_end(self, left: bytes) -> tuple[bytes, bytes]:
+    def finish(self, left: bytes) -> tuple[bytes, bytes]:
         """Take what was held at the end; return the whole events of it, and what is left of one without a blank line.
 
         The latter must not be followed by anything, unless nothing is missing any more: that would end the event.
         """
-        splitter = EventSplitter()
+        splitter = SseParser()
         whole = b"".join([part.data for part in splitter.feed(left)])
         rest = left[len(whole) :]
         self.is_cut = not (_is_complete(rest) or rest.startswith(b":"))
         for part in (whole, rest):
             if part and not (part is rest and self.is_cut):
-                self.note(part)
+                self.observe(part)
         return whole, rest
 
     def is_complete(self, *, is_framed: bool) -> bool:
@@ -68,7 +68,7 @@ class StreamProgress:
         rendered = render(error, errors, request_id, self._protocol)
         members = {name: rendered.details[name] for name in ("message", "type", "param", "code")}
         response = {"id": f"resp_{request_id}", "model": model, **self._response()}
-        frames = self._protocol.failure(Failure(rendered.body, members, response, self._due_number()))
+        frames = self._protocol.failure(Failure(rendered.body, members, response, self._next_sequence_number()))
         # An event or a comment may be open.
         return b"\n\n" + frames
 
@@ -77,7 +77,7 @@ class StreamProgress:
         responses = [data.get("response") for data in _payloads(self._first)]
         return next((response for response in responses if isinstance(response, dict)), {})
 
-    def _due_number(self) -> int | None:
+    def _next_sequence_number(self) -> int | None:
         if not self.has_event:
             return 0
         numbers = [data.get("sequence_number") for data in _payloads(self._latest)]
@@ -95,6 +95,6 @@ def _is_complete(rest: bytes) -> bool:
 
 
 def _payloads(events: bytes) -> list[dict[str, Any]]:
-    splitter = EventSplitter()
+    splitter = SseParser()
     parts = splitter.feed(events)
     return [read_object(EventData(part.data).payload) for part in parts if part.kind == "event"]

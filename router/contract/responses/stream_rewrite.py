@@ -6,13 +6,13 @@ from typing import Any, Final, Literal
 from router.contract.jsonbytes.members import Member, TooManyMembersError, end_of_value, find_members
 from router.contract.jsonbytes.splice import to_json
 from router.contract.responses.rewrite import MAX_MEMBERS, model_strings, read_object
-from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, EventSplitter, Part, Splice
+from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, Splice, SseParser, SsePart
 
 _MAY_FINISH = re.compile(rb'"finish_reason"(?![ \t]*+:[ \t]*+null)')
 _END_OF_STREAM: Final = b"[DONE]"
 
 
-class StreamEditor:
+class StreamRewriter:
     """Edits the events of a byte stream that arrives in pieces of any size; every other byte leaves as it came.
 
     `model` is the name that events get where they name a model: in the object that is their member `model_holder`, None
@@ -26,7 +26,7 @@ class StreamEditor:
     ) -> None:
         self._name = None if model is None else to_json(model)
         self._holder = model_holder
-        self._splitter = EventSplitter()
+        self._splitter = SseParser()
         self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
 
     def feed(self, piece: bytes) -> bytes:
@@ -59,7 +59,7 @@ class StreamEditor:
             and not _MAY_FINISH.search(piece)
         )
 
-    def _edited(self, part: Part) -> bytes:
+    def _edited(self, part: SsePart) -> bytes:
         """Return what can leave of the next part of the stream and of what was held before it."""
         mover = self._mover
         if part.kind == "event":

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from router.contract.errors import ApiError, ErrorAnswer, answer
+from router.contract.errors import ApiError, ErrorResponse, build_error_response
 from router.contract.responses.rewrite import read_object, without_mark
 from router.contract.schema.sections import Errors
 
@@ -22,7 +22,7 @@ Of a prompt that alone is too long they say something else (vLLM: "even without 
 """
 
 
-def retold(body: bytes, errors: Errors, request_id: str, model: str | None = None) -> ErrorAnswer | None:
+def map_upstream_error(body: bytes, errors: Errors, request_id: str, model: str | None = None) -> ErrorResponse | None:
     """Return an engine's 400 in the contract's words and envelope; None where its body holds no text of an error.
 
     Known are `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` and FastAPI's `{"detail": …}`.
@@ -40,7 +40,7 @@ def retold(body: bytes, errors: Errors, request_id: str, model: str | None = Non
         words=errors.engine_400,
         details={"model": model},
     )
-    return answer(error, errors, request_id)
+    return build_error_response(error, errors, request_id)
 
 
 def is_budget_overflow(body: bytes) -> bool:

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.numbers import read_whole
-from router.contract.jsonbytes.parsing import Request, parse
-from router.contract.jsonbytes.splice import Edit, apply_edits, drop_all_repetitions, raw_at, supply, to_json
-from router.contract.rules.evaluation import Draft
+from router.contract.jsonbytes.parsing import ParsedRequest, parse
+from router.contract.jsonbytes.splice import JsonEdit, apply_edits, drop_all_repetitions, raw_at, supply, to_json
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.schema.conditions import path_of
 from router.contract.schema.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.schema.rule_list import Budget, FieldRule, Rule
@@ -39,14 +39,14 @@ class Tokens(NamedTuple):
     granted: int
 
 
-class Held(NamedTuple):
+class BudgetResult(NamedTuple):
     """A budget held to its cap: the edits due, and what was granted (None: the request asks and gets nothing)."""
 
-    edits: list[Edit]
+    edits: list[JsonEdit]
     tokens: Tokens | None
 
 
-def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
+def judge(request: ParsedRequest, rule: Budget, others: tuple[str, ...] = ()) -> BudgetResult:
     """Return the edits that hold a request's budget to the cap, and what they grant.
 
     `others` are names by which a contract has the budget sent, beside those that engines know.
@@ -56,7 +56,7 @@ def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
     """
     spellings = (*SPELLINGS, *others)
     for field in spellings:
-        request.refuse_repeated(field)
+        request.reject_repeated(field)
     asked = {field: _read(request, field, rule) for field in spellings if request.value(field) is not None}
     over = [field for field, tokens in asked.items() if tokens > rule.cap]
     if over and rule.on_exceed == "reject":
@@ -67,7 +67,7 @@ def judge(request: Request, rule: Budget, others: tuple[str, ...] = ()) -> Held:
         tokens = next(iter(granted.values()), rule.default)
         if tokens is not None:
             edits.append(supply(request, rule.rule, "max_tokens", to_json(tokens)))
-    return Held(edits, _tokens(asked, rule))
+    return BudgetResult(edits, _tokens(asked, rule))
 
 
 def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
@@ -78,7 +78,7 @@ def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
     return Tokens("clamp" if first > rule.cap else "client", first, min(first, rule.cap))
 
 
-def _read(request: Request, field: str, rule: Budget) -> int:
+def _read(request: ParsedRequest, field: str, rule: Budget) -> int:
     """Return the tokens a field asks for; beyond many digits, any number above the cap."""
     raw = _raw(request, field)
     if not _POSITIVE_INTEGER.fullmatch(raw):
@@ -88,13 +88,13 @@ def _read(request: Request, field: str, rule: Budget) -> int:
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
 
-def _raw(request: Request, field: str) -> bytes:
+def _raw(request: ParsedRequest, field: str) -> bytes:
     """Return a value as the client wrote it; one that its alias implies, as that writes it."""
     raw = raw_at(request, (field,))
     return to_json(request.value(field)) if raw is None or raw == b"null" else raw
 
 
-def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
+def _exceeded(request: ParsedRequest, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
     # The parser makes floats of integers from 2^64 on; a client is told the digits that it sent.
     asked = int(_raw(request, field))
@@ -105,7 +105,7 @@ def _exceeded(request: Request, field: str, rule: Budget) -> ApiError:
 
 def without_budget(body: bytes) -> bytes:
     """Return the body of a forwarded request without the budget that was injected into it."""
-    return apply_edits(parse(body), [Edit("output.max_tokens", "drop", ("max_tokens",))])
+    return apply_edits(parse(body), [JsonEdit("output.max_tokens", "drop", ("max_tokens",))])
 
 
 NAMES_OF_BOUND: Final = frozenset(path.partition(".")[0] for path in BOUND_TO_BUDGET)
@@ -114,45 +114,47 @@ NAMES_OF_BOUND: Final = frozenset(path.partition(".")[0] for path in BOUND_TO_BU
 _BOUND: Final = tuple((path_of(dotted), below) for dotted, below in BOUND_TO_BUDGET.items())
 
 
-def keep_bound_fields_valid(draft: Draft, rule: Budget | FieldRule, others: tuple[str, ...] = ()) -> None:
+def keep_bound_fields_valid(context: EvaluationContext, rule: Budget | FieldRule, others: tuple[str, ...] = ()) -> None:
     """Let the fields that a budget bounds fit a budget that the router has set; a client's own budget is its affair.
 
     A default is raised for them, up to the cap; what does not fit then is lowered. `others` are as for `judge`.
     """
-    fields, values = draft.request.fields, draft.values
+    fields, values = context.request.fields, context.values
     bound = [
-        (path, below, read_whole(draft.value_at(path))) for path, below in _BOUND if path[0] in fields or path in values
+        (path, below, read_whole(context.value_at(path)))
+        for path, below in _BOUND
+        if path[0] in fields or path in values
     ]
     least = max([value + below for _, below, value in bound if value is not None], default=None)
-    if least is None and not draft.request.repeats:
+    if least is None and not context.request.repeats:
         return
-    budget = next((tokens for name in SPELLINGS if (tokens := read_whole(draft.value_at((name,)))) is not None), None)
+    budget = next((tokens for name in SPELLINGS if (tokens := read_whole(context.value_at((name,)))) is not None), None)
     if budget is None:
         return
-    sent = [name for name in (*SPELLINGS, *others) if draft.request.value(name) is not None]
-    if sent and not any(_is_changed(draft, name) for name in sent):
+    sent = [name for name in (*SPELLINGS, *others) if context.request.value(name) is not None]
+    if sent and not any(_is_changed(context, name) for name in sent):
         return
     if not sent and isinstance(rule, Budget) and least is not None and budget < least:
-        budget = _raise_default(draft, rule, min(rule.cap, least))
+        budget = _raise_default(context, rule, min(rule.cap, least))
     for path, below, value in bound:
-        draft.edits += drop_all_repetitions(draft.request, rule.rule, path)
+        context.edits += drop_all_repetitions(context.request, rule.rule, path)
         if value is not None and value + below > budget:
             fitting = max(0, budget - below)
-            draft.put(rule.rule, path, fitting, to_json(fitting))
+            context.put(rule.rule, path, fitting, to_json(fitting))
 
 
-def _is_changed(draft: Draft, name: str) -> bool:
-    value = draft.value_at((name,))
-    return value is not None and value != draft.request.value(name)
+def _is_changed(context: EvaluationContext, name: str) -> bool:
+    value = context.value_at((name,))
+    return value is not None and value != context.request.value(name)
 
 
-def _raise_default(draft: Draft, rule: Budget, tokens: int) -> int:
+def _raise_default(context: EvaluationContext, rule: Budget, tokens: int) -> int:
     """Return the budget once the default that was injected is one of so many tokens, unless other rules set it."""
     path = ("max_tokens",)
-    place = next((at for at, edit in enumerate(draft.edits) if (edit.rule, edit.path) == (rule.rule, path)), None)
-    if place is None or draft.value_at(path) != rule.default:
-        return read_whole(draft.value_at(path)) or 0
-    draft.edits[place] = draft.edits[place]._replace(value=to_json(tokens))
-    draft.values[path] = tokens
-    draft.tokens = Tokens("default", None, tokens)
+    place = next((at for at, edit in enumerate(context.edits) if (edit.rule, edit.path) == (rule.rule, path)), None)
+    if place is None or context.value_at(path) != rule.default:
+        return read_whole(context.value_at(path)) or 0
+    context.edits[place] = context.edits[place]._replace(value=to_json(tokens))
+    context.values[path] = tokens
+    context.tokens = Tokens("default", None, tokens)
     return tokens

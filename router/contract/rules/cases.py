@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from router.contract.schema.conditions import path_of, tester_of
 from router.contract.schema.model import Case, Contract
-from router.contract.schema.sections import Reading
+from router.contract.schema.sections import ModeMatch
 from router.contract.schema.types import Condition
 
 Fields = dict[str, Any]
@@ -16,22 +16,22 @@ _MOST_REMEMBERED: Final = 10_000
 """Most pairs of names that are remembered: more than all aliases of a contract for several served ids."""
 
 
-class Found(NamedTuple):
+class CaseSelection(NamedTuple):
     """The mode of a request (None: the contract knows no modes), how it was read, and the case that is for it."""
 
     mode: str | None
-    reading: Reading | None
+    reading: ModeMatch | None
     case: Case | None
 
 
-class CaseFinder:
-    """Finds the case of requests; what a model's name decides is found out once for each name."""
+class CaseMatcher:
+    """Finds the case of requests; what depends on the name of a model alone is computed once for each name."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
         self._by_names: dict[tuple[str, str], _ForModel] = {}
 
-    def find(self, asked: str, served: str, fields: Fields) -> Found:
+    def match(self, asked: str, served: str, fields: Fields) -> CaseSelection:
         """Return the mode and the case of a request that asks for a model and is routed as a served id."""
         for_model = self._by_names.get((asked, served))
         if for_model is None:
@@ -46,14 +46,14 @@ class CaseFinder:
                 break
         for case, modes, name, fits in for_model.cases:
             if (not modes or mode in modes) and (name is None or name in fields) and fits(fields):
-                return Found(mode, reading, case)
-        return Found(mode, reading, None)
+                return CaseSelection(mode, reading, case)
+        return CaseSelection(mode, reading, None)
 
 
 class _ForModel(NamedTuple):
     """The readings and the cases that may be for a model, each with a field that must be there and the whole test."""
 
-    readings: tuple[tuple[Reading, str | None, Test], ...]
+    readings: tuple[tuple[ModeMatch, str | None, Test], ...]
     cases: tuple[tuple[Case, tuple[str, ...], str | None, Test], ...]
 
 

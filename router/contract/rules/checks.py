@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from router.contract.errors import ApiError
 from router.contract.rules import format_checks, part_checks, tool_checks
-from router.contract.rules.evaluation import Draft
-from router.contract.rules.field_rules import Fields, Violation, listed, words_for
+from router.contract.rules.evaluation import EvaluationContext
+from router.contract.rules.field_rules import Fields, Violation, error_text_for, listed
 from router.contract.rules.messages import messages_of
 from router.contract.schema import named_checks as named
 from router.contract.schema.conditions import tester_of
@@ -20,7 +20,7 @@ PARAM_OF: Final = {"tools": "tools", "tool_choice": "tool_choice", "response_for
 """The field that a check is about, where it is not `messages`."""
 
 
-class CheckJudge:
+class CheckEvaluator:
     """Makes one named check."""
 
     def __init__(self, rule: CheckRule) -> None:
@@ -30,20 +30,20 @@ class CheckJudge:
         self._is_of_parts = type(rule.check) in part_checks.MADE_BY
         self.find: Callable[[Any], Violation | None] = _MADE_BY[type(rule.check)](rule.check)
 
-    def __call__(self, draft: Draft) -> None:
+    def __call__(self, context: EvaluationContext) -> None:
         """Refuse a request that fails the check; nothing is looked at when it is refused already."""
-        if draft.error is not None:
+        if context.error is not None:
             return
-        violation = self.find(draft.parts() if self._is_of_parts else draft.request.fields)
+        violation = self.find(context.parts() if self._is_of_parts else context.request.fields)
         if violation is None:
             return
-        draft.violations.append(self.param)
-        words = words_for(self.check, violation.part)
-        details = {"model": draft.request.value("model"), **violation.details}
+        context.violations.append(self.param)
+        words = error_text_for(self.check, violation.part)
+        details = {"model": context.request.value("model"), **violation.details}
         error = ApiError(
-            "contract_violation", violation.said, self.param, part=violation.part, words=words, details=details
+            "contract_violation", violation.message, self.param, part=violation.part, words=words, details=details
         )
-        draft.refuse(self.rule, error)
+        context.reject(self.rule, error)
 
 
 def _roles(check: named.Roles) -> Check:

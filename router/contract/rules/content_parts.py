@@ -13,7 +13,7 @@ class MessageParts(NamedTuple):
     values: list[Any]
 
 
-class ContentParts(NamedTuple):
+class ContentPartIndex(NamedTuple):
     """All parts in their order, and those that carry something besides text by modality.
 
     The parts of messages of every role count, and those inside of other parts, such as tool results.
@@ -27,9 +27,9 @@ class ContentParts(NamedTuple):
         return len(self.by_modality.get(modality, ()))
 
 
-def content_parts_of(messages: object) -> ContentParts:
+def content_parts_of(messages: object) -> ContentPartIndex:
     """Return the content parts of messages; those of what is no message are left out."""
-    found = ContentParts([], {})
+    found = ContentPartIndex([], {})
     for place, message in enumerate(messages if isinstance(messages, list) else ()):
         content = message.get("content") if isinstance(message, dict) else None
         if content is None or isinstance(content, str):

@@ -4,9 +4,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from router.contract.errors import ApiError, without_frames
-from router.contract.jsonbytes.parsing import Request
-from router.contract.jsonbytes.splice import Edit
-from router.contract.rules.content_parts import ContentParts, content_parts_of
+from router.contract.jsonbytes.parsing import ParsedRequest
+from router.contract.jsonbytes.splice import JsonEdit
+from router.contract.rules.content_parts import ContentPartIndex, content_parts_of
 from router.contract.schema.conditions import Path, value_at
 
 if TYPE_CHECKING:
@@ -17,39 +17,39 @@ PARTS: Final = "\0parts"
 """Marks messages of which some content is made of parts."""
 
 
-class Draft:
+class EvaluationContext:
     """What the rules have said of a request so far."""
 
-    __slots__ = ("_marks", "_parts", "edits", "error", "refused_by", "request", "tokens", "values", "violations")
+    __slots__ = ("_features", "_parts", "edits", "error", "rejected_by", "request", "tokens", "values", "violations")
 
-    def __init__(self, request: Request, edits: list[Edit]) -> None:
+    def __init__(self, request: ParsedRequest, edits: list[JsonEdit]) -> None:
         self.request = request
         self.edits = edits
         self.error: ApiError | None = None
-        self.refused_by: str | None = None
+        self.rejected_by: str | None = None
         self.violations: list[str] = []
-        self._marks: set[str] | None = None
-        self._parts: ContentParts | None = None
+        self._features: set[str] | None = None
+        self._parts: ContentPartIndex | None = None
         self.values: dict[Path, Any] = {}
         """The values that were edited, by path."""
         self.tokens: Tokens | None = None
 
-    def marks(self) -> set[str]:
+    def features(self) -> set[str]:
         """Return the keys and the roles of all messages, and PARTS where the content of one is more than a text."""
-        if self._marks is None:
-            self._marks = _marks_of(self.request.value("messages"))
-        return self._marks
+        if self._features is None:
+            self._features = _features_of(self.request.value("messages"))
+        return self._features
 
-    def parts(self) -> ContentParts:
+    def parts(self) -> ContentPartIndex:
         """Return the content parts of all messages; they are looked for once, however many rules ask."""
         if self._parts is None:
             self._parts = content_parts_of(self.request.value("messages"))
         return self._parts
 
-    def refuse(self, rule: str, error: ApiError) -> None:
+    def reject(self, rule: str, error: ApiError) -> None:
         """Take the error of a rule; the first one is what the client is told."""
         if self.error is None:
-            self.error, self.refused_by = without_frames(error), rule
+            self.error, self.rejected_by = without_frames(error), rule
 
     def value_at(self, path: Path) -> Any:  # noqa: ANN401 - a JSON value may be anything
         """Return the value that an engine would get at a path as things stand; None when absent or null."""
@@ -63,7 +63,7 @@ class Draft:
                     return value_at(holder, path[length:]) if isinstance(holder, dict) else None
         return value_at(self.request.fields, path)
 
-    def stands(self, path: Path) -> bool:
+    def is_sent(self, path: Path) -> bool:
         """Tell whether a field is sent, be it as null."""
         holder = value_at(self.request.fields, path[:-1]) if len(path) > 1 else self.request.fields
         return isinstance(holder, dict) and path[-1] in holder
@@ -71,15 +71,15 @@ class Draft:
     def put(self, rule: str, path: Path, value: Any, written: bytes) -> None:  # noqa: ANN401 - any JSON value
         """Let the engine get a value at a path, written in JSON like this."""
         kind: Literal["inject", "set"] = "inject" if self.value_at(path) is None else "set"
-        self.edits.append(Edit(rule, kind, path, written))
+        self.edits.append(JsonEdit(rule, kind, path, written))
         self._remember(path, value)
 
     def drop(self, rule: str, path: Path) -> None:
         """Keep a field from the engine."""
-        self.edits.append(Edit(rule, "drop", path))
+        self.edits.append(JsonEdit(rule, "drop", path))
         self._remember(path, None)
 
-    def note(self, edits: list[Edit]) -> None:
+    def add_edits(self, edits: list[JsonEdit]) -> None:
         """Take edits that a step has made by itself."""
         self.edits += edits
         for edit in edits:
@@ -93,7 +93,7 @@ class Draft:
         self.values[path] = value
 
 
-def _marks_of(messages: object) -> set[str]:
+def _features_of(messages: object) -> set[str]:
     marks: set[str] = set()
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, dict):

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from router.contract.errors import ApiError, laid_over
+from router.contract.errors import ApiError, merged_text
 from router.contract.jsonbytes.numbers import read_float, read_whole, show
 from router.contract.jsonbytes.splice import drop_all_repetitions, to_json
-from router.contract.rules.evaluation import Draft
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.rules.patterns import full_match_of
 from router.contract.schema.conditions import Path, equals, is_one_of, path_of, value_at
 from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.schema.rule_list import FieldRule, sources_of
 from router.contract.schema.sections import Field
-from router.contract.schema.types import Condition, Governed, Scalar, Words
+from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 from router.contract.templates import bare, shown
 
 Fields = dict[str, Any]
@@ -22,7 +22,7 @@ class Violation(NamedTuple):
     """What a value violates: the part of the rule, what is said of it, and what fills the placeholders."""
 
     part: str
-    said: str
+    message: str
     details: dict[str, Any]
 
 
@@ -33,12 +33,12 @@ WIDER_PARTS: Final = {"too_low": "range", "too_high": "range"}
 """Parts of a rule whose words, where they have none of their own, are those of a wider part."""
 
 
-def words_for(rule: Governed, part: str) -> Words:
+def error_text_for(rule: RuleBase, part: str) -> ErrorText:
     """Return the words of a rule for one of its parts."""
-    return laid_over(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
+    return merged_text(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
 
 
-class FieldJudge:
+class FieldEvaluator:
     """Judges one field, under its standard name and the other spellings that engines know."""
 
     def __init__(self, rule: FieldRule) -> None:
@@ -55,56 +55,56 @@ class FieldJudge:
         self.tests_of_taken = self.tests[1:] if rule.field.reject else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
-    def __call__(self, draft: Draft) -> None:
+    def __call__(self, context: EvaluationContext) -> None:
         """Refuse a value that violates the rule; of a repeated field the last value counts, and only it leaves."""
-        fields = draft.request.fields
+        fields = context.request.fields
         is_sent = False
         for path in self.spellings:
             value = value_at(fields, path)
             if value is not None:
                 is_sent = True
-                self._judge(draft, path, value, self.tests)
+                self._judge(context, path, value, self.tests)
         if self.field.sources and value_at(fields, self.path) is None:
-            is_sent = self._judge_source(draft) or is_sent
+            is_sent = self._judge_source(context) or is_sent
         if self.field.required and not is_sent:
-            self._refuse(draft, Violation("required", "is missing: it is required", {}), self.path, None)
-        if draft.request.repeats or self.is_nested:
+            self._reject(context, Violation("required", "is missing: it is required", {}), self.path, None)
+        if context.request.repeats or self.is_nested:
             for path in self.spellings:
-                draft.edits += drop_all_repetitions(draft.request, self.rule, path)
+                context.edits += drop_all_repetitions(context.request, self.rule, path)
 
-    def _judge_source(self, draft: Draft) -> bool:
+    def _judge_source(self, context: EvaluationContext) -> bool:
         """Judge the value that the field takes from another one; tell whether there is one."""
-        fields = draft.request.fields
+        fields = context.request.fields
         for source in self.sources:
             value = value_at(fields, source)
             if value is not None:
                 # Where values are mapped, those of other fields may be words of another vocabulary.
                 if not self.field.map:
-                    self._judge(draft, source, value, self.tests_of_taken)
+                    self._judge(context, source, value, self.tests_of_taken)
                 return True
         return False
 
-    def _judge(self, draft: Draft, path: Path, value: Any, tests: tuple[Test, ...]) -> None:  # noqa: ANN401 - any JSON
+    def _judge(self, context: EvaluationContext, path: Path, value: Any, tests: tuple[Test, ...]) -> None:  # noqa: ANN401 - any JSON
         for test in tests:
-            violation = test(value, draft.request.fields)
+            violation = test(value, context.request.fields)
             if violation is not None:
-                self._refuse(draft, violation, path, value)
+                self._reject(context, violation, path, value)
                 return
 
-    def _refuse(self, draft: Draft, violation: Violation, path: Path, value: object) -> None:
-        if self.name not in draft.violations:
-            draft.violations.append(self.name)
-        if draft.error is not None:
+    def _reject(self, context: EvaluationContext, violation: Violation, path: Path, value: object) -> None:
+        if self.name not in context.violations:
+            context.violations.append(self.name)
+        if context.error is not None:
             return
         sent_as = ".".join(path)
         # A source is a field of the vendor's own; another spelling is an engine's.
         param = sent_as if sent_as in self.field.sources else self.name
         name = param if param == sent_as else f"{self.name} (sent as {sent_as})"
-        message = f"{name} {violation.said.replace(_WRITTEN, _written(draft, path, value))}"
-        words = words_for(self.field, violation.part)
-        details = {**self.bounds, "value": bare(value), "model": draft.request.value("model"), **violation.details}
+        message = f"{name} {violation.message.replace(_WRITTEN, _written(context, path, value))}"
+        words = error_text_for(self.field, violation.part)
+        details = {**self.bounds, "value": bare(value), "model": context.request.value("model"), **violation.details}
         error = ApiError(self.code, message, param, part=violation.part, words=words, details=details)
-        draft.refuse(self.rule, error)
+        context.reject(self.rule, error)
 
 
 def tests_of(rule: FieldRule) -> Iterator[Test]:
@@ -325,7 +325,7 @@ def _text_of(value: object) -> str:
     return str(shown(value)) if isinstance(value, str) else to_json(value).decode()
 
 
-def _written(draft: Draft, path: Path, value: object) -> str:
-    if len(path) == 1 and path[0] in draft.request.members:
-        return draft.request.shown(path[0])
+def _written(context: EvaluationContext, path: Path, value: object) -> str:
+    if len(path) == 1 and path[0] in context.request.members:
+        return context.request.shown(path[0])
     return str(shown(value)) if isinstance(value, str | list | dict) else to_json(value).decode()

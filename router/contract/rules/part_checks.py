@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from router.contract.errors import ApiError
-from router.contract.rules.content_parts import ContentParts, MessageParts, types_of
+from router.contract.rules.content_parts import ContentPartIndex, MessageParts, types_of
 from router.contract.rules.field_rules import Violation, listed
 from router.contract.schema import named_checks as named
 from router.contract.schema.fields import IMAGE_PART_TYPES
 from router.contract.schema.rule_list import PartLimit
 from router.contract.templates import shown
 
-PartsCheck = Callable[[ContentParts], Violation | None]
+PartsCheck = Callable[[ContentPartIndex], Violation | None]
 
 _BASE64_CHARACTERS: Final = 4
 _BASE64_BYTES: Final = 3
@@ -20,7 +20,7 @@ _NAMES: Final = {"image": "images", "video": "videos", "audio": "audios", "file"
 """What several parts of a modality are called, in messages and in error codes."""
 
 
-def too_many(parts: ContentParts, rule: PartLimit) -> ApiError | None:
+def too_many(parts: ContentPartIndex, rule: PartLimit) -> ApiError | None:
     """Return the error of more parts of a modality than a rule allows, None where there are not."""
     found = parts.count(rule.modality)
     if found <= rule.max:
@@ -34,7 +34,7 @@ def _content_parts(check: named.ContentParts) -> PartsCheck:
     usual = _Allowed(check.allowed)
     by_role = {role: _Allowed(allowed) for role, allowed in check.by_role.items()}
 
-    def find(parts: ContentParts) -> Violation | None:
+    def find(parts: ContentPartIndex) -> Violation | None:
         for held in parts.messages:
             role = held.message.get("role")
             allowed = by_role.get(role, usual) if isinstance(role, str) else usual
@@ -84,7 +84,7 @@ def _images(check: named.Images) -> PartsCheck:
     words = listed(check.sources)
     expected = listed(tuple(_SAID.get(source, source) for source in check.sources))
 
-    def find(parts: ContentParts) -> Violation | None:
+    def find(parts: ContentPartIndex) -> Violation | None:
         data_urls = 0
         for url in _urls(parts):
             source = _source_of(url, check.file_prefix)
@@ -137,7 +137,7 @@ _AROUND: Final = "".join(map(chr, range(ord(" ") + 1)))
 _LINE_ENDS: Final = dict.fromkeys(map(ord, "\t\r\n"))
 
 
-def _urls(parts: ContentParts) -> Iterator[str]:
+def _urls(parts: ContentPartIndex) -> Iterator[str]:
     """Yield what image parts refer to: an object with a `url`, or a bare string.
 
     A part may have several keys that carry an image, and engines differ in which one they take.

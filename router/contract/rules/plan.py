@@ -3,35 +3,35 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from router.contract.errors import ApiError, laid_over
-from router.contract.jsonbytes.splice import Edit, to_json
+from router.contract.errors import ApiError, merged_text
+from router.contract.jsonbytes.splice import JsonEdit, to_json
 from router.contract.rules import budget, part_checks, sampling
-from router.contract.rules.checks import PARAM_OF, CheckJudge
-from router.contract.rules.evaluation import PARTS, Draft
-from router.contract.rules.field_rules import FieldJudge
+from router.contract.rules.checks import PARAM_OF, CheckEvaluator
+from router.contract.rules.evaluation import PARTS, EvaluationContext
+from router.contract.rules.field_rules import FieldEvaluator
 from router.contract.rules.tool_checks import transforms_of as of_tools
 from router.contract.rules.transforms import transforms_of
 from router.contract.schema import named_checks
 from router.contract.schema.conditions import path_of
 from router.contract.schema.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of
 from router.contract.schema.rule_list import (
-    Band,
     BodyLimit,
     Budget,
     CheckRule,
+    Const,
     FieldRule,
     PartLimit,
-    Pin,
+    Range,
     Rule,
     UnknownFieldsRule,
     sources_of,
 )
 from router.contract.templates import bare, shown
 
-Judge = Callable[[Draft], None]
+Evaluator = Callable[[EvaluationContext], None]
 
 
-class Plan:
+class RuleSet:
     """Rules made ready: first all of them judge, then what a valid request still needs is done."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -48,19 +48,19 @@ class Plan:
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
         )
 
-    def run(self, draft: Draft) -> None:
+    def run(self, context: EvaluationContext) -> None:
         """Judge a request; where nothing refuses it, note the edits that it needs."""
-        fields = draft.request.fields
+        fields = context.request.fields
         for names, judge in self._judges:
             if names is None or not names.isdisjoint(fields):
-                judge(draft)
-        if draft.error is not None:
+                judge(context)
+        if context.error is not None:
             return
         for names, transform in self._transforms:
             if names is None or not names.isdisjoint(fields):
-                transform(draft)
+                transform(context)
         if self._budget is not None and (self._always_binds or not budget.NAMES_OF_BOUND.isdisjoint(fields)):
-            budget.keep_bound_fields_valid(draft, self._budget, self._names_of_budget)
+            budget.keep_bound_fields_valid(context, self._budget, self._names_of_budget)
 
 
 def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
@@ -88,7 +88,7 @@ _MARKS: Final[dict[type, str]] = {
     named_checks.ContentParts: PARTS,
     named_checks.Images: PARTS,
 }
-"""Without what in its messages a request has nothing for a check to find, see `Draft.marks`."""
+"""Without what in its messages a request has nothing for a check to find, see `EvaluationContext.marks`."""
 
 
 def _mark_of(rule: Rule) -> str | None:
@@ -97,104 +97,104 @@ def _mark_of(rule: Rule) -> str | None:
     return _MARKS.get(type(rule.check)) if isinstance(rule, CheckRule) else None
 
 
-def _where_marked(mark: str | None, judge: Judge) -> Judge:
+def _where_marked(mark: str | None, judge: Evaluator) -> Evaluator:
     """Return a judge that is not asked where it would find nothing: most conversations have neither tools nor parts."""
 
-    def judge_where_marked(draft: Draft) -> None:
-        if mark in draft.marks():
-            judge(draft)
+    def judge_where_marked(context: EvaluationContext) -> None:
+        if mark in context.features():
+            judge(context)
 
     return judge if mark is None else judge_where_marked
 
 
-def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Judge:
+def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Evaluator:
     if isinstance(rule, FieldRule):
-        return FieldJudge(rule)
+        return FieldEvaluator(rule)
     if isinstance(rule, CheckRule):
-        return CheckJudge(rule)
+        return CheckEvaluator(rule)
     if isinstance(rule, Budget):
         return _budget(rule, names_of_budget)
     return _JUDGED_BY[type(rule)](rule)
 
 
-def _sampling(rule: Pin | Band) -> Judge:
+def _sampling(rule: Const | Range) -> Evaluator:
     names = frozenset((rule.field, *spellings_of(rule.field)))
-    due_without = [Edit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Pin) else []
+    due_without = [JsonEdit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Const) else []
 
-    def judge(draft: Draft) -> None:
-        if names.isdisjoint(draft.request.fields):
+    def judge(context: EvaluationContext) -> None:
+        if names.isdisjoint(context.request.fields):
             # Nearly all requests leave nearly all sampling fields alone.
-            draft.edits += due_without
+            context.edits += due_without
             return
-        verdict = sampling.judge(draft.request, rule)
-        draft.edits += verdict.edits
+        verdict = sampling.judge(context.request, rule)
+        context.edits += verdict.edits
         if verdict.violated:
-            draft.violations.append(rule.field)
+            context.violations.append(rule.field)
         if verdict.error is not None:
-            draft.refuse(rule.rule, verdict.error)
+            context.reject(rule.rule, verdict.error)
 
     return judge
 
 
-def _budget(rule: Budget, others: tuple[str, ...]) -> Judge:
-    def judge(draft: Draft) -> None:
-        if draft.error is not None:
+def _budget(rule: Budget, others: tuple[str, ...]) -> Evaluator:
+    def judge(context: EvaluationContext) -> None:
+        if context.error is not None:
             return
         try:
-            held = budget.judge(draft.request, rule, others)
+            held = budget.judge(context.request, rule, others)
         except ApiError as error:
-            _refuse(draft, rule.rule, error)
+            _reject(context, rule.rule, error)
             return
-        draft.note(held.edits)
-        draft.tokens = held.tokens
+        context.add_edits(held.edits)
+        context.tokens = held.tokens
 
     return judge
 
 
-def _part_limit(rule: PartLimit) -> Judge:
-    def judge(draft: Draft) -> None:
-        if draft.error is not None:
+def _part_limit(rule: PartLimit) -> Evaluator:
+    def judge(context: EvaluationContext) -> None:
+        if context.error is not None:
             return
-        error = part_checks.too_many(draft.parts(), rule)
+        error = part_checks.too_many(context.parts(), rule)
         if error is not None:
-            _refuse(draft, rule.rule, error)
+            _reject(context, rule.rule, error)
 
     return judge
 
 
-def _unknown_fields(rule: UnknownFieldsRule) -> Judge:
+def _unknown_fields(rule: UnknownFieldsRule) -> Evaluator:
     known = frozenset(rule.known)
     section = rule.unknown_fields
 
-    def judge(draft: Draft) -> None:
-        unknown = [name for name in draft.request.members if name not in known]
+    def judge(context: EvaluationContext) -> None:
+        unknown = [name for name in context.request.members if name not in known]
         if not unknown:
             return
         if section.policy == "drop":
-            draft.edits += [Edit(rule.rule, "drop", (name,)) for name in unknown]
+            context.edits += [JsonEdit(rule.rule, "drop", (name,)) for name in unknown]
             return
-        draft.violations.append(_UNKNOWN_FIELD)
+        context.violations.append(_UNKNOWN_FIELD)
         name = shown(unknown[0])
-        words = laid_over(section.error)
-        details = {"value": bare(draft.request.value(unknown[0])), "model": draft.request.value("model")}
+        words = merged_text(section.error)
+        details = {"value": bare(context.request.value(unknown[0])), "model": context.request.value("model")}
         error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
-        draft.refuse(rule.rule, error)
+        context.reject(rule.rule, error)
 
     return judge
 
 
-def _refuse(draft: Draft, rule: str, error: ApiError) -> None:
+def _reject(context: EvaluationContext, rule: str, error: ApiError) -> None:
     if error.param is not None:
-        draft.violations.append(error.param)
-    draft.refuse(rule, error)
+        context.violations.append(error.param)
+    context.reject(rule, error)
 
 
 _UNKNOWN_FIELD: Final = "unknown_fields"
 """What violations by unknown fields are counted as: clients must not choose the names of metrics."""
 
-_JUDGED_BY: Final[dict[type, Callable[..., Judge]]] = {
-    Pin: _sampling,
-    Band: _sampling,
+_JUDGED_BY: Final[dict[type, Callable[..., Evaluator]]] = {
+    Const: _sampling,
+    Range: _sampling,
     PartLimit: _part_limit,
     UnknownFieldsRule: _unknown_fields,
 }

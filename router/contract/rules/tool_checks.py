@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from router.contract.rules.evaluation import Draft
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.rules.field_rules import Fields, Violation, listed
 from router.contract.rules.messages import messages_of
 from router.contract.rules.patterns import full_match_of
@@ -167,15 +167,15 @@ def _tool_choice(check: named.ToolChoice) -> Check:
     return find
 
 
-def transforms_of(rule: CheckRule) -> Iterator[Callable[[Draft], None]]:
+def transforms_of(rule: CheckRule) -> Iterator[Callable[[EvaluationContext], None]]:
     """Yield what a check of tools asks to be done with a valid request."""
     if not isinstance(rule.check, named.ToolChoice) or not rule.check.drop_without_tools:
         return
 
-    def drop_without_tools(draft: Draft) -> None:
-        fields = draft.request.fields
+    def drop_without_tools(context: EvaluationContext) -> None:
+        fields = context.request.fields
         if fields.get("tool_choice") is not None and not _all_tools(fields):
-            draft.drop(rule.rule, ("tool_choice",))
+            context.drop(rule.rule, ("tool_choice",))
 
     yield drop_without_tools
 

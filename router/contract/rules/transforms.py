@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Self
 
 from router.contract.jsonbytes.numbers import is_too_long, read_float, read_whole
-from router.contract.jsonbytes.splice import Edit, raw_at, to_json
-from router.contract.rules.evaluation import Draft
+from router.contract.jsonbytes.splice import JsonEdit, raw_at, to_json
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.schema.conditions import Path, equals, path_of, value_at
 from router.contract.schema.fields import BUDGET_FIELDS, REASONING_EFFORT, WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.schema.rule_list import FieldRule, sources_of
 from router.contract.schema.types import Scalar
 
-Transform = Callable[[Draft], None]
+Transform = Callable[[EvaluationContext], None]
 
 
 def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | None, Transform]]:
@@ -50,17 +50,17 @@ def _move(rule: FieldRule) -> Transform:
     path = path_of(rule.path)
     sources = [path_of(source) for source in sources_of(rule.field)]
 
-    def move(draft: Draft) -> None:
-        fields = draft.request.fields
+    def move(context: EvaluationContext) -> None:
+        fields = context.request.fields
         sent = next((source for source in sources if value_at(fields, source) is not None), None)
-        if sent is not None and draft.value_at(path) is None:
+        if sent is not None and context.value_at(path) is None:
             # An earlier step may have changed it; that another field took it away as well changes nothing.
-            changed = draft.values.get(sent)
+            changed = context.values.get(sent)
             value = value_at(fields, sent) if changed is None else changed
-            draft.put(rule.rule, path, value, _written(draft, sent) if changed is None else to_json(value))
+            context.put(rule.rule, path, value, _written(context, sent) if changed is None else to_json(value))
         for source in sources:
-            if draft.stands(source):
-                draft.drop(rule.rule, source)
+            if context.is_sent(source):
+                context.drop(rule.rule, source)
 
     return move
 
@@ -83,10 +83,10 @@ def _drop(rule: FieldRule) -> Transform:
     path = path_of(rule.path)
     others = [path_of(other) for other in spellings_of(rule.path)]
 
-    def drop(draft: Draft) -> None:
+    def drop(context: EvaluationContext) -> None:
         for each in (path, *others):
-            if draft.stands(each) or draft.value_at(each) is not None:
-                draft.drop(rule.rule, each)
+            if context.is_sent(each) or context.value_at(each) is not None:
+                context.drop(rule.rule, each)
 
     return drop
 
@@ -95,12 +95,12 @@ def _force(rule: FieldRule, forced: Any) -> Transform:  # noqa: ANN401 - any sca
     path, written = path_of(rule.path), to_json(forced)
     others = [path_of(other) for other in spellings_of(rule.path)]
 
-    def force(draft: Draft) -> None:
-        if not equals(draft.value_at(path), forced):
-            draft.put(rule.rule, path, forced, written)
+    def force(context: EvaluationContext) -> None:
+        if not equals(context.value_at(path), forced):
+            context.put(rule.rule, path, forced, written)
         for other in others:
-            if draft.value_at(other) is not None:
-                draft.put(rule.rule, other, forced, written)
+            if context.value_at(other) is not None:
+                context.put(rule.rule, other, forced, written)
 
     return force
 
@@ -110,9 +110,9 @@ def _map(rule: FieldRule) -> Transform:
     mapped = {key: (value, to_json(value)) for key, value in rule.field.map.items()}
     by_number = {float(key): found for key, found in mapped.items() if _NUMBER.fullmatch(key)}
 
-    def change(draft: Draft) -> None:
+    def change(context: EvaluationContext) -> None:
         for path in paths:
-            value = draft.value_at(path)
+            value = context.value_at(path)
             if isinstance(value, list | dict | None):
                 continue
             if isinstance(value, bool):
@@ -120,7 +120,7 @@ def _map(rule: FieldRule) -> Transform:
             else:
                 found = mapped.get(value) if isinstance(value, str) else by_number.get(float(value))
             if found is not None:
-                draft.put(rule.rule, path, *found)
+                context.put(rule.rule, path, *found)
 
     return change
 
@@ -133,15 +133,15 @@ def _confine(rule: FieldRule) -> Transform:
     least = -math.inf if field.floor is None else field.floor
     most = math.inf if field.ceiling is None else field.ceiling
 
-    def confine(draft: Draft) -> None:
+    def confine(context: EvaluationContext) -> None:
         for path in paths:
-            sent = draft.value_at(path)
+            sent = context.value_at(path)
             # Engines read numbers in strings of any length.
             number = math.nan if isinstance(sent, str) and is_too_long(sent) else read_float(sent)
             if number is not None and not least <= number <= most:
                 # NaN is neither: it becomes the bound that there is.
                 value = field.floor if number < least or field.ceiling is None else field.ceiling
-                draft.put(rule.rule, path, value, to_json(value))
+                context.put(rule.rule, path, value, to_json(value))
 
     return confine
 
@@ -157,18 +157,18 @@ def _as_spelled(rule: FieldRule) -> Transform:
     is_whole = rule.path in WHOLE_NUMBER_FIELDS or rule.path in BUDGET_FIELDS
     read: Callable[[object], float | None] = read_whole if is_whole else read_float
 
-    def set_as_spelled(draft: Draft) -> None:
+    def set_as_spelled(context: EvaluationContext) -> None:
         for other in spellings:
-            value = draft.value_at(other)
+            value = context.value_at(other)
             if not is_number:
-                if isinstance(value, str | int | float) and draft.value_at(path) is None:
-                    draft.put(rule.rule, path, value, to_json(value))
+                if isinstance(value, str | int | float) and context.value_at(path) is None:
+                    context.put(rule.rule, path, value, to_json(value))
                 continue
             sent = read(value)
             # JSON has no number for the NaN or the infinity that a string may say.
-            if sent is not None and math.isfinite(sent) and draft.value_at(path) is None:
+            if sent is not None and math.isfinite(sent) and context.value_at(path) is None:
                 exact = value if isinstance(value, int) and not isinstance(value, bool) else sent
-                draft.put(rule.rule, path, exact, to_json(exact))
+                context.put(rule.rule, path, exact, to_json(exact))
 
     return set_as_spelled
 
@@ -178,36 +178,36 @@ class _Default(NamedTuple):
 
     path: Path
     value: Scalar | None
-    injecting: Edit
-    replacing: Edit
+    injecting: JsonEdit
+    replacing: JsonEdit
 
     @classmethod
     def of(cls, rule: FieldRule) -> Self:
         """Return the default of a rule."""
         path, value = path_of(rule.path), rule.field.default
         written = to_json(value)
-        return cls(path, value, Edit(rule.rule, "inject", path, written), Edit(rule.rule, "set", path, written))
+        return cls(path, value, JsonEdit(rule.rule, "inject", path, written), JsonEdit(rule.rule, "set", path, written))
 
 
 def _set_defaults(rules: list[FieldRule]) -> Transform:
     """Return what sets fields that are absent to their defaults."""
     defaults = [_Default.of(rule) for rule in rules]
 
-    def set_defaults(draft: Draft) -> None:
-        values, edits, members = draft.values, draft.edits, draft.request.members
+    def set_defaults(context: EvaluationContext) -> None:
+        values, edits, members = context.values, context.edits, context.request.members
         for default in defaults:
             path = default.path
-            if draft.value_at(path) is None:
+            if context.value_at(path) is None:
                 edits.append(default.replacing if path[0] in members else default.injecting)
                 values[path] = default.value
 
     return set_defaults
 
 
-def _written(draft: Draft, path: Path) -> bytes:
+def _written(context: EvaluationContext, path: Path) -> bytes:
     """Return a value that is sent as the client wrote it; one that an alias implies is written anew."""
-    value = value_at(draft.request.fields, path)
+    value = value_at(context.request.fields, path)
     if isinstance(value, str | bool):
         return to_json(value)
-    raw = raw_at(draft.request, path)
+    raw = raw_at(context.request, path)
     return to_json(value) if raw is None or raw == b"null" else raw

@@ -5,7 +5,7 @@ from functools import cached_property
 import msgspec
 
 from router.contract.schema.named_checks import Check
-from router.contract.schema.rule_list import Band, Pin, Rule, governed_by, rules_of
+from router.contract.schema.rule_list import Const, Range, Rule, governed_by, rules_of
 from router.contract.schema.sections import (
     Errors,
     Field,
@@ -17,7 +17,7 @@ from router.contract.schema.sections import (
     Sampling,
     UnknownFields,
 )
-from router.contract.schema.types import Condition, Frozen, Stated
+from router.contract.schema.types import Condition, Frozen, OmitDefaults
 
 
 class Sections(Frozen, frozen=True, dict=True, kw_only=True):
@@ -34,7 +34,7 @@ class Sections(Frozen, frozen=True, dict=True, kw_only=True):
     unknown_fields: UnknownFields = UnknownFields()
 
 
-class When(Stated, frozen=True):
+class When(OmitDefaults, frozen=True):
     """Which requests a case is for: each of the three that is stated must hold.
 
     `model` are globs for the served id or the name asked for.
@@ -82,9 +82,9 @@ class Contract(Sections, frozen=True, kw_only=True):
         return frozenset(readings + [path for case in self.cases for path in case.when.fields])
 
     @cached_property
-    def sampling_rules(self) -> tuple[Pin | Band, ...]:
+    def sampling_rules(self) -> tuple[Const | Range, ...]:
         """Those of the rules that judge the parameters of the section `sampling`."""
-        return tuple(rule for rule in self.rules if isinstance(rule, Pin | Band))
+        return tuple(rule for rule in self.rules if isinstance(rule, Const | Range))
 
     def governs_beyond_body_size(self) -> bool:
         """Tell whether the contract says anything besides how large a body may be."""

@@ -2,53 +2,53 @@
 
 from typing import Final
 
-from router.contract.schema.types import Condition, Count, Governed, Positive
+from router.contract.schema.types import Condition, Count, Positive, RuleBase
 
 
-class Roles(Governed, frozen=True, kw_only=True, tag_field="check", tag="roles"):
+class Roles(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="roles"):
     """Every message has one of these roles."""
 
     allowed: tuple[str, ...]
 
 
-class SystemMessages(Governed, frozen=True, kw_only=True, tag_field="check", tag="system_messages"):
+class SystemMessages(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="system_messages"):
     """At most so many messages have the role system."""
 
     max: Count
 
 
-class FirstRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="first_role"):
+class FirstRole(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="first_role"):
     """The first message has one of these roles."""
 
     allowed: tuple[str, ...]
 
 
-class LastRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="last_role"):
+class LastRole(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="last_role"):
     """The last message has one of these roles."""
 
     allowed: tuple[str, ...]
 
 
-class RequiredRole(Governed, frozen=True, kw_only=True, tag_field="check", tag="required_role"):
+class RequiredRole(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="required_role"):
     """Some message has one of these roles."""
 
     any_of: tuple[str, ...]
 
 
-class Alternation(Governed, frozen=True, kw_only=True, tag_field="check", tag="alternation"):
+class Alternation(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="alternation"):
     """Behind leading system messages, those of user or tool and of assistant alternate, a user first.
 
     Several tool results may follow each other.
     """
 
 
-class StringContent(Governed, frozen=True, kw_only=True, tag_field="check", tag="string_content"):
+class StringContent(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="string_content"):
     """The content of messages of these roles is a string."""
 
     roles: tuple[str, ...]
 
 
-class ContentParts(Governed, frozen=True, kw_only=True, tag_field="check", tag="content_parts"):
+class ContentParts(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="content_parts"):
     """Contents that are no text are made of parts of these types, parts within parts included.
 
     Parts: types, shape. `by_role` has the types of single roles, instead of `allowed`. A part that is no object, or has
@@ -60,7 +60,7 @@ class ContentParts(Governed, frozen=True, kw_only=True, tag_field="check", tag="
     by_role: dict[str, tuple[str, ...]] = {}
 
 
-class ToolResults(Governed, frozen=True, kw_only=True, tag_field="check", tag="tool_results"):
+class ToolResults(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_results"):
     """Messages of role tool name the call that they answer; with `known_call`, one that an earlier message made.
 
     Parts: tool_call_id, known_call.
@@ -69,18 +69,18 @@ class ToolResults(Governed, frozen=True, kw_only=True, tag_field="check", tag="t
     known_call: bool = False
 
 
-class ToolCallsAnswered(Governed, frozen=True, kw_only=True, tag_field="check", tag="tool_calls_answered"):
+class ToolCallsAnswered(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_calls_answered"):
     """Every call of an assistant message is answered by the tool messages right behind it.
 
     {value}: the ids that are not.
     """
 
 
-class ReasoningPassedBack(Governed, frozen=True, kw_only=True, tag_field="check", tag="reasoning_passed_back"):
+class ReasoningPassedBack(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="reasoning_passed_back"):
     """Assistant messages that call tools carry `reasoning_content`. {index}: the message's."""
 
 
-class Tools(Governed, frozen=True, kw_only=True, tag_field="check", tag="tools"):
+class Tools(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tools"):
     """The request's tools are well formed.
 
     Parts: shape, types, name, forbidden, unique. `types` empty: any type. A tool of type function has an object
@@ -93,7 +93,7 @@ class Tools(Governed, frozen=True, kw_only=True, tag_field="check", tag="tools")
     unique: bool = False
 
 
-class MessageTools(Governed, frozen=True, kw_only=True, tag_field="check", tag="message_tools"):
+class MessageTools(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="message_tools"):
     """Tools within messages are well formed and stand in messages of these roles, without content if so asked.
 
     Parts: roles, content, shape, types, name, unique. `unique` counts the request's own tools too. A null is absent.
@@ -106,7 +106,7 @@ class MessageTools(Governed, frozen=True, kw_only=True, tag_field="check", tag="
     unique: bool = False
 
 
-class ToolChoice(Governed, frozen=True, kw_only=True, tag_field="check", tag="tool_choice"):
+class ToolChoice(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_choice"):
     """`tool_choice` is one of these; `named` stands for an object that names a function.
 
     Parts: one per value (auto, none, required, named, any), other (anything else), requires_tools, known.
@@ -122,7 +122,7 @@ class ToolChoice(Governed, frozen=True, kw_only=True, tag_field="check", tag="to
     """Must a named function be among the tools?"""
 
 
-class ResponseFormat(Governed, frozen=True, kw_only=True, tag_field="check", tag="response_format"):
+class ResponseFormat(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="response_format"):
     """`response_format.type` is one of these.
 
     With `named_schema`, a json_schema has a string `name`, an object `schema`, and `strict` is a boolean or absent.
@@ -134,7 +134,7 @@ class ResponseFormat(Governed, frozen=True, kw_only=True, tag_field="check", tag
     named_schema: bool = False
 
 
-class Images(Governed, frozen=True, kw_only=True, tag_field="check", tag="images"):
+class Images(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="images"):
     """What image parts refer to: `data` URLs, `http` (and https) URLs, or `file` ids that begin with a prefix.
 
     Parts: sources, max_bytes, max_url_bytes, max_data_urls. `max_bytes` is of the decoded image, `max_url_bytes` of the
@@ -148,7 +148,7 @@ class Images(Governed, frozen=True, kw_only=True, tag_field="check", tag="images
     max_data_urls: Count | None = None
 
 
-class PromptContains(Governed, frozen=True, kw_only=True, tag_field="check", tag="prompt_contains"):
+class PromptContains(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="prompt_contains"):
     """Some text of the messages contains a word, whatever its case, when these fields have these values."""
 
     word: str
@@ -175,7 +175,7 @@ Check = (
     | PromptContains
 )
 
-CHECK_TYPES: Final[dict[str, type[Governed]]] = {
+CHECK_TYPES: Final[dict[str, type[RuleBase]]] = {
     "roles": Roles,
     "system_messages": SystemMessages,
     "first_role": FirstRole,

@@ -19,7 +19,7 @@ class BodyLimit(Frozen, frozen=True, tag_field="kind", tag="body_limit"):
     rule: str = "limits.max_body_bytes"
 
 
-class Pin(Frozen, frozen=True, tag_field="kind", tag="pin"):
+class Const(Frozen, frozen=True, tag_field="kind", tag="pin"):
     """Inject a sampling value where the request has none; refuse (or, under `allow`, pass) any other value."""
 
     field: str
@@ -28,7 +28,7 @@ class Pin(Frozen, frozen=True, tag_field="kind", tag="pin"):
     rule: str
 
 
-class Band(Frozen, frozen=True, tag_field="kind", tag="band"):
+class Range(Frozen, frozen=True, tag_field="kind", tag="band"):
     """Refuse a sampling value outside the closed interval; do nothing where the request has none."""
 
     field: str
@@ -96,7 +96,7 @@ FIELDS_OF_CHECKS: Final = {
 }
 """Top-level fields that the named checks look at."""
 
-Rule = BodyLimit | Pin | Band | PartLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
+Rule = BodyLimit | Const | Range | PartLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
 
 
 class HasSections(Protocol):
@@ -173,9 +173,9 @@ def _sampling(sections: HasSections) -> Iterator[Rule]:
         expected = sections.sampling.params.get(field)
         name = f"sampling.params.{field}"
         if isinstance(expected, Interval):
-            yield Band(field, expected.min, expected.max, name)
+            yield Range(field, expected.min, expected.max, name)
         elif expected is not None:
-            yield Pin(field, expected, sections.sampling.conflict, name)
+            yield Const(field, expected, sections.sampling.conflict, name)
         if field in sections.fields:
             yield _field(sections, field)
 

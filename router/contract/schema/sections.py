@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from router.contract.schema.types import Condition, Count, Frozen, Governed, Positive, Scalar, Stated, Words
+from router.contract.schema.types import Condition, Count, ErrorText, Frozen, OmitDefaults, Positive, RuleBase, Scalar
 
 DEFAULT_MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 """Largest request body in bytes where a profile says nothing."""
@@ -17,7 +17,7 @@ class Interval(Frozen, frozen=True):
     max: int | float
 
 
-class Alias(Stated, frozen=True):
+class Alias(OmitDefaults, frozen=True):
     """A name that is answered besides the served ids: what it is routed as (None: the first served id).
 
     `implies` are fields, by dotted path, that a request for the alias has where it does not send them.
@@ -40,7 +40,7 @@ def plain_aliases(*names: str) -> dict[str, Alias]:
     return dict.fromkeys(names, Alias())
 
 
-class Reading(Stated, frozen=True):
+class ModeMatch(OmitDefaults, frozen=True):
     """One way to read the mode: the mode of a request whose model and fields are these; empty: of any."""
 
     mode: str
@@ -52,7 +52,7 @@ class Mode(Frozen, frozen=True):
     """How the mode of a request is read: by the first reading that fits, else it is the default (None: no modes)."""
 
     default: str | None = None
-    match: tuple[Reading, ...] = ()
+    match: tuple[ModeMatch, ...] = ()
     source: str | None = None
 
 
@@ -93,7 +93,7 @@ class Sampling(Frozen, frozen=True):
     source: str | None = None
 
 
-class Field(Governed, frozen=True, kw_only=True):
+class Field(RuleBase, frozen=True, kw_only=True):
     """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
 
     Parts: required, reject, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
@@ -123,7 +123,7 @@ class Field(Governed, frozen=True, kw_only=True):
     default: Scalar | None = None
 
 
-class UnknownFields(Governed, frozen=True, kw_only=True):
+class UnknownFields(RuleBase, frozen=True, kw_only=True):
     """What becomes of top-level fields that are neither known nor governed."""
 
     policy: Literal["pass", "drop", "reject"] = "pass"
@@ -159,6 +159,6 @@ class Errors(Frozen, frozen=True):
     bad_request_type: str | None = None
     body: dict[str, Any] | None = None
     omit_null: bool = False
-    codes: dict[str, Words] = {}
-    engine_400: Words | None = None
+    codes: dict[str, ErrorText] = {}
+    engine_400: ErrorText | None = None
     source: str | None = None

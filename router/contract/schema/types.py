@@ -15,11 +15,11 @@ class Frozen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An immutable value that refuses unknown keys when it is read from JSON."""
 
 
-class Stated(Frozen, frozen=True, omit_defaults=True):
+class OmitDefaults(Frozen, frozen=True, omit_defaults=True):
     """A value in whose JSON stands only what a profile states: what is absent says nothing."""
 
 
-class Words(Stated, frozen=True):
+class ErrorText(OmitDefaults, frozen=True):
     """How an error is told: each member replaces the one that the error would have; None leaves it.
 
     `message` and the texts in `body` are templates; `body` replaces the envelope of `Errors.body`.
@@ -33,9 +33,9 @@ class Words(Stated, frozen=True):
     body: dict[str, Any] | None = None
 
 
-class Governed(Stated, frozen=True, kw_only=True):
+class RuleBase(OmitDefaults, frozen=True, kw_only=True):
     """What every rule of its own may carry: the words of its refusals, those of single parts, and its evidence."""
 
-    error: Words | None = None
-    parts: dict[str, Words] = {}
+    error: ErrorText | None = None
+    parts: dict[str, ErrorText] = {}
     source: str | None = None

@@ -7,7 +7,7 @@ from compiler.artifact.sizes import bytes_of, size_of
 from router.artifact.format import freeze, load, serialise
 from router.contract.schema.model import Contract, When
 from router.contract.schema.sections import Alias, Field, Interval, Limits, MaxTokens
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from tests.compiler.profiles import profiles
 
 
@@ -87,11 +87,11 @@ def test_words_are_a_message_and_parts_stand_apart():
     """A text is the message; of a mapping the members of words are told from the parts of the rule."""
     told = {"status": 422.0, "code": 7.0, "range": "too high", "required": {"param": "x"}}
     field = contract_of({"fields": {"a": {"error": told}}}).fields["a"]
-    assert field.error == Words(status=422, code=7)
+    assert field.error == ErrorText(status=422, code=7)
     assert repr(field.error.status) == "422"
-    assert field.parts == {"range": Words(message="too high"), "required": Words(param="x")}
+    assert field.parts == {"range": ErrorText(message="too high"), "required": ErrorText(param="x")}
     only_parts = contract_of({"checks": {"tools": {"error": {"name": "no"}}}}).checks["tools"]
-    assert (only_parts.error, only_parts.parts) == (None, {"name": Words(message="no")})
+    assert (only_parts.error, only_parts.parts) == (None, {"name": ErrorText(message="no")})
 
 
 def test_a_budget_without_a_default_injects_nothing():

@@ -14,8 +14,18 @@ from router.contract.schema.named_checks import (
     StringContent,
     SystemMessages,
 )
-from router.contract.schema.sections import Alias, Errors, Field, Mode, Models, Reading, Response, Stream, UnknownFields
-from router.contract.schema.types import Words
+from router.contract.schema.sections import (
+    Alias,
+    Errors,
+    Field,
+    Mode,
+    Models,
+    ModeMatch,
+    Response,
+    Stream,
+    UnknownFields,
+)
+from router.contract.schema.types import ErrorText
 from tests.compiler.diff.contracts import SERVED
 
 PATHS = ("max_tokens", "o.y", "temperature", "x")
@@ -23,7 +33,7 @@ VALUES = (None, -1, 0, 0.5, 1, 1.5, 2, "a", "aa", "b", True, [], ["a"], ["a", "a
 
 _CONDITIONS = st.dictionaries(st.sampled_from(["q", "x"]), st.sampled_from([(), (1,), (1, 2)]), max_size=2)
 _NUMBERS = st.sampled_from([0, 0.5, 1, 1.0])
-_WORDS = st.builds(Words, message=st.sampled_from(["no", "never"]))
+_WORDS = st.builds(ErrorText, message=st.sampled_from(["no", "never"]))
 
 
 def _sometimes(strategy, nothing=None):
@@ -103,7 +113,7 @@ contracts = st.builds(
         base,
         cases=cases,
         models=Models(aliases=aliases),
-        mode=Mode("plain", (Reading("deep", when={"x": (1,)}),) if read else ()),
+        mode=Mode("plain", (ModeMatch("deep", when={"x": (1,)}),) if read else ()),
     ),
     _sections(Contract),
     _CASES,

@@ -12,7 +12,7 @@ from compiler.diff.intervals import accepted, only_in
 from router.artifact.format import digest_of
 from router.contract.rules.sampling import satisfies
 from router.contract.schema.fields import SAMPLING_FIELDS
-from router.contract.schema.rule_list import Band
+from router.contract.schema.rule_list import Range
 from tests.compiler.diff import traffic
 from tests.compiler.diff.contracts import contracts, lone_pairs, pairs
 
@@ -108,7 +108,7 @@ def test_the_numbers_told_are_those_of_one_band_and_not_the_other():
     """A number lies in one of the stretches that are told if and only if it keeps the one band and breaks the other."""
     numbers = [0, 0.25, 0.5, 0.75, 1]
     bands = [
-        Band("temperature", low, high, "") for low, high in itertools.product(numbers[1:4], repeat=2) if low <= high
+        Range("temperature", low, high, "") for low, high in itertools.product(numbers[1:4], repeat=2) if low <= high
     ]
     for these, those, number in itertools.product(bands, bands, [*numbers, 0.375, 0.625]):
         told = only_in(accepted(these), accepted(those))

@@ -5,13 +5,13 @@ from compiler.diff.checks import _SETTINGS
 from compiler.diff.fields import compare_fields
 from router.contract.schema.named_checks import CHECK_TYPES
 from router.contract.schema.sections import Field
-from router.contract.schema.types import Governed, Words
+from router.contract.schema.types import ErrorText, RuleBase
 
 
 @pytest.mark.parametrize("name", CHECK_TYPES)
 def test_every_setting_of_a_check_is_compared(name):
     """No setting of a check can change without a word about it."""
-    own = set(CHECK_TYPES[name].__struct_fields__) - set(Governed.__struct_fields__)
+    own = set(CHECK_TYPES[name].__struct_fields__) - set(RuleBase.__struct_fields__)
     assert set(_SETTINGS.get(name, {})) == own
 
 
@@ -23,8 +23,8 @@ VALUES = {
     "excludes": {"b": ()},
     "sources": ("b",),
     "map": {"a": 1},
-    "error": Words(message="no"),
-    "parts": {"range": Words(message="no")},
+    "error": ErrorText(message="no"),
+    "parts": {"range": ErrorText(message="no")},
     "source": "docs",
     **dict.fromkeys(("required", "reject", "drop"), True),
 }

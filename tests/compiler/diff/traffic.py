@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from router.contract.decide import Forward, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.errors import build_error_response
 from router.contract.schema.fields import BUDGET_FIELDS, spellings_of
 from router.contract.schema.sections import Interval
 from tests.compiler.diff.contracts import ALIASES, SERVED
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 def outcome(body, contract):
     decision = decide(body, contract, ServedIds((SERVED,)))
     if not isinstance(decision, Forward):
-        return Outcome(False, answer(decision.error, decision.errors), ())
+        return Outcome(False, build_error_response(decision.error, decision.errors), ())
     return Outcome(True, (decision.body, decision.model_served, decision.respond_as), _granted(body, decision.body))
 
 

@@ -9,8 +9,8 @@ from compiler.validate.validation import validate
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
-from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, Reading, UnknownFields
-from router.contract.schema.types import Words
+from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, ModeMatch, UnknownFields
+from router.contract.schema.types import ErrorText
 from tests.batches import batched
 from tests.compiler.chains import layer_of_values
 
@@ -99,7 +99,7 @@ HELD = {
     "output.max_tokens": (MaxTokens, set()),
     "unknown_fields": (UnknownFields, set()),
     "errors": (Errors, set()),
-    "errors.codes.bad_request": (Words, set()),
+    "errors.codes.bad_request": (ErrorText, set()),
     **{f"checks.{name}": (check, set()) for name, check in CHECK_TYPES.items()},
 }
 
@@ -116,6 +116,6 @@ def test_each_section_has_the_keys_of_what_holds_it(path):
 def test_a_reading_of_the_mode_has_the_keys_of_what_holds_it():
     """The items of a list are held to the contract as well."""
     item = SCHEMA["mode"]["schema"]["match"]["schema"]["schema"]
-    assert set(item) == set(Reading.__struct_fields__)
+    assert set(item) == set(ModeMatch.__struct_fields__)
     with pytest.raises(ProfileError):
         validate(layer_of_values({"mode": {"default": "a", "read": [{"mod": "a"}]}}).tree)

@@ -6,11 +6,11 @@ from functools import partial
 from compiler.verify.assertion import EVENT_STREAM, EndpointResponse
 from compiler.verify.check import ChatRequest
 from compiler.verify.generation.requests import ENGINE_ANSWERS
-from router.contract.decide import Forward, Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Forward, Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 from router.contract.responses.rewrite import rename_model, retype_bad_request
-from router.contract.responses.stream_rewrite import StreamEditor
-from router.contract.responses.upstream_errors import retold
+from router.contract.responses.stream_rewrite import StreamRewriter
+from router.contract.responses.upstream_errors import map_upstream_error
 from router.contract.schema.model import Contract
 
 _JSON = "application/json"
@@ -26,8 +26,8 @@ class Endpoint:
     def response(self, request: ChatRequest) -> EndpointResponse:
         """Return what comes back to a request, and what the engine got."""
         decision = self._decide(request.body())
-        if isinstance(decision, Refusal):
-            told = answer(decision.error, decision.errors, request.request_id())
+        if isinstance(decision, Rejection):
+            told = build_error_response(decision.error, decision.errors, request.request_id())
             return EndpointResponse(told.status, _JSON, told.body, None, is_captured=True)
         if request.engine is not None:
             return _rejected_by_engine(request, decision)
@@ -37,7 +37,11 @@ class Endpoint:
 
 def _rejected_by_engine(request: ChatRequest, decision: Forward) -> EndpointResponse:
     body = json.dumps(ENGINE_ANSWERS[request.engine or ""]).encode()
-    told = retold(body, decision.errors, request.request_id()) if decision.errors.engine_400 is not None else None
+    told = (
+        map_upstream_error(body, decision.errors, request.request_id())
+        if decision.errors.engine_400 is not None
+        else None
+    )
     if told is not None:
         return EndpointResponse(told.status, _JSON, told.body, decision.body, is_captured=True)
     if decision.errors.bad_request_type is not None:
@@ -62,5 +66,5 @@ def _streamed(decision: Forward) -> tuple[str, bytes]:
     stream = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames) + b"data: [DONE]\n\n"
     if decision.respond_as is None and decision.usage is None:
         return EVENT_STREAM, stream
-    editor = StreamEditor(decision.respond_as, decision.usage)
+    editor = StreamRewriter(decision.respond_as, decision.usage)
     return EVENT_STREAM, editor.feed(stream) + editor.flush()

@@ -11,7 +11,7 @@ from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from compiler.verify.assertion import evaluate
 from compiler.verify.check import Check
-from router.contract.rules.compiled import machine_of
+from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
 
@@ -60,7 +60,7 @@ def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant
             continue
         try:
             mutant = msgspec.convert(_with(plain, path, value), Contract)
-            machine_of(mutant)
+            compiled_contract_of(mutant)
         except (msgspec.ValidationError, LookupError, re.error):
             continue  # no compiler would let it pass
         if mutant != contract:

@@ -21,21 +21,21 @@ from router.contract.schema.sections import (
     MaxTokens,
     Mode,
     Models,
+    ModeMatch,
     Output,
-    Reading,
     Response,
     Sampling,
     Stream,
     UnknownFields,
 )
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from tests.batches import batched
 
 GROWN = {
-    "checks": {"roles": Roles(allowed=("user", "system"), error=Words(message="no {value}"))},
+    "checks": {"roles": Roles(allowed=("user", "system"), error=ErrorText(message="no {value}"))},
     "fields": {
         "thinking.type": Field(allowed=("enabled", "disabled"), source="docs"),
-        "stop": Field(max_items=4, parts={"items": Words(code=7)}),
+        "stop": Field(max_items=4, parts={"items": ErrorText(code=7)}),
         "seed": Field(sources=("random_seed",), default=1.5, requires={"user": (True, "x")}),
     },
     "order": ("checks.roles",),
@@ -47,7 +47,7 @@ FULL = Contract(
     errors=Errors("vendor_error"),
     limits=Limits(max_body_bytes=1024, max_images=3),
     models=Models({"kimi-é": Alias(), "a/b": Alias("served", {"thinking.type": "disabled"})}, respond_as="served"),
-    mode=Mode("thinking", (Reading("quiet", (), {"thinking.type": ("disabled",)}),)),
+    mode=Mode("thinking", (ModeMatch("quiet", (), {"thinking.type": ("disabled",)}),)),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
 )

@@ -9,7 +9,7 @@ from router.contract.decide import Forward
 from router.contract.rules.field_rules import tests_of
 from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.schema.model import Contract
-from router.contract.schema.rule_list import Band, FieldRule, Pin
+from router.contract.schema.rule_list import Const, FieldRule, Range
 from tests.router.conformance.engines import Effective, engines, read_by
 from tests.router.conformance.readers import REFUSALS, readers, same
 
@@ -83,8 +83,8 @@ def _keeps_field(rule: FieldRule, value: Any) -> bool:
     return is_within and all(test(value, {}) is None for test in tests_of(rule))
 
 
-def _keeps(rule: Pin | Band, value: Any, forward: Forward) -> bool:
-    if isinstance(rule, Band):
+def _keeps(rule: Const | Range, value: Any, forward: Forward) -> bool:
+    if isinstance(rule, Range):
         return value is None or rule.min <= value <= rule.max
     if rule.conflict == "allow" and rule.field in forward.violations:
         return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.schema.model import Contract
 from tests.exhaustive import exhaustive_but
 from tests.router.conformance.bodies import bodies
@@ -36,7 +36,7 @@ def test_no_body_is_judged_one_way_and_read_another(table: list[bytes], name: st
     forwarded = 0
     for body in table:
         verdict = decide(body, contract, ServedIds(("served",)))
-        if isinstance(verdict, Refusal):
+        if isinstance(verdict, Rejection):
             assert verdict.error.status == 400 or verdict.error.code == "model_not_found", (body, verdict)
             continue
         assert isinstance(verdict, Forward)

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from compiler.artifact.from_profile import contract_of
-from router.contract.decide import Forward, Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Forward, Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 
 CASES = Path(__file__).parent / "cases"
 REQUEST_ID = "of-this-request"
@@ -49,7 +49,7 @@ def check(case: dict[str, Any]) -> None:
     contract = contract_of(case["profile"])
     decision = decide(body, contract, ServedIds(tuple(case.get("served", ("served", "other")))))
     if "refused" in case or "answer" in case:
-        assert isinstance(decision, Refusal), decision
+        assert isinstance(decision, Rejection), decision
         _check_refusal(case, decision)
     else:
         assert isinstance(decision, Forward), decision
@@ -58,14 +58,14 @@ def check(case: dict[str, Any]) -> None:
         if name in case:
             got = decision.violations if name == "violations" else [edit.rule for edit in decision.edits]
             assert list(got) == case[name], decision
-    assert decision.found.mode == case.get("mode", decision.found.mode)
+    assert decision.case_selection.mode == case.get("mode", decision.case_selection.mode)
     if "case" in case:
-        assert (decision.found.case and decision.found.case.name) == case["case"]
+        assert (decision.case_selection.case and decision.case_selection.case.name) == case["case"]
 
 
-def _check_refusal(case: dict[str, Any], refusal: Refusal) -> None:
+def _check_refusal(case: dict[str, Any], refusal: Rejection) -> None:
     error = refusal.error
-    told = answer(error, refusal.errors, REQUEST_ID)
+    told = build_error_response(error, refusal.errors, REQUEST_ID)
     known = {
         "rule": refusal.rule,
         "code": error.code,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.jsonbytes.parsing import MAX_MEMBERS
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Alias, Errors, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
@@ -43,7 +43,7 @@ IMAGES = '"messages":[{"role":"user","content":[{"type":"image_url"}]}]'
 def test_the_first_failure_answers(body, code, param, violations):
     """Size, JSON, single fields, model, sampling, images and budget are judged in this order."""
     decision = decide(body.encode(), EVERYTHING, SERVED)
-    assert isinstance(decision, Refusal)
+    assert isinstance(decision, Rejection)
     assert (decision.error.code, decision.error.param, decision.violations) == (code, param, violations)
 
 

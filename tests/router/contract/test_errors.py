@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from router.contract.decide import Refusal, ServedIds, decide
-from router.contract.errors import STATUS_OF, ApiError, answer
+from router.contract.decide import Rejection, ServedIds, decide
+from router.contract.errors import STATUS_OF, ApiError, build_error_response
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import Roles, ToolChoice
 from router.contract.schema.sections import Errors, Field, Limits, MaxTokens, Output, Sampling, UnknownFields
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
@@ -54,7 +54,7 @@ def test_the_codes_are_those_of_the_table():
 @batched("code", TABLE)
 def test_every_error_has_the_same_shape(code, param):
     """All four keys always, the type by the kind of status, the code in a header, JSON."""
-    sent = answer(ApiError(code, 'why: "é\n"', param))
+    sent = build_error_response(ApiError(code, 'why: "é\n"', param))
     expected_type = "server_error" if TABLE[code] >= 500 else "invalid_request_error"
     assert sent.status == TABLE[code]
     assert json.loads(sent.body) == {
@@ -72,19 +72,19 @@ def test_every_error_has_the_same_shape(code, param):
 def test_only_400s_are_retyped(code):
     """The contract's type stands in every 400 and in nothing else."""
     error = ApiError(code, "why")
-    kind = json.loads(answer(error, Errors("vendor_error")).body)["error"]["type"]
+    kind = json.loads(build_error_response(error, Errors("vendor_error")).body)["error"]["type"]
     assert (kind == "vendor_error") == (TABLE[code] == 400)
 
 
 def test_clients_are_told_not_to_repeat_what_may_have_run():
     """Once an engine may have begun to work the answer says that it should not be asked again."""
-    sent = answer(ApiError("upstream_incomplete", "why", may_have_run=True))
+    sent = build_error_response(ApiError("upstream_incomplete", "why", may_have_run=True))
     assert dict(sent.headers)["x-should-retry"] == "false"
 
 
 def test_retry_after_is_a_number_of_seconds():
     """`Retry-After` carries whole seconds, at least one."""
-    assert int(dict(answer(ApiError("overloaded", "why")).headers)["Retry-After"]) >= 1
+    assert int(dict(build_error_response(ApiError("overloaded", "why")).headers)["Retry-After"]) >= 1
 
 
 @pytest.mark.parametrize("case", cases("errors"))
@@ -104,13 +104,13 @@ ALL = Contract(
     checks={"tool_choice": ToolChoice(allowed=("auto",)), "roles": Roles(allowed=("user",))},
     fields={
         "temperature": Field(min=0, below=1),
-        "o.x": Field(allowed=(1, "x"), error=Words(message="{value}|{param}|{min}")),
-        "stop": Field(max_items=1, max_bytes=3, error=Words(body={"v": "{value}"})),
+        "o.x": Field(allowed=(1, "x"), error=ErrorText(message="{value}|{param}|{min}")),
+        "stop": Field(max_items=1, max_bytes=3, error=ErrorText(body={"v": "{value}"})),
     },
     limits=Limits(max_images=0),
     output=Output(MaxTokens(cap=9, default=None)),
     sampling=Sampling(params={"top_p": 0.5}),
-    unknown_fields=UnknownFields(policy="reject", error=Words(message="{value} {param}")),
+    unknown_fields=UnknownFields(policy="reject", error=ErrorText(message="{value} {param}")),
 )
 TEXTS = st.text(max_size=5) | st.sampled_from(["{value}", "\ud800", "\x00", "{", "x" * 300])
 VALUES = st.recursive(
@@ -132,8 +132,8 @@ def test_every_refusal_is_valid_json_in_every_envelope(value, envelope, omit_nul
     members = {"model": "served", **value} if isinstance(value, dict) else value
     contract = replace(ALL, errors=Errors(body=ENVELOPES[envelope], omit_null=omit_null))
     decision = decide(json.dumps(members).encode(), contract, ServedIds(("served",)))
-    if isinstance(decision, Refusal):
-        sent = answer(decision.error, decision.errors, "id")
+    if isinstance(decision, Rejection):
+        sent = build_error_response(decision.error, decision.errors, "id")
         assert 400 <= sent.status < 500
         assert isinstance(orjson.loads(sent.body), dict)
         assert len(sent.body) < 4000
@@ -141,4 +141,4 @@ def test_every_refusal_is_valid_json_in_every_envelope(value, envelope, omit_nul
 
 def test_lone_surrogates_of_engines_are_told():
     """What an engine wrote and is no UTF-8 becomes something that is."""
-    assert b'"?"' in answer(ApiError("bad_request", "\ud800")).body
+    assert b'"?"' in build_error_response(ApiError("bad_request", "\ud800")).body

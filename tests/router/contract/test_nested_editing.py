@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.jsonbytes import parsing
 from router.contract.jsonbytes.members import find_members, grouped
 from router.contract.jsonbytes.parsing import MAX_NESTED_MEMBERS, parse
-from router.contract.jsonbytes.splice import Edit, apply_edits, drop_all_repetitions, raw_at
+from router.contract.jsonbytes.splice import JsonEdit, apply_edits, drop_all_repetitions, raw_at
 from router.contract.schema.model import Contract
-from router.contract.schema.sections import Field, Mode, Reading
+from router.contract.schema.sections import Field, Mode, ModeMatch
 
 SERVED = ServedIds(("served",))
 KEYS = st.sampled_from(["a", "b", "c", "\\u0061", "\\\\", "é"])
@@ -33,7 +33,7 @@ def objects(draw, depth=2):
 STEPS = st.sampled_from(["a", "b", "c", "\\", "é"])
 EDITS = st.lists(
     st.builds(
-        Edit,
+        JsonEdit,
         st.just("rule"),
         st.sampled_from(["set", "inject", "drop", "remove"]),
         st.lists(STEPS, min_size=1, max_size=3).map(tuple),
@@ -142,7 +142,7 @@ def test_the_bytes_at_a_path_are_those_of_the_value_that_is_read(text, path):
 
 
 def edit(kind, path, value=b""):
-    return Edit("rule", kind, tuple(path.split(".")), value)
+    return JsonEdit("rule", kind, tuple(path.split(".")), value)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_each_object_is_looked_through_once(monkeypatch, last):
     monkeypatch.setattr(parsing, "grouped", walk)
     paths = ("o.a.b", "o.a.c", "o.a.d", "o.b", "o.c", "o.d")
     contract = Contract(
-        mode=Mode(match=tuple(Reading(mode=str(at), when={path: (9,)}) for at, path in enumerate(paths))),
+        mode=Mode(match=tuple(ModeMatch(mode=str(at), when={path: (9,)}) for at, path in enumerate(paths))),
         fields={
             **{path: Field(max=9, default=1) for path in paths[:3]},
             **{path: Field(drop=True) for path in paths[3:]},
@@ -237,4 +237,4 @@ def sent(members):
 
 
 def status_of(decision):
-    return decision.error.status if isinstance(decision, Refusal) else 200
+    return decision.error.status if isinstance(decision, Rejection) else 200

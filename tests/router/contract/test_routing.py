@@ -2,9 +2,9 @@
 
 import pytest
 
-from router.contract.decide import MODELS, READING, Refusal, ServedIds
+from router.contract.decide import MODELS, READING, Rejection, ServedIds
 from router.contract.jsonbytes.parsing import MAX_MEMBERS
-from router.contract.routing import Routed, route_by_model
+from router.contract.routing import ModelRoute, route_by_model
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Alias, Models
 
@@ -13,7 +13,7 @@ ALIASES = {"alias": Alias(), "o": Alias(model="other"), "é": Alias(model="other
 CONTRACT = Contract(models=Models(aliases=ALIASES))
 
 
-def _route(body: bytes, served: ServedIds = SERVED) -> Routed | Refusal:
+def _route(body: bytes, served: ServedIds = SERVED) -> ModelRoute | Rejection:
     return route_by_model(body, CONTRACT, served)
 
 
@@ -31,7 +31,7 @@ def _route(body: bytes, served: ServedIds = SERVED) -> Routed | Refusal:
 def test_the_outermost_model_decides(body: bytes, asked: str, served: str, sent: bytes | None) -> None:
     """Whatever else is called model, the member of the outermost object is read; an alias alone is replaced."""
     routed = _route(body)
-    assert isinstance(routed, Routed)
+    assert isinstance(routed, ModelRoute)
     assert (routed.model_asked, routed.model_served) == (asked, served)
     assert (routed.body, routed.respond_as) == (sent or body, asked if sent else None)
 
@@ -39,7 +39,7 @@ def test_the_outermost_model_decides(body: bytes, asked: str, served: str, sent:
 def test_an_answer_may_keep_the_served_name() -> None:
     """Under `respond_as: served` an alias is routed, and the answer keeps the engine's name."""
     contract = Contract(models=Models(aliases=ALIASES, respond_as="served"))
-    assert route_by_model(b'{"model":"o"}', contract, SERVED) == Routed(b'{"model":"other"}', "o", "other", None)
+    assert route_by_model(b'{"model":"o"}', contract, SERVED) == ModelRoute(b'{"model":"other"}', "o", "other", None)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_answer_may_keep_the_served_name() -> None:
 def test_what_an_engine_might_read_otherwise_is_rejected(body: bytes, message: str) -> None:
     """A body of which engines might read another model, or none where several are served, is a 400."""
     refusal = _route(body)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Rejection)
     assert (refusal.error.code, refusal.rule in {READING, MODELS}) == ("bad_request", True)
     assert message in refusal.error.message
     assert len(refusal.error.message) < 300
@@ -78,10 +78,10 @@ def test_what_an_engine_might_read_otherwise_is_rejected(body: bytes, message: s
 @pytest.mark.parametrize("body", [b"{}", b'{"x":{"model":"other"}}', b'{"model":null}', b'{"messages":[]}'])
 def test_a_request_without_a_model_is_for_the_default(body: bytes) -> None:
     """Where one model alone is served a body without one passes as it is; while none is known, it waits."""
-    assert _route(body, ServedIds(("served",), default="served")) == Routed(body, None, "served")
+    assert _route(body, ServedIds(("served",), default="served")) == ModelRoute(body, None, "served")
     for is_complete in (True, False):
         refusal = _route(body, ServedIds((), is_complete=is_complete))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, Rejection)
         assert refusal.error.code == "no_healthy_engines"
 
 
@@ -89,6 +89,6 @@ def test_names_are_resolved_as_for_a_chat() -> None:
     """An unknown name is a 404 that names what is served, 503 while it may still be listed; the log gets it."""
     for is_complete, code in ((True, "model_not_found"), (False, "no_healthy_engines")):
         refusal = _route(b'{"model":"nope"}', ServedIds(("served",), is_complete=is_complete))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, Rejection)
         assert (refusal.error.code, refusal.rule, refusal.model_asked) == (code, MODELS, "nope")
         assert refusal.error.details["models"] == "served, alias, o, é"

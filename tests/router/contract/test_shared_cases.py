@@ -4,8 +4,8 @@ import json
 
 from compiler.artifact.from_profile import contract_of
 from router.artifact.format import load, shipped_folder
-from router.contract.decide import Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 from tests.batches import batched
 from tests.router.contract.tables import CASES
 
@@ -26,8 +26,8 @@ def test_the_decision_is_the_expected_one(case):
     expected = case["expect"]
     body = case["request"].encode()
     decision = decide(body, contract, ServedIds(("served",)))
-    if isinstance(decision, Refusal):
-        refusal = answer(decision.error, contract.errors)
+    if isinstance(decision, Rejection):
+        refusal = build_error_response(decision.error, contract.errors)
         error = json.loads(refusal.body)["error"]
         assert refusal.status == expected.get("status", 400)
         for key in ("code", "type", "param"):

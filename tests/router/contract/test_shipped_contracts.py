@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.artifact.format import load, shipped_folder
-from router.contract.decide import Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 from router.contract.jsonbytes.members import find_members
 from router.contract.schema.conditions import path_of
 from router.contract.schema.rule_list import FieldRule
@@ -85,13 +85,17 @@ def test_no_request_breaks_a_shipped_contract(name, data):
     contract = CONTRACTS[name]
     body = data.draw(requests(contract))
     decision = decide(body, contract, ServedIds(("served",)))
-    if isinstance(decision, Refusal):
-        told = answer(decision.error, decision.errors, "id")
+    if isinstance(decision, Rejection):
+        told = build_error_response(decision.error, decision.errors, "id")
         assert 400 <= told.status < 500
         assert orjson.loads(told.body)
         return
     keys = [member.key for member in find_members(decision.body)]
-    rules = contract.rules if decision.found.case is None else contract.case_rules[decision.found.case.name]
+    rules = (
+        contract.rules
+        if decision.case_selection.case is None
+        else contract.case_rules[decision.case_selection.case.name]
+    )
     governed = {path_of(rule.path)[0] for rule in rules if isinstance(rule, FieldRule)}
     assert [key for key in governed if keys.count(key) > 1] == []
     assert orjson.loads(decision.body)["model"] == decision.model_served

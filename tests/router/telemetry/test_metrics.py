@@ -5,7 +5,7 @@ import pytest
 from router.contract.decide import Forward, decide
 from router.contract.rules.budget import Tokens
 from router.contract.schema.model import Contract
-from router.contract.schema.rule_list import Pin
+from router.contract.schema.rule_list import Const
 from router.contract.schema.sections import MaxTokens, Output, Sampling
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
@@ -44,7 +44,7 @@ def test_the_rules_of_every_contract_are_on_the_list() -> None:
         output=Output(max_tokens=MaxTokens(cap=1, default=1)),
     )
     assert {rule.rule for rule in everything.rules} < set(metrics.RULES)
-    assert {rule.field for rule in everything.rules if isinstance(rule, Pin)} < set(metrics.PARAMETERS)
+    assert {rule.field for rule in everything.rules if isinstance(rule, Const)} < set(metrics.PARAMETERS)
 
 
 def test_a_request_that_an_engine_answered() -> None:

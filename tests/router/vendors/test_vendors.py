@@ -40,8 +40,8 @@ import pytest
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
-from router.contract.decide import Forward, Refusal, ServedIds, decide
-from router.contract.errors import answer
+from router.contract.decide import Forward, Rejection, ServedIds, decide
+from router.contract.errors import build_error_response
 from router.contract.schema.model import Contract
 from router.mock_engine import MockEngine, MockResponse
 from tests.batches import batched
@@ -72,8 +72,8 @@ def test_every_case_is_of_a_preset_that_is_shipped() -> None:
 def test_the_decision_is_as_the_vendor_answers(case: Case) -> None:
     """A request is refused in the vendor's words, or forwarded as the vendor would read it."""
     decision = decide(case.request(), contract_of(case.preset), ServedIds(case.served))
-    if isinstance(decision, Refusal):
-        refusal = answer(decision.error, decision.errors, "of-this-request")
+    if isinstance(decision, Rejection):
+        refusal = build_error_response(decision.error, decision.errors, "of-this-request")
         assert refusal.status == case.expected("status"), refusal
         check_error(case, json.loads(refusal.body), "of-this-request")
     else:

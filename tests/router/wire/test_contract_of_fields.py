@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import Roles
-from router.contract.schema.sections import Alias, Field, Mode, Models, Reading, Response, Stream, UnknownFields
+from router.contract.schema.sections import Alias, Field, Mode, Models, ModeMatch, Response, Stream, UnknownFields
 from router.mock_engine import MockEngine, MockResponse
 from tests.router.conftest import PATIENT, RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
@@ -20,7 +20,7 @@ END_FRAME, TAIL_FRAME = Response(Stream("end_frame")), Response(Stream("tail_fra
 FIELDS = {"a.b": Field(max=1), "user": Field(type=("string",))}
 CONTRACT = Contract(
     models=Models(aliases={"chat": Alias(model="large", implies={"thinking.type": "disabled"})}),
-    mode=Mode("thinking", (Reading("plain", when={"thinking.type": ("disabled",)}),)),
+    mode=Mode("thinking", (ModeMatch("plain", when={"thinking.type": ("disabled",)}),)),
     fields=FIELDS,
     checks={"roles": Roles(allowed=("user",))},
     unknown_fields=UnknownFields(policy="reject", known=("a", "thinking", "n")),

@@ -11,7 +11,7 @@ import pytest
 
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors, Limits, Models, plain_aliases
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse
 from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
@@ -27,7 +27,7 @@ JSON_BODY = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def router(router_of: RouterOf) -> RunningRouter:
     """A router with keys whose contract has words, a type and an envelope of its own for errors."""
-    words = {"bad_request": Words(code=7, message="no"), "invalid_api_key": Words(status=403, type="t")}
+    words = {"bad_request": ErrorText(code=7, message="no"), "invalid_api_key": ErrorText(status=403, type="t")}
     contract = Contract(
         errors=Errors(bad_request_type="vendor_error", body={"e": "{message}"}, codes=words),
         limits=Limits(max_body_bytes=1000),

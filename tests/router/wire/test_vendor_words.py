@@ -11,7 +11,7 @@ import pytest
 
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.sections import Errors, Field, Limits, Models, plain_aliases
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 from router.mock_engine import MockEngine, MockResponse
 from router.mock_engine.response import JSON
 from tests.router.conftest import RouterOf
@@ -24,17 +24,17 @@ BEARER = {"Authorization": f"Bearer {KEY}"}
 ENVELOPE = {"ok": False, "err": {"msg": "{message}", "no": "{code}", "at": "{param}", "id": "{request_id}"}}
 TEXT = (("Content-Type", "text/plain"),)
 ANSWERS = {
-    "bad_request": Words(type="t", code="1210"),
-    "invalid_api_key": Words(status=403, code=1000, message="who are you"),
-    "model_not_found": Words(status=400, code="1211", message="no {model}, but {models}"),
-    "not_found": Words(message="nothing here"),
-    "method_not_allowed": Words(message="not so"),
-    "request_too_large": Words(status=400, message="at most {max}"),
-    "overloaded": Words(status=529, code="1302", message="slowly"),
-    "no_healthy_engines": Words(code="1234", message="soon"),
+    "bad_request": ErrorText(type="t", code="1210"),
+    "invalid_api_key": ErrorText(status=403, code=1000, message="who are you"),
+    "model_not_found": ErrorText(status=400, code="1211", message="no {model}, but {models}"),
+    "not_found": ErrorText(message="nothing here"),
+    "method_not_allowed": ErrorText(message="not so"),
+    "request_too_large": ErrorText(status=400, message="at most {max}"),
+    "overloaded": ErrorText(status=529, code="1302", message="slowly"),
+    "no_healthy_engines": ErrorText(code="1234", message="soon"),
 }
-ERRORS = Errors(body=ENVELOPE, omit_null=True, codes=ANSWERS, engine_400=Words(message="engine: {message}"))
-INSIDE = Errors(body={"inside": "{message}", "for": "{model}"}, engine_400=Words())
+ERRORS = Errors(body=ENVELOPE, omit_null=True, codes=ANSWERS, engine_400=ErrorText(message="engine: {message}"))
+INSIDE = Errors(body={"inside": "{message}", "for": "{model}"}, engine_400=ErrorText())
 CONTRACT = Contract(
     errors=ERRORS,
     limits=Limits(max_body_bytes=2000),

@@ -127,7 +127,7 @@ def test_repeated_fields_are_seen_through_escapes(field, again):
     escaped = again % (ord(field[0]) if "x" in again else field[0]) + field[1:]
     request = parse(f'{{"{field}":1,"{escaped}":2}}'.encode())
     with pytest.raises(ApiError, match=f"{field} occurs more than once") as refused:
-        request.refuse_repeated(field)
+        request.reject_repeated(field)
     assert refused.value.param == {"n_predict": "max_tokens"}.get(field, field)
 
 

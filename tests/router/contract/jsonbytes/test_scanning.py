@@ -15,7 +15,7 @@ from router.contract.errors import ApiError
 from router.contract.jsonbytes import scanning
 from router.contract.jsonbytes.members import find_members
 from router.contract.jsonbytes.parsing import parse
-from router.contract.jsonbytes.scanning import Balance, end_of_string, holds_digits, holds_more_values
+from router.contract.jsonbytes.scanning import JsonScanner, end_of_string, holds_digits, holds_more_values
 
 PIECES = st.lists(st.sampled_from(['"', "\\", '\\"', ",", "[", "a", "\n", "1", "11", "111", "é"]), max_size=12).map(
     "".join
@@ -108,7 +108,7 @@ def test_json_that_is_cut_is_out_of_balance(value, cuts):
     """However it comes in pieces, only whole JSON closes all that it opened, as far as it opens anything."""
     body = json.dumps([value], ensure_ascii=False).encode()
     places = sorted({0, len(body), *(min(cut, len(body)) for cut in cuts)})
-    balance = Balance()
+    balance = JsonScanner()
     for start, end in pairwise(places):
         balance.feed(body[start:end])
         assert balance.is_kept() == (end == len(body))

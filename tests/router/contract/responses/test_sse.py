@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract.responses import sse
-from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, EventSplitter, Splice, WholeEvents
+from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, Splice, SseEventBuffer, SseParser
 
 ENDS = ["\n", "\r\n", "\r"]
 LINES = st.sampled_from([": c", "", "event: e", "data: a", "data:b", "data", "id: 1", " data: x", "x: data: y"])
@@ -13,7 +13,7 @@ VALUES = st.sampled_from([b"", b"v", b'"value"'])
 
 
 def _parts(pieces):
-    splitter = EventSplitter()
+    splitter = SseParser()
     parts = [part for piece in pieces for part in splitter.feed(piece)]
     left = splitter.flush()
     return parts if left is None else [*parts, left]
@@ -53,7 +53,7 @@ def test_events_end_with_a_blank_line_and_comments_stand_between(end):
 
 def test_a_splitter_tells_whether_it_is_between_events():
     """Before, within and behind an event, and while a line end may be half."""
-    splitter = EventSplitter()
+    splitter = SseParser()
     seen = [splitter.is_at_start()]
     for piece in [b"data: 1", b"\n\n", b": c\n", b": c", b"\n", b"x\r\r", b"\n", b"y\r\r", b"z\n\n"]:
         splitter.feed(piece)
@@ -66,7 +66,7 @@ def test_events_leave_whole_and_all_of_them(lines, data):
     """However a stream is cut into pieces, what has left ends between events, and at the end nothing is missing."""
     stream = "".join(line + end for line, end in lines).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    events, seen = WholeEvents(), EventSplitter()
+    events, seen = SseEventBuffer(), SseParser()
     left = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         left.append(events.feed(stream[start:end]))
@@ -79,7 +79,7 @@ def test_events_leave_whole_and_all_of_them(lines, data):
 @pytest.mark.parametrize("piece", [b"data: 1\n\n", b"data: 1\r\n\r\n", b": c\n\n", b"data: 1\n\ndata: 2\n\n"])
 def test_whole_events_pass_as_they_are(piece):
     """A piece of whole events behind whole events is the same object."""
-    events = WholeEvents()
+    events = SseEventBuffer()
     assert events.feed(piece) is piece
     assert events.feed(b"data: 0\n") == b""
     assert events.feed(b"\n") == b"data: 0\n\n"
@@ -88,7 +88,7 @@ def test_whole_events_pass_as_they_are(piece):
 
 def test_comments_within_an_event_wait_and_between_events_do_not():
     """What keeps a connection alive leaves at once, where no event has begun."""
-    events = WholeEvents()
+    events = SseEventBuffer()
     assert [events.feed(piece) for piece in (b": c\n", b"data: 1\n", b": c\n", b"\n", b":\n")] == [
         b": c\n",
         b"",
@@ -100,7 +100,7 @@ def test_comments_within_an_event_wait_and_between_events_do_not():
 
 def test_an_event_without_end_is_not_held_for_ever():
     """An event longer than the bound leaves as it comes."""
-    events = WholeEvents()
+    events = SseEventBuffer()
     assert events.feed(bytes(MAX_EVENT_BYTES)) == b""
     assert len(events.feed(b"x")) > MAX_EVENT_BYTES - 4
 

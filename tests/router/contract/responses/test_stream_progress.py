@@ -10,7 +10,7 @@ from router.contract.errors import ApiError
 from router.contract.protocols import CHAT, COMPLETIONS, MESSAGES, OTHER, RESPONSES, Protocol
 from router.contract.responses.stream_progress import StreamProgress
 from router.contract.schema.sections import Errors
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 ERROR = ApiError("upstream_incomplete", "cut")
 CHUNK = b'data: {"choices":[]}\n\n'
@@ -20,8 +20,8 @@ START = b'event: message_start\ndata: {"type":"message_start","message":{"model"
 def _ended(protocol: Protocol, *leaving: bytes, left: bytes = b"", is_framed: bool = True) -> StreamProgress:
     progress = StreamProgress(protocol)
     for piece in leaving:
-        progress.note(piece)
-    assert b"".join(progress.note_end(left)) == left
+        progress.observe(piece)
+    assert b"".join(progress.finish(left)) == left
     return progress
 
 
@@ -104,7 +104,7 @@ def _frames(stream: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_a_failure_is_data_alone_in_chat_and_completions() -> None:
     """The frame has the error as it would be answered, in the words of the contract, and no DONE behind it."""
-    errors = Errors(body={"e": "{message}", "c": "{code}"}, codes={"upstream_incomplete": Words(code=7)})
+    errors = Errors(body={"e": "{message}", "c": "{code}"}, codes={"upstream_incomplete": ErrorText(code=7)})
     assert list(_frames(_ended(CHAT, CHUNK).failure(ERROR, errors, "id", "m"))) == [("", {"e": "cut", "c": 7})]
     ((name, data),) = _frames(_ended(COMPLETIONS, CHUNK).failure(ERROR, Errors(), "id", "m"))
     assert (name, data["error"]["code"], data["error"]["type"]) == ("", "upstream_incomplete", "server_error")
@@ -112,7 +112,7 @@ def test_a_failure_is_data_alone_in_chat_and_completions() -> None:
 
 def test_a_failure_is_an_error_event_in_messages() -> None:
     """Whatever the contract's words are, the event is Anthropic's."""
-    errors = Errors(body={"e": "{message}"}, codes={"upstream_incomplete": Words(code=7)})
+    errors = Errors(body={"e": "{message}"}, codes={"upstream_incomplete": ErrorText(code=7)})
     body = {"type": "error", "error": {"type": "api_error", "message": "cut"}, "request_id": "id"}
     assert list(_frames(_ended(MESSAGES, START).failure(ERROR, errors, "id", "m"))) == [("error", body)]
     late = ApiError("upstream_timeout", "late")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract.responses.rewrite import MAX_MEMBERS
-from router.contract.responses.stream_rewrite import StreamEditor
+from router.contract.responses.stream_rewrite import StreamRewriter
 from tests.batches import batched
 from tests.router.contract.responses.test_rewrite import NOT_RENAMED, RENAMED
 from tests.router.contract.tables import CASES
@@ -37,7 +37,7 @@ def _cut(stream, cuts):
 
 
 def _fed(pieces, name="alias", usage=None):
-    editor = StreamEditor(name, usage)
+    editor = StreamRewriter(name, usage)
     return b"".join([*[editor.feed(piece) for piece in pieces], editor.flush()])
 
 
@@ -128,7 +128,7 @@ def test_a_stream_cut_at_every_byte_is_edited(end):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_an_event_leaves_when_it_is_complete(end):
     """Not before its blank line, and no later."""
-    editor = StreamEditor("alias", None)
+    editor = StreamRewriter("alias", None)
     assert editor.feed(b'data: {"model":"served"}' + end) == b""
     assert editor.feed(end + b"data: [DONE]") == b'data: {"model":"alias"}' + end * 2
     assert editor.feed(end + end) == b"data: [DONE]" + end * 2
@@ -138,7 +138,7 @@ def test_an_event_leaves_when_it_is_complete(end):
 @pytest.mark.parametrize("ping", [b"\n", b": ping\n", b": ping\n\n", b"\r\n", b":\r\n\r\n"])
 def test_comments_and_blank_lines_leave_at_once(ping):
     """A sign of life between events is not held back."""
-    editor = StreamEditor("alias", None)
+    editor = StreamRewriter("alias", None)
     assert editor.feed(ping) == ping
     assert editor.feed(b"data: 1\n\n" + ping) == b"data: 1\n\n" + ping
 
@@ -161,7 +161,7 @@ def test_an_event_too_long_to_hold_passes(monkeypatch, size, end):
         ]
     )
     assert _fed([stream[at : at + size] for at in range(0, len(stream), size)]) == expected
-    editor = StreamEditor("alias", None)
+    editor = StreamRewriter("alias", None)
     assert editor.feed(b"data: " + b"x" * 200)[:100] == b"data: " + b"x" * 94
 
 
@@ -181,7 +181,7 @@ HELD = [
 def test_a_model_that_a_member_holds_is_renamed(data, renamed):
     """Messages and Responses name the model in an object of the event: there alone it is renamed."""
     came = f"event: x\ndata: {data}\n\n".encode()
-    editor = StreamEditor("alias", None, "message")
+    editor = StreamRewriter("alias", None, "message")
     left = editor.feed(came) + editor.flush()
     assert left.replace(b'"alias"', b'"served"') == came.replace(b'"b","model":"c"', b'"served","model":"served"')
     assert renamed.encode() in left if renamed else left == came
@@ -201,7 +201,7 @@ def test_a_byte_order_mark_hides_nothing_of_the_first_event():
 
 def test_millions_of_tiny_pieces_are_no_burden():
     """A large event that comes byte by byte is not copied anew for each byte."""
-    editor = StreamEditor("alias", None)
+    editor = StreamRewriter("alias", None)
     event = b'data: {"c":"' + b"x" * 300_000 + b'","model":"served"}\n\n'
     left = b"".join(editor.feed(event[at : at + 1]) for at in range(len(event)))
     assert left == event.replace(b"served", b"alias")
@@ -306,7 +306,7 @@ def _without_usage(line):
 @pytest.mark.parametrize("name", [None, "alias"])
 def test_only_the_end_frame_waits(name):
     """Content leaves at once, the end frame with the event that decides, a comment before it, all else behind it."""
-    editor = StreamEditor(name, "move")
+    editor = StreamRewriter(name, "move")
     assert editor.feed(CONTENT) == CONTENT
     assert editor.feed(CONTENT + END_FRAME) == CONTENT
     assert editor.feed(b": keep-alive\n\n") == b": keep-alive\n\n"
@@ -321,14 +321,14 @@ def test_only_the_end_frame_waits(name):
 
 def test_of_a_stream_that_breaks_off_whole_events_leave():
     """What is held can be taken without the beginning of an event behind it, of which nothing can be made."""
-    editor = StreamEditor(None, "move")
+    editor = StreamRewriter(None, "move")
     assert editor.feed(CONTENT + END_FRAME + b"event: x\n\n" + TAIL_FRAME[:9]) == CONTENT
     assert editor.release() == END_FRAME + b"event: x\n\n"
     assert editor.release() == b""
-    editor = StreamEditor(None, "move")
+    editor = StreamRewriter(None, "move")
     assert editor.feed(TAIL_FRAME.replace(b"[]", b'[{"finish_reason":"stop"}]')) == b""
     assert editor.release() == TAIL_FRAME.replace(b"[]", b'[{"finish_reason":"stop","usage":{}}]')
-    assert StreamEditor("alias", None).release() == b""
+    assert StreamRewriter("alias", None).release() == b""
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
@@ -346,7 +346,7 @@ def test_no_more_is_held_than_the_bound(monkeypatch):
     """Events without end behind an end frame are not held for ever, and none of them is lost."""
     monkeypatch.setattr("router.contract.responses.stream_rewrite.MAX_EVENT_BYTES", 100)
     other = b'data: {"choices":[]}\n\n'
-    editor = StreamEditor(None, "move")
+    editor = StreamRewriter(None, "move")
     assert [editor.feed(event) for event in [END_FRAME, other, other]] == [b"", b"", b""]
     assert editor.feed(other) == END_FRAME + other * 3
     assert editor.feed(TAIL_FRAME) == TAIL_FRAME
@@ -362,5 +362,5 @@ def test_usage_in_an_object_of_very_many_members_stays_where_it_is(told):
         "end frame": (END_FRAME.replace(b"]}", b"]," + more + b"}"), TAIL_FRAME),
         "choice": (END_FRAME.replace(b'"stop"', b'"stop",' + more), TAIL_FRAME),
     }[told]
-    editor = StreamEditor(None, "copy")
+    editor = StreamRewriter(None, "copy")
     assert editor.feed(end_frame) + editor.feed(tail_frame) == end_frame + tail_frame

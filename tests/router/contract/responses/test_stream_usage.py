@@ -4,15 +4,17 @@ import pytest
 
 from router.contract.jsonbytes.parsing import parse
 from router.contract.responses.stream_usage import RULE, ask
-from router.contract.rules.evaluation import Draft
+from router.contract.rules.evaluation import EvaluationContext
 from router.contract.schema.sections import Stream
 
 ABSENT = ['"x":1', '"stream_options":null', '"stream_options":{}', '"stream_options":{"include_usage":null}']
 
 
 def _ask(members, usage, *, streamed=True):
-    draft = Draft(parse(f"{{{members}}}".encode()), [])
-    return ask(draft, Stream(usage), streamed=streamed), [(edit.rule, edit.field, edit.value) for edit in draft.edits]
+    context = EvaluationContext(parse(f"{{{members}}}".encode()), [])
+    return ask(context, Stream(usage), streamed=streamed), [
+        (edit.rule, edit.field, edit.value) for edit in context.edits
+    ]
 
 
 @pytest.mark.parametrize("members", ABSENT)

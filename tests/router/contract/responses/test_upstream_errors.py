@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.responses.upstream_errors import is_budget_overflow, retold
+from router.contract.responses.upstream_errors import is_budget_overflow, map_upstream_error
 from router.contract.schema.sections import Errors
-from router.contract.schema.types import Words
+from router.contract.schema.types import ErrorText
 
 BODY = {
     "msg": "{message}",
@@ -18,11 +18,13 @@ BODY = {
     "model": "{model}",
     "id": "{request_id}",
 }
-ERRORS = Errors(body=BODY, codes={"bad_request": Words(code=7)}, engine_400=Words(type="t", message="<{message}>"))
+ERRORS = Errors(
+    body=BODY, codes={"bad_request": ErrorText(code=7)}, engine_400=ErrorText(type="t", message="<{message}>")
+)
 
 
 def _told(body, errors=ERRORS):
-    told = retold(body, errors, "id", "served")
+    told = map_upstream_error(body, errors, "id", "served")
     return None if told is None else (told.status, json.loads(told.body))
 
 
@@ -64,15 +66,15 @@ def test_what_has_no_text_is_left_alone(body):
 
 def test_the_type_of_400s_and_the_status_of_words_hold():
     """The contract's type for 400s wins here too, and words may have another status."""
-    errors = Errors(body=BODY, bad_request_type="w", engine_400=Words(type="t"))
+    errors = Errors(body=BODY, bad_request_type="w", engine_400=ErrorText(type="t"))
     assert _told(b'{"error":"m"}', errors)[1]["type"] == "w"
-    assert _told(b'{"error":"m"}', Errors(engine_400=Words(status=422)))[0] == 422
+    assert _told(b'{"error":"m"}', Errors(engine_400=ErrorText(status=422)))[0] == 422
 
 
 @given(st.binary() | st.text().map(lambda text: json.dumps({"message": text}).encode()))
 def test_whatever_an_engine_answers_is_told_or_left_alone(body):
     """No bytes break it, and what is told is JSON."""
-    told = retold(body, ERRORS, "id")
+    told = map_upstream_error(body, ERRORS, "id")
     assert told is None or isinstance(json.loads(told.body), dict)
 
 

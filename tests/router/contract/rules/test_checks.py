@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.schema import named_checks as named
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import CHECK_TYPES, CHECKS
@@ -88,7 +88,7 @@ def test_no_value_breaks_a_check(name, place):
     for value in ODD:
         body = ('{"model":"served",' + place.replace("%s", value) + "}").encode()
         decision = decide(body, ALONE[name], SERVED)
-        if isinstance(decision, Refusal):
+        if isinstance(decision, Rejection):
             assert (decision.error.status, decision.rule) == (400, f"checks.{name}")
         else:
             assert json.loads(decision.body)["model"] == "served"

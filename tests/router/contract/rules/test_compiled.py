@@ -4,13 +4,13 @@ import pytest
 
 from router.contract.decide import ServedIds, decide
 from router.contract.rules import cases
-from router.contract.rules.cases import CaseFinder
-from router.contract.rules.compiled import machine_of
+from router.contract.rules.cases import CaseMatcher
+from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.model import Case, Contract, Sections, When
-from router.contract.schema.sections import Field, Mode, Reading
+from router.contract.schema.sections import Field, Mode, ModeMatch
 
 CASED = Contract(
-    mode=Mode("t", (Reading("n", ("*-fast",)), Reading("n", (), {"a.b": (False,)}))),
+    mode=Mode("t", (ModeMatch("n", ("*-fast",)), ModeMatch("n", (), {"a.b": (False,)}))),
     cases=(
         Case("one", When(model=("x*",), mode=("n",)), Sections(fields={"f": Field(force=1)})),
         Case("two", When(mode=("n", "o")), Sections(fields={"f": Field(force=2)})),
@@ -38,19 +38,19 @@ CASED = Contract(
 )
 def test_the_first_case_that_fits_is_found(names, fields, mode, case):
     """By the name asked for or served, by mode and by fields; glob and case of letters as written."""
-    finder = CaseFinder(CASED)
+    matcher = CaseMatcher(CASED)
     for _ in range(2):
-        found = finder.find(*names, fields)
+        found = matcher.match(*names, fields)
         assert (found.mode, found.case and found.case.name) == (mode, case)
 
 
 def test_a_request_without_names_that_are_known_is_not_remembered(monkeypatch):
     """However many names come, only so many are remembered, and all of them are answered."""
     monkeypatch.setattr(cases, "_MOST_REMEMBERED", 3)
-    finder = CaseFinder(CASED)
-    found = [finder.find(f"x{number}", "s", {"a": {"b": False}}).case.name for number in range(10)]
+    matcher = CaseMatcher(CASED)
+    found = [matcher.match(f"x{number}", "s", {"a": {"b": False}}).case.name for number in range(10)]
     assert found == ["one"] * 10
-    assert len(finder._by_names) == 3
+    assert len(matcher._by_names) == 3
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_every_case_has_its_own_plan(members, forced):
 
 def test_a_contract_is_made_ready_once():
     """The machine of a contract is the same object each time, and another contract has another."""
-    assert machine_of(CASED) is machine_of(CASED)
-    assert machine_of(CASED) is not machine_of(Contract())
+    assert compiled_contract_of(CASED) is compiled_contract_of(CASED)
+    assert compiled_contract_of(CASED) is not compiled_contract_of(Contract())
 
 
 def test_a_contract_without_modes_and_cases_looks_for_none():
     """Where nothing is conditional nothing is looked up, and no mode is told."""
-    assert not machine_of(Contract()).has_conditions
-    assert machine_of(CASED).has_conditions
-    assert machine_of(Contract(mode=Mode("t"))).has_conditions
-    assert decide(b'{"model":"y"}', Contract(mode=Mode("t")), ServedIds(("y",))).found.mode == "t"
+    assert not compiled_contract_of(Contract()).has_conditions
+    assert compiled_contract_of(CASED).has_conditions
+    assert compiled_contract_of(Contract(mode=Mode("t"))).has_conditions
+    assert decide(b'{"model":"y"}', Contract(mode=Mode("t")), ServedIds(("y",))).case_selection.mode == "t"

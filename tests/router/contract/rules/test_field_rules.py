@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from router.contract.decide import Refusal, ServedIds, decide
+from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.rules.field_rules import expectation
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field
@@ -66,7 +66,7 @@ def test_no_value_breaks_a_rule(value, place):
     contract = Contract(fields={"x": EVERY_PART, "n": EVERY_PART, "w.type": Field(allowed=("a",))})
     body = f'{{"model":"served","{place}":{value}}}'.encode()
     decision = decide(body, contract, SERVED)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         assert decision.error.status == 400
     else:
         assert json.loads(decision.body)["model"] == "served"

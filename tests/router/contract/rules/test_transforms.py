@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.decide import Forward, Refusal, ServedIds, decide
+from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.jsonbytes.members import find_members
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.model import Contract
@@ -119,10 +119,10 @@ def repeated(body, path):
 def test_what_leaves_keeps_the_contract(contract, body):
     """What is forwarded is forwarded untouched when it comes again, unless a default itself breaks a rule."""
     decision = decide(body, contract, SERVED)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         return
     again = decide(decision.body, contract, SERVED)
-    if isinstance(again, Refusal):
+    if isinstance(again, Rejection):
         # Defaults are not judged: the compiler refuses those that break their own rule.
         defaults = {edit.field for edit in decision.edits if edit.kind != "remove"}
         assert defaults
@@ -135,7 +135,7 @@ def test_what_leaves_keeps_the_contract(contract, body):
 def test_what_leaves_is_as_the_rules_say(contract, body):
     """Whatever rules meet, what leaves is JSON without a governed field twice, forced as forced, dropped as dropped."""
     decision = decide(body, contract, SERVED)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         assert decision.error.status == 400
         return
     assert isinstance(decision, Forward)

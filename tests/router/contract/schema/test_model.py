@@ -5,7 +5,7 @@ import pytest
 
 from router.contract.schema.fields import OTHER_SPELLINGS, SAMPLING_FIELDS, spellings_of, standard_name
 from router.contract.schema.model import Contract
-from router.contract.schema.rule_list import Band, BodyLimit, Budget, PartLimit, Pin, rules_of
+from router.contract.schema.rule_list import BodyLimit, Budget, Const, PartLimit, Range, rules_of
 from router.contract.schema.sections import Errors, Interval, Limits, MaxTokens, Models, Output, Sampling, plain_aliases
 
 
@@ -18,9 +18,9 @@ def test_the_rules_follow_from_the_sections():
     )
     assert rules_of(contract) == (
         BodyLimit(7),
-        Band("temperature", 0, 1, "sampling.params.temperature"),
-        Pin("top_p", 0.5, "allow", "sampling.params.top_p"),
-        Pin("n", 1, "allow", "sampling.params.n"),
+        Range("temperature", 0, 1, "sampling.params.temperature"),
+        Const("top_p", 0.5, "allow", "sampling.params.top_p"),
+        Const("n", 1, "allow", "sampling.params.n"),
         PartLimit("image", 0, "limits.max_images"),
         Budget(9, 5, "clamp"),
     )
