@@ -433,7 +433,7 @@ def test_a_folder_that_is_gone_costs_the_metrics_alone(engine: MockEngine, tmp_p
         shutil.rmtree(folder)
         worker = worker_of(router)
         os.kill(worker, signal.SIGKILL)
-        router.wait_for_line("metrics or traces cannot begin")
+        router.wait_for_line("metrics or traces cannot start")
         wait_until(lambda: status_of(f"{router.url}/readyz") == 200, router.log)
         with RawClient(router.port) as client:
             assert [client.post(CHAT, chat()).status for _ in range(5)] == [200] * 5

@@ -225,11 +225,11 @@ WRONG = {
 def test_no_variable_of_opentelemetry_keeps_requests_from_being_served(
     engine: MockEngine, collector: Collector, tmp_path: Path, name: str
 ) -> None:
-    """Where OpenTelemetry cannot begin requests are served all the same, and one line says what is missing and why."""
+    """Where OpenTelemetry cannot start requests are served all the same, and one line says what is missing and why."""
     with _traced(tmp_path, [engine.url], collector, {name: WRONG[name]}) as router, RawClient(router.port) as client:
         assert [client.post(CHAT, chat()).status for _ in range(3)] == [200] * 3
         assert client.get("/healthz").status == 200
-        said = [line for line in router.log().splitlines() if "cannot begin" in line]
+        said = [line for line in router.log().splitlines() if "cannot start" in line]
         assert len(said) == (1 if name.startswith(("OTEL_BSP", "OTEL_SPAN")) else len(said[:1]))
         assert all(
             re.search("metrics or traces cannot start and are missing from this process: .", line) for line in said
