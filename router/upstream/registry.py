@@ -28,6 +28,8 @@ _SUSPECT_OUTCOMES: Final = frozenset({Outcome.UNREACHABLE, Outcome.BROKEN, Outco
 _NO_REQUESTS: Final = ", so it gets no requests"
 _MODELS_HINT: Final = "what it serves can be given in ROUTER_ENGINES: {} models=ID"
 _MAX_LISTED: Final = 10
+# Unlike a seeded generator it differs between forked processes, and threads of health checks share no state with it.
+_RNG: Final = random.SystemRandom()
 _LOG = logging.getLogger("router")
 
 
@@ -49,7 +51,7 @@ class EngineRegistry:
         has_aliases: bool,
         breaker: BreakerConfig,
         clock: Callable[[], float] = time.monotonic,
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float] = _RNG.random,
     ) -> None:
         self._configured_ids = configured_ids
         self._has_aliases = has_aliases
