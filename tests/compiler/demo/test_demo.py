@@ -63,7 +63,7 @@ def test_every_section_is_shown(tmp_path: Path) -> None:
         "errors.bad_request_type",
     ):
         assert rule in output
-    assert output.endswith("\nEvery answer is what the contract says.\n")
+    assert output.endswith("\nEvery response is what the contract says.\n")
 
 
 def test_fields_checks_and_cases_are_shown(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_file_and_its_artifact_can_be_shown(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("sampling: {conflict: allow, params: {top_k: 40}}\n")
     code, from_file, errors = _demo(tmp_path, "./mine.yaml")
     assert (code, errors) == (0, "")
-    assert "a pin gives way" in from_file
+    assert "a pin allows" in from_file
     build = [sys.executable, "-m", "compiler", "build", "./mine.yaml", "-o", "mine.json"]
     subprocess.run(build, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, check=True)
     code, from_artifact, _ = _demo(tmp_path, "mine.json")
@@ -130,8 +130,8 @@ def test_an_engine_that_breaks_the_contract_is_told(tmp_path: Path, engine: Mock
     engine.script(fail_chats)
     code, output, _ = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
     assert code == 1
-    assert "not as the contract" in " ".join(output.split())
-    assert "Some answers are not what they should be." in output
+    assert "differs from the contract" in " ".join(output.split())
+    assert "Some responses are not what the contract says." in output
 
 
 def test_what_the_profile_itself_says_is_shown(tmp_path: Path) -> None:
@@ -150,7 +150,9 @@ def test_an_engine_that_wants_a_key_says_where_to_put_it(tmp_path: Path, engine:
     engine.script(lambda _: MockResponse.json({"error": "Unauthorized"}, status=401))
     code, output, errors = _demo(tmp_path, "moonshot-kimi", "--engine", engine.url)
     assert (code, output) == (1, "")
-    assert errors == (f"profilec: error: {engine.url}/v1/models answered 401; put its key into ROUTER_ENGINE_API_KEY\n")
+    assert errors == (
+        f"profilec: error: {engine.url}/v1/models responded with 401; put its key into ROUTER_ENGINE_API_KEY\n"
+    )
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "127.0.0.1:8000", "ftp://127.0.0.1"])
@@ -170,7 +172,7 @@ def test_an_engine_that_does_not_answer_in_json_is_told(tmp_path: Path, engine: 
     engine.script(speak_plainly)
     code, output, errors = _demo(tmp_path, "openai-compatible", "--engine", engine.url)
     assert (code, errors) == (1, "")
-    assert "no answer of a" in output
+    assert "no chat completion" in output
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
