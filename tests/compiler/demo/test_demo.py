@@ -13,6 +13,7 @@ import requests
 
 from router.mock_engine import MockEngine, MockResponse, ReceivedRequest
 from tests.checkout import CHECKOUT
+from tests.exhaustive import exhaustive_but
 from tests.router.serving import wait_until
 
 SECONDS = 120
@@ -189,7 +190,10 @@ def test_a_wrong_profile_is_told_before_anything_starts(tmp_path: Path) -> None:
     assert 'there is no preset "no-such-preset"' in errors
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", exhaustive_but([signal.SIGTERM], SIGNALS), ids=lambda number: number.name)
 def test_keep_leaves_the_router_up_until_it_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     """With --keep the printed curl line works while the demo waits; Ctrl-C, a kill or a closed terminal ends it all."""
     process = _start(tmp_path, "moonshot-kimi", "--keep")

@@ -6,22 +6,26 @@ from compiler.diff.narrow import of_models, with_aliases
 from compiler.diff.observe import observe
 from compiler.diff.observed_changes import changes_seen
 from tests.compiler.verify.mutants import contract_of
+from tests.exhaustive import exhaustive_but
 
 
 @pytest.mark.parametrize(
     ("preset", "model"),
-    [
-        ("deepseek-v4", "deepseek-chat"),
-        ("minimax", "MiniMax-M2"),
-        ("mistral", "mistral-medium-latest"),
-        ("moonshot-kimi-k3", "kimi-k3"),
-        ("openai-reasoning", "o3-mini"),
-        ("qwen", "qwq-32b"),
-        ("stepfun", "step-3.5-flash"),
-        ("xiaomi-mimo", "mimo-v2.6"),
-        ("zai-glm", "glm-5.3"),
-        ("zai-glm", "a-model-of-nobody"),
-    ],
+    exhaustive_but(
+        [("minimax", "MiniMax-M2"), ("moonshot-kimi-k3", "kimi-k3")],
+        [
+            ("deepseek-v4", "deepseek-chat"),
+            ("minimax", "MiniMax-M2"),
+            ("mistral", "mistral-medium-latest"),
+            ("moonshot-kimi-k3", "kimi-k3"),
+            ("openai-reasoning", "o3-mini"),
+            ("qwen", "qwq-32b"),
+            ("stepfun", "step-3.5-flash"),
+            ("xiaomi-mimo", "mimo-v2.6"),
+            ("zai-glm", "glm-5.3"),
+            ("zai-glm", "a-model-of-nobody"),
+        ],
+    ),
 )
 def test_a_contract_and_what_is_left_of_it_answer_a_model_alike(preset: str, model: str) -> None:
     """Requests for a model cannot tell a contract from what is left of it, where no condition is about it."""
