@@ -55,13 +55,13 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
         sides = (of_models(old, models), of_models(new, models)) if models else (old, new)
         return Comparison(before.side(), after.side(), compare(*sides), models)
     from compiler.diff.observe import observe  # noqa: PLC0415 - no other comparison waits for it
-    from compiler.diff.observed_changes import changes_seen  # noqa: PLC0415
+    from compiler.diff.observed_changes import observed_changes  # noqa: PLC0415
 
     seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
     if not seen.requests and digest_of(old) != digest_of(new):
         raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
     tried = RequestCounts(seen.requests, len(seen.differences))
-    return Comparison(before.side(), after.side(), changes_seen(seen), models, tried)
+    return Comparison(before.side(), after.side(), observed_changes(seen), models, tried)
 
 
 def fails(change: Change, fail_on: str) -> bool:

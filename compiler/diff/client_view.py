@@ -16,13 +16,13 @@ from router.contract.schema.sections import Errors
 class VisibleResponse(NamedTuple):
     """What comes of a request, as far as its client can tell.
 
-    rule: which rejects it; None: it is answered. told: the status and body of the rejection, or the
+    rule: which rejects it; None: it is answered. response_text: the status and body of the rejection, or the
     response's model. unworded: the same without the router's own sentence, which says no more than the rule. case: the
     name of the case that holds for the request.
     """
 
     rule: str | None
-    told: str
+    response_text: str
     unworded: str
     case: str | None
     sections: Sections
@@ -32,11 +32,11 @@ class VisibleResponse(NamedTuple):
         """Return whether a client sees the same; two sentences of the router's own for one rejection are the same."""
         if (self.rule is None) != (other.rule is None):
             return False
-        return self.told == other.told or self.unworded == other.unworded
+        return self.response_text == other.response_text or self.unworded == other.unworded
 
     def members(self) -> dict[str, Any]:
         """Return what a rejection tells, by dotted path."""
-        return dict(_flat(json.loads(self.told), ""))
+        return dict(_flat(json.loads(self.response_text), ""))
 
 
 class ClientView:
@@ -52,29 +52,31 @@ class ClientView:
         """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
         if request.size() > self.contract.limits.max_body_bytes:
             too_large = request_too_large(self.contract.limits.max_body_bytes)
-            return self._rejected(Rejection(too_large, BODY_SIZE, errors=self.contract.errors))
+            return self._rejection(Rejection(too_large, BODY_SIZE, errors=self.contract.errors))
         decision = decide(body, self.contract, ServedIds(self.served))
-        return self._answered(decision) if isinstance(decision, Forward) else self._rejected(decision)
+        return self._acceptance(decision) if isinstance(decision, Forward) else self._rejection(decision)
 
-    def _answered(self, decision: Forward) -> VisibleResponse:
+    def _acceptance(self, decision: Forward) -> VisibleResponse:
         name = json.dumps(decision.respond_as or decision.model_served)
-        return self._seen(None, name, name, decision)
+        return self._visible_response(None, name, name, decision)
 
-    def _rejected(self, decision: Rejection) -> VisibleResponse:
+    def _rejection(self, decision: Rejection) -> VisibleResponse:
         error, errors = decision.error, decision.errors
         if not self._reads_messages:
             words = msgspec.structs.replace(error_text_of(error, errors), message=None)
             error = _saying("", error, words=words)
             errors = msgspec.structs.replace(errors, codes={})
-        told, unworded = _told(error, errors), _told(_saying("", error), errors)
-        return self._seen(decision.rule, told, unworded, decision)
+        response_text, unworded = _rejection_text(error, errors), _rejection_text(_saying("", error), errors)
+        return self._visible_response(decision.rule, response_text, unworded, decision)
 
-    def _seen(self, rule: str | None, told: str, unworded: str, decision: Forward | Rejection) -> VisibleResponse:
+    def _visible_response(
+        self, rule: str | None, response_text: str, unworded: str, decision: Forward | Rejection
+    ) -> VisibleResponse:
         case = decision.case_selection.case
         name = None if case is None else case.name
         sections = self.contract if name is None else self._cases[name]
         rules = self.contract.rules if name is None else self.contract.case_rules[name]
-        return VisibleResponse(rule, told, unworded, name, sections, rules)
+        return VisibleResponse(rule, response_text, unworded, name, sections, rules)
 
 
 def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa: ANN401 - what an error is made of
@@ -82,10 +84,10 @@ def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa:
     return ApiError(error.code, message, error.param, **known)
 
 
-def _told(error: ApiError, errors: Errors) -> str:
+def _rejection_text(error: ApiError, errors: Errors) -> str:
     """Return the status and body of a rejection in one way of writing, so that only what differs differs."""
-    told = build_error_response(error, errors)
-    return json.dumps({"status": told.status, "body": json.loads(told.body)}, sort_keys=True)
+    response_text = build_error_response(error, errors)
+    return json.dumps({"status": response_text.status, "body": json.loads(response_text.body)}, sort_keys=True)
 
 
 def _flat(value: Any, path: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON

@@ -28,16 +28,18 @@ def compare_unknown_fields(
     at = ("unknown_fields",)
     if before.policy != after.policy:
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
-        told = ConstraintEffect(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
-        yield change((*at, "policy"), before.policy, after.policy, told)
+        effect = ConstraintEffect(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
+        yield change((*at, "policy"), before.policy, after.policy, effect)
     old, new = (_known(side) for side in rules)
     gone, gained = sorted(old - new), sorted(new - old)
     same_policy = before.policy == after.policy
-    told = _known_told(after.policy, gone, gained) if same_policy else ConstraintEffect(f"{UNSEEN} by it alone")
+    effect = (
+        _known_fields_effect(after.policy, gone, gained) if same_policy else ConstraintEffect(f"{UNSEEN} by it alone")
+    )
     if before.known != after.known:
-        yield change((*at, "known"), before.known, after.known, told)
+        yield change((*at, "known"), before.known, after.known, effect)
     elif same_policy and (gone or gained):
-        yield change(at, tuple(gone) or None, tuple(gained) or None, told)
+        yield change(at, tuple(gone) or None, tuple(gained) or None, effect)
     if not same(error_of(before), error_of(after)):
         yield Change((*at, "error"), error_of(before), error_of(after), OTHER_WORDS)
     if before.source != after.source:
@@ -52,7 +54,7 @@ def _known(rules: tuple[Rule, ...]) -> set[str]:
     return {name for rule in rules if isinstance(rule, UnknownFieldsRule) for name in rule.known}
 
 
-def _known_told(policy: str, gone: list[str], gained: list[str]) -> ConstraintEffect:
+def _known_fields_effect(policy: str, gone: list[str], gained: list[str]) -> ConstraintEffect:
     if policy == "reject":
         sending = "requests sending {}"
         return rejection_and_acceptance(
@@ -122,8 +124,8 @@ def _answer(code: str, old: ErrorText | None, new: ErrorText | None) -> Iterator
     yield Change(("errors", "codes", code), _shown(old), _shown(new), words)
 
 
-def _shown(told: ErrorText | None) -> Value:
-    return None if told is None else words_of(told)
+def _shown(text: ErrorText | None) -> Value:
+    return None if text is None else words_of(text)
 
 
 def _retyped(before: str | None, after: str | None) -> str:

@@ -11,7 +11,7 @@ from compiler.diff.fields import listed_words
 from compiler.diff.models import answered_no_longer, newly_answered
 from compiler.diff.observe import Difference, Observation
 from compiler.diff.values import text_of
-from compiler.diff.wording import members_told, sentence_of, told_otherwise
+from compiler.diff.wording import differing_members, error_differences, sentence_of
 
 _MODELS: Final = "models"
 _EVERY_REQUEST: Final = frozenset({"request", "models", "limits.max_body_bytes"})
@@ -40,7 +40,7 @@ class _ScopedChange(NamedTuple):
     change: Change
 
 
-def changes_seen(observation: Observation) -> tuple[Change, ...]:
+def observed_changes(observation: Observation) -> tuple[Change, ...]:
     """Return what clients see of a change from one contract to another, in the order of the profile language."""
     differences = observation.differences
     plain = [each for each in differences if not _is_about_two_rules(each)]
@@ -88,7 +88,7 @@ def _grouped(found: Iterable[tuple[Setting, Difference]]) -> list[_DifferenceGro
     for setting, difference in found:
         old, new = difference.old, difference.new
         case = None if setting[0] in {"models", "errors"} or setting[-1] == "max_body_bytes" else new.case or old.case
-        told = tuple(told_otherwise(difference)) if setting == ("errors",) else ()
+        told = tuple(error_differences(difference)) if setting == ("errors",) else ()
         key = (setting, case, *(() if case is None else (old.case, new.case)), told)
         groups.setdefault(key, _DifferenceGroup(setting, case, [])).found.append(difference)
     return list(groups.values())
@@ -102,9 +102,9 @@ def _change(group: _DifferenceGroup) -> Change:
     if setting[:2] == ("models", "aliases"):
         return newly_answered(setting[-1]) if loosens else answered_no_longer(setting[-1])
     if setting == _NAME_ANSWERED:
-        return Change(setting, json.loads(old.told), json.loads(new.told), sentence_of(group.found))
+        return Change(setting, json.loads(old.response_text), json.loads(new.response_text), sentence_of(group.found))
     if setting == ("errors",):
-        return Change(setting, *members_told(group.found[0]), sentence_of(group.found))
+        return Change(setting, *differing_members(group.found[0]), sentence_of(group.found))
     if setting[-1] == "error":
         values = own_words(old, setting[:-1]), own_words(new, setting[:-1])
         return Change(setting, *values, sentence_of(group.found))

@@ -17,13 +17,15 @@ def sentence_of(found: list[Difference]) -> str:
     rejected = [each.description for each in found if each.old.rule is None and each.new.rule is not None]
     passed = [each.description for each in found if each.old.rule is not None and each.new.rule is None]
     named = [each for each in found if each.old.rule is None and each.new.rule is None]
-    told = [each for each in found if each.old.rule is not None and each.new.rule is not None]
+    both = [each for each in found if each.old.rule is not None and each.new.rule is not None]
     parts = [f"requests will be rejected: {_listed(rejected)}"] if rejected else []
     parts += [f"requests will no longer be rejected: {_listed(passed)}"] if passed else []
-    parts += [f"answers will carry the name {named[0].new.told} instead of {named[0].old.told}"] if named else []
-    if told and not rejected and not passed:
-        description = _listed([each.description for each in told])
-        parts.append(f"rejections will have {listed_words([*told_otherwise(told[0])])}: {description}")
+    if named:
+        old, new = named[0].old.response_text, named[0].new.response_text
+        parts.append(f"responses will carry the name {new} instead of {old}")
+    if both and not rejected and not passed:
+        description = _listed([each.description for each in both])
+        parts.append(f"rejections will have {listed_words([*error_differences(both[0])])}: {description}")
     return "; ".join(parts)
 
 
@@ -32,15 +34,15 @@ def _listed(description: list[str]) -> str:
     return "; ".join([*description[:_MOST_SHOWN], *more])
 
 
-def members_told(difference: Difference) -> tuple[Value, Value]:
+def differing_members(difference: Difference) -> tuple[Value, Value]:
     """Return the members of a rejection that are worded differently, before and after."""
     was, now = difference.old.members(), difference.new.members()
     paths = [path for path in dict.fromkeys((*was, *now)) if not same(was.get(path), now.get(path))]
-    old, new = ({path: told[path] for path in paths if path in told} for told in (was, now))
+    old, new = ({path: members[path] for path in paths if path in members} for members in (was, now))
     return old or None, new or None
 
 
-def told_otherwise(difference: Difference) -> Iterator[str]:
+def error_differences(difference: Difference) -> Iterator[str]:
     """Yield what differs in how a rejection is told, member by member."""
     old, new = difference.old, difference.new
     if old.rule is not None and new.rule is not None and subject_of(old.rule) != subject_of(new.rule):

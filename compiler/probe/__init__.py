@@ -35,10 +35,10 @@ def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
     address = chat_url(arguments.url)
     begun = time.monotonic()
     with ExitStack() as open_things:
-        asker = _asker(arguments, address, open_things)
+        sender = _request_sender(arguments, address, open_things)
         aims = ProbeGoal(arguments.model, arguments.max_body, tuple(arguments.only or ()))
-        learned = run_learner(learn(aims), asker.responses)
-    sent = 0 if asker.client is None else asker.client.requests_sent
+        learned = run_learner(learn(aims), sender.responses)
+    sent = 0 if sender.client is None else sender.client.requests_sent
     draft = draft_of(learned, ProbeRun(arguments.model, arguments.model, address, day(), sent))
     write(draft.data, arguments.output)
     _say(_summary(arguments, draft, learned, sent, time.monotonic() - begun))
@@ -56,7 +56,7 @@ def _reject_contradictions(arguments: Namespace) -> None:
             raise UsageError(f"--only {name}: nothing is asked about it; there are {', '.join(known)}")
 
 
-def _asker(arguments: Namespace, address: str, open_things: ExitStack) -> RequestSender:
+def _request_sender(arguments: Namespace, address: str, open_things: ExitStack) -> RequestSender:
     """Return who is asked, after saying what it may cost at most."""
     if arguments.replay is not None:
         _say(f"probing {arguments.model} by the record {arguments.replay}: no request is sent")

@@ -31,7 +31,7 @@ def learn_base(model: str) -> Learner[BaseRequest]:
             return base
         first = first or result
     raise BaselineError(
-        f"no request was found that the endpoint answers: {'' if first is None else _told(first.response)}"
+        f"no request was found that the endpoint answers: {'' if first is None else _failure_text(first.response)}"
     )
 
 
@@ -43,7 +43,7 @@ def _candidates(model: str) -> Iterator[tuple[str, Fields]]:
             yield text, {"model": model, "messages": messages, **budget, **extra}
 
 
-def _told(response: EndpointResponse) -> str:
+def _failure_text(response: EndpointResponse) -> str:
     if response.failure is not None:
         return response.failure
     text = " ".join(response.body.decode(errors="replace").split())

@@ -72,45 +72,45 @@ class _NumberTrials:
     def takes(self, number: float) -> bool:
         return self.results[number].is_accepted
 
-    def told(self) -> list[float]:
+    def conclusive(self) -> list[float]:
         return sorted(number for number, result in self.results.items() if result.is_conclusive)
 
 
 def numbers(request: AskNumber, ladder: Sequence[float], *, is_whole: bool) -> Learner[AcceptedNumbers]:
     """Learn which numbers a field takes."""
-    asker = _NumberTrials(request)
-    yield from asker.about(*ladder)
-    told = asker.told()
-    accepted = [number for number in told if asker.takes(number)]
-    if len(accepted) == len(told) or not accepted:
-        kind = "unclear" if not told else "all" if accepted else "none"
-        return AcceptedNumbers(kind, accepted=tuple(accepted), results=tuple(asker.results.values()))
-    if not (yield from _is_range(asker, told, is_whole=is_whole)):
-        kept = [number for number in asker.told() if asker.takes(number)]
-        return AcceptedNumbers("set", accepted=tuple(kept), results=tuple(asker.results.values()))
-    first, last = told.index(accepted[0]), told.index(accepted[-1])
-    gaps = [number for number in told[first:last] if not asker.takes(number)]
+    trials = _NumberTrials(request)
+    yield from trials.about(*ladder)
+    conclusive = trials.conclusive()
+    accepted = [number for number in conclusive if trials.takes(number)]
+    if len(accepted) == len(conclusive) or not accepted:
+        kind = "unclear" if not conclusive else "all" if accepted else "none"
+        return AcceptedNumbers(kind, accepted=tuple(accepted), results=tuple(trials.results.values()))
+    if not (yield from _is_range(trials, conclusive, is_whole=is_whole)):
+        kept = [number for number in trials.conclusive() if trials.takes(number)]
+        return AcceptedNumbers("set", accepted=tuple(kept), results=tuple(trials.results.values()))
+    first, last = conclusive.index(accepted[0]), conclusive.index(accepted[-1])
+    gaps = [number for number in conclusive[first:last] if not trials.takes(number)]
     low = high = None
     if first > 0:
-        low = yield from _edge(asker, told[first], told[first - 1], is_whole=is_whole)
-    if last + 1 < len(told):
-        high = yield from _edge(asker, told[last], told[last + 1], is_whole=is_whole)
-    return AcceptedNumbers("band", low, high, tuple(accepted), tuple(asker.results.values()), tuple(gaps))
+        low = yield from _edge(trials, conclusive[first], conclusive[first - 1], is_whole=is_whole)
+    if last + 1 < len(conclusive):
+        high = yield from _edge(trials, conclusive[last], conclusive[last + 1], is_whole=is_whole)
+    return AcceptedNumbers("band", low, high, tuple(accepted), tuple(trials.results.values()), tuple(gaps))
 
 
-def _is_range(asker: _NumberTrials, told: list[float], *, is_whole: bool) -> Learner[bool]:
+def _is_range(trials: _NumberTrials, conclusive: list[float], *, is_whole: bool) -> Learner[bool]:
     """Return whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
-    accepted = [number for number in told if asker.takes(number)]
+    accepted = [number for number in conclusive if trials.takes(number)]
     if not _ODD.isdisjoint(accepted):
         return True
-    pairs = [pair for pair in pairwise(told) if all(map(asker.takes, pair))]
+    pairs = [pair for pair in pairwise(conclusive) if all(map(trials.takes, pair))]
     between = [number for pair in pairs if (number := _between(*pair, is_whole=is_whole)) is not None]
     if pairs and not between:
         # Whole numbers one after the other: no other lies between them.
         return len(pairs) == len(accepted) - 1
     tried = between or _beside(accepted, is_whole=is_whole)
-    yield from asker.about(*tried)
-    return any(map(asker.takes, tried))
+    yield from trials.about(*tried)
+    return any(map(trials.takes, tried))
 
 
 def _between(one: float, other: float, *, is_whole: bool) -> float | None:
@@ -127,33 +127,33 @@ def _beside(accepted: list[float], *, is_whole: bool) -> list[float]:
     return [math.nextafter(number, side) for number in accepted for side in (-math.inf, math.inf)]
 
 
-def _edge(asker: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd]:
+def _edge(trials: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd]:
     """Learn where between two numbers, of which one is accepted, the edge is."""
     step = Decimal(10) ** math.floor(math.log10(abs(outside - inside)))
     finest = Decimal(1) if is_whole else _FINEST
     while True:
-        found = yield from _exact(asker, inside, outside, is_whole=is_whole)
+        found = yield from _exact(trials, inside, outside, is_whole=is_whole)
         if found is not None:
             return found
         if step < finest:
             return RangeEnd(inside, is_inside=True, is_exact=False)
-        inside, outside = yield from _narrowed(asker, inside, outside, step)
+        inside, outside = yield from _narrowed(trials, inside, outside, step)
         step /= 10
 
 
-def _exact(asker: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd | None]:
+def _exact(trials: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd | None]:
     if is_whole:
         beyond = inside + (1 if outside > inside else -1)
-        yield from asker.about(beyond)
-        return None if asker.takes(beyond) else RangeEnd(inside, is_inside=True)
+        yield from trials.about(beyond)
+        return None if trials.takes(beyond) else RangeEnd(inside, is_inside=True)
     beyond, before = math.nextafter(inside, outside), math.nextafter(outside, inside)
-    yield from asker.about(beyond, before)
-    if not asker.takes(beyond):
+    yield from trials.about(beyond, before)
+    if not trials.takes(beyond):
         return RangeEnd(inside, is_inside=True)
-    return RangeEnd(outside, is_inside=False) if asker.takes(before) else None
+    return RangeEnd(outside, is_inside=False) if trials.takes(before) else None
 
 
-def _narrowed(asker: _NumberTrials, inside: float, outside: float, step: Decimal) -> Learner[tuple[float, float]]:
+def _narrowed(trials: _NumberTrials, inside: float, outside: float, step: Decimal) -> Learner[tuple[float, float]]:
     """Return two neighbours among the multiples of a step, and the two numbers, between which the edge is."""
     low, high = sorted((Decimal(repr(inside)), Decimal(repr(outside))))
     first = math.floor(low / step) + 1
@@ -162,8 +162,8 @@ def _narrowed(asker: _NumberTrials, inside: float, outside: float, step: Decimal
         if outside < inside:
             points.reverse()
         middle = points[len(points) // 2]
-        yield from asker.about(middle)
-        if asker.takes(middle):
+        yield from trials.about(middle)
+        if trials.takes(middle):
             inside = middle
         else:
             outside = middle

@@ -50,17 +50,17 @@ def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) 
     """Return the rejections that a draft explains, each as the draft would know it and as it came."""
     contract, served = contract_of(values), ServedIds((model,))
     found: list[ErrorSample] = []
-    for reply in results:
-        body = _object_in(reply)
-        if not reply.is_rejected or body is None:
+    for result in results:
+        body = _object_in(result)
+        if not result.is_rejected or body is None:
             continue
-        decision = decide(reply.experiment.request.body(), contract, served)
+        decision = decide(result.experiment.request.body(), contract, served)
         if isinstance(decision, Rejection):
             place = decision.case_selection.case.name if decision.case_selection.case is not None else None
             place = None if _is_as_usual(contract, place, decision.rule) else place
-            request_id = reply.experiment.request.request_id()
+            request_id = result.experiment.request.request_id()
             decision.error.details.setdefault("model", model)
-            told = (decision.error, reply.response.status, body, request_id, sent_by(reply.experiment))
+            told = (decision.error, result.response.status, body, request_id, sent_by(result.experiment))
             found.append(ErrorSample(place, decision.rule, *told))
     return found
 
@@ -81,9 +81,9 @@ def _plain(rule: Rule | None) -> Rule | None:
     return replace(rule, check=replace(rule.check, source=None)) if isinstance(rule, CheckRule) else rule
 
 
-def _object_in(reply: ExperimentResult) -> dict[str, Any] | None:
+def _object_in(result: ExperimentResult) -> dict[str, Any] | None:
     try:
-        value = json.loads(reply.response.body)
+        value = json.loads(result.response.body)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and value else None
@@ -345,22 +345,22 @@ def mismatches(contract: Contract, results: Iterable[ExperimentResult], model: s
     from router.contract.errors import build_error_response  # noqa: PLC0415
 
     found, served = [], ServedIds((model,))
-    for reply in {reply.experiment.request.key(): reply for reply in results}.values():
-        if not reply.is_conclusive or (reply.is_accepted and reply.experiment.request.size() > _LARGE):
+    for result in {result.experiment.request.key(): result for result in results}.values():
+        if not result.is_conclusive or (result.is_accepted and result.experiment.request.size() > _LARGE):
             continue
-        decision = decide(reply.experiment.request.body(), contract, served)
-        if isinstance(decision, Rejection) != reply.is_rejected:
-            found.append(Mismatch(reply, is_verdict=True))
+        decision = decide(result.experiment.request.body(), contract, served)
+        if isinstance(decision, Rejection) != result.is_rejected:
+            found.append(Mismatch(result, is_verdict=True))
         elif isinstance(decision, Rejection):
-            request_id = reply.experiment.request.request_id()
+            request_id = result.experiment.request.request_id()
             told = build_error_response(decision.error, decision.errors, request_id)
-            if told.status != reply.response.status or not _is_alike(told.body, reply, request_id):
-                found.append(Mismatch(reply, is_verdict=False))
+            if told.status != result.response.status or not _is_alike(told.body, result, request_id):
+                found.append(Mismatch(result, is_verdict=False))
     return found
 
 
-def _is_alike(body: bytes, reply: ExperimentResult, request_id: str) -> bool:
-    came = _object_in(reply)
+def _is_alike(body: bytes, result: ExperimentResult, request_id: str) -> bool:
+    came = _object_in(result)
     sample = ErrorSample(None, "", None, 0, came or {}, request_id)  # type: ignore[arg-type]
     ours = sample._replace(body=json.loads(body))
     return came is not None and without_ids(sample) == without_ids(ours)

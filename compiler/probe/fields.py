@@ -61,30 +61,30 @@ def learn_field(base: BaseRequest, entry: CorpusEntry) -> Learner[LearnedField]:
 
 def _learn(base: BaseRequest, entry: CorpusEntry, beside: Fields) -> Learner[LearnedField]:
     about = f"fields.{entry.path}"
-    asker = _ValueTrials(base, about, entry.path, beside)
+    trials = _ValueTrials(base, about, entry.path, beside)
     screen = _screen_of(entry)
-    yield from asker.about(*screen)
+    yield from trials.about(*screen)
     if entry.kind == "words":
-        entry = entry._replace(values=(*entry.values, *_words_listed(asker.results, entry)))
-        yield from asker.about(*entry.values)
-    if all(result.is_accepted for result in asker.results):
-        return LearnedField({}, next(iter(_good_of(asker.results, entry)), None))
-    if not any(result.is_conclusive for result in asker.results):
+        entry = entry._replace(values=(*entry.values, *_words_listed(trials.results, entry)))
+        yield from trials.about(*entry.values)
+    if all(result.is_accepted for result in trials.results):
+        return LearnedField({}, next(iter(_good_of(trials.results, entry)), None))
+    if not any(result.is_conclusive for result in trials.results):
         return LearnedField({}, None, (f"{about}: nothing that was tried was answered or rejected",))
     of_numbers, of_texts = None, None
     if entry.kind in {"fraction", "whole"}:
-        of_numbers = yield from _numbers(asker, entry)
+        of_numbers = yield from _numbers(trials, entry)
     elif entry.kind == "list":
-        of_numbers = yield from _counts(asker, entry)
+        of_numbers = yield from _counts(trials, entry)
         if entry.path == "stop":
-            of_texts = yield from learn_texts(asker.experiment, _LONGEST_TEXTS, are_letters_tried=False)
+            of_texts = yield from learn_texts(trials.experiment, _LONGEST_TEXTS, are_letters_tried=False)
     elif entry.kind == "text":
-        of_texts = yield from learn_texts(asker.experiment)
+        of_texts = yield from learn_texts(trials.experiment)
     if of_texts is not None:
-        asker.keep(of_texts.results)
+        trials.keep(of_texts.results)
     if entry.kind not in {"list", "text"} or entry.path == "stop":
-        yield from asker.about(*_ODD, *_odd_of(entry))
-    return _fitted(entry, asker.results, of_numbers, of_texts)
+        yield from trials.about(*_ODD, *_odd_of(entry))
+    return _fitted(entry, trials.results, of_numbers, of_texts)
 
 
 def _words_listed(results: Iterable[ExperimentResult], entry: CorpusEntry) -> list[str]:
@@ -140,27 +140,27 @@ def _screen_of(entry: CorpusEntry) -> tuple[Any, ...]:
     return _SCREEN_OF_OBJECTS
 
 
-def _numbers(asker: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
+def _numbers(trials: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
     ladder = [float(value) for value in entry.values]
     found = yield from numbers(
-        lambda number: asker.experiment(_plain(number)),
+        lambda number: trials.experiment(_plain(number)),
         [_plain(each) for each in ladder],
         is_whole=entry.kind == "whole",
     )
-    asker.keep(found.results)
+    trials.keep(found.results)
     if found.accepted:
         good, bad = found.accepted[-1], -1000000
-        yield from asker.about(str(good), f" {good} ", f"{good}x", str(bad))
+        yield from trials.about(str(good), f" {good} ", f"{good}x", str(bad))
     return found
 
 
-def _counts(asker: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
+def _counts(trials: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers]:
     found = yield from numbers(
-        lambda count: asker.experiment(_items(entry.path, int(count))),
+        lambda count: trials.experiment(_items(entry.path, int(count))),
         [int(each) for each in entry.values],
         is_whole=True,
     )
-    asker.keep(found.results)
+    trials.keep(found.results)
     return found
 
 
@@ -182,16 +182,16 @@ def _fitted(
     of_texts: AcceptedTexts | None,
 ) -> LearnedField:
     """Return the rule that explains the replies best, the simplest of those that explain them alike."""
-    told = [result for result in results if result.is_conclusive]
-    if not any(result.is_accepted for result in told):
+    conclusive = [result for result in results if result.is_conclusive]
+    if not any(result.is_accepted for result in conclusive):
         if entry.path == "messages":
             return LearnedField({}, None, ("fields.messages: every number of messages that was tried is rejected",))
-        return LearnedField({"reject": True, "source": f"every value that was tried is rejected {_status(told)}"})
-    if all(result.is_accepted for result in told):
-        return LearnedField({}, next(iter(_good_of(told, entry)), None))
+        return LearnedField({"reject": True, "source": f"every value that was tried is rejected {_status(conclusive)}"})
+    if all(result.is_accepted for result in conclusive):
+        return LearnedField({}, next(iter(_good_of(conclusive, entry)), None))
     best, fewest = {}, None
-    for rule in _hypotheses(entry, told, of_numbers, of_texts):
-        wrong = _missed(entry.path, rule, told)
+    for rule in _hypotheses(entry, conclusive, of_numbers, of_texts):
+        wrong = _missed(entry.path, rule, conclusive)
         if wrong is not None and (fewest is None or wrong < fewest):
             best, fewest = rule, wrong
     undetermined = []
@@ -205,18 +205,20 @@ def _fitted(
     if of_numbers is not None and of_numbers.kind == "set" and entry.kind != "list" and "allowed" in best:
         undetermined.append(f"fields.{entry.path}: other values than those that were tried may be accepted")
     if not best:
-        rejected = [shown(at(result.experiment.request.fields(), entry.path)) for result in told if result.is_rejected]
+        rejected = [
+            shown(at(result.experiment.request.fields(), entry.path)) for result in conclusive if result.is_rejected
+        ]
         undetermined.append(
             f"fields.{entry.path}: {', '.join(rejected[:6])} rejected; no rule of the language says just that"
         )
-        return LearnedField({}, next(iter(_good_of(told, entry)), None), tuple(undetermined))
+        return LearnedField({}, next(iter(_good_of(conclusive, entry)), None), tuple(undetermined))
     is_set = of_numbers is not None and of_numbers.kind == "set" and "allowed" in best
     said = (
         evidence_of_numbers(of_numbers)
         if of_numbers is not None and (is_set or _is_about_numbers(best))
-        else evidence_of_values(told, entry.path)
+        else evidence_of_values(conclusive, entry.path)
     )
-    return LearnedField({**best, "source": said}, next(iter(_good_of(told, entry)), None), tuple(undetermined))
+    return LearnedField({**best, "source": said}, next(iter(_good_of(conclusive, entry)), None), tuple(undetermined))
 
 
 def _is_about_numbers(rule: Fields) -> bool:
@@ -227,7 +229,10 @@ _RANGE: Final = ("min", "above", "max", "below")
 
 
 def _hypotheses(
-    entry: CorpusEntry, told: list[ExperimentResult], of_numbers: AcceptedNumbers | None, of_texts: AcceptedTexts | None
+    entry: CorpusEntry,
+    conclusive: list[ExperimentResult],
+    of_numbers: AcceptedNumbers | None,
+    of_texts: AcceptedTexts | None,
 ) -> Iterator[Fields]:
     """Yield rules that may explain the replies, the simplest first."""
     plain: list[Fields] = [{}]
@@ -235,26 +240,26 @@ def _hypotheses(
         plain.append(_bounds(of_numbers, "items" if entry.kind == "list" else ""))
     if of_texts is not None:
         plain += [{**rule, **more} for rule in list(plain) for more in rules_of_texts(of_texts)]
-    allowed = _accepted_scalars(told, entry) if _is_listed(entry, told, of_numbers) else []
+    allowed = _accepted_scalars(conclusive, entry) if _is_listed(entry, conclusive, of_numbers) else []
     sets: list[Fields] = [{"allowed": allowed}] if allowed else []
-    kinds = _kinds_taken(told, entry)
+    kinds = _kinds_taken(conclusive, entry)
     yield from plain
     yield from ({"type": kind} for kind in kinds)
     yield from sets
     yield from ({"type": kind, **rule} for rule in (*plain[1:], *sets) for kind in kinds)
 
 
-def _is_listed(entry: CorpusEntry, told: list[ExperimentResult], of_numbers: AcceptedNumbers | None) -> bool:
+def _is_listed(entry: CorpusEntry, conclusive: list[ExperimentResult], of_numbers: AcceptedNumbers | None) -> bool:
     """Return whether what is accepted may be a list of values: of numbers one is shown by those rejected in between."""
     if of_numbers is not None:
         return entry.kind != "list" and of_numbers.kind == "set"
-    taken = [at(result.experiment.request.fields(), entry.path) for result in told if result.is_accepted]
+    taken = [at(result.experiment.request.fields(), entry.path) for result in conclusive if result.is_accepted]
     return entry.kind == "words" and not any(type(value) in {int, float} for value in taken)
 
 
-def _kinds_taken(told: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
+def _kinds_taken(conclusive: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
     """Return what `type` may say of the values that are accepted."""
-    kinds: list[Any] = [kind for kind in _KINDS if _takes_kind(told, entry.path, kind)]
+    kinds: list[Any] = [kind for kind in _KINDS if _takes_kind(conclusive, entry.path, kind)]
     if entry.kind == "whole":
         kinds.sort(key=lambda kind: kind != "integer")
     pair = [["string", "array"]] if "string" in kinds and "array" in kinds else []
@@ -264,8 +269,8 @@ def _kinds_taken(told: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
     return [*kinds, *pair, *(each for each in (narrow, wide) if len(each) > 1 and each != pair)]
 
 
-def _accepted_scalars(told: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
-    values = [at(result.experiment.request.fields(), entry.path) for result in told if result.is_accepted]
+def _accepted_scalars(conclusive: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
+    values = [at(result.experiment.request.fields(), entry.path) for result in conclusive if result.is_accepted]
     scalars = [value for value in values if isinstance(value, bool | int | float | str)]
     numbers_in = sorted({each for each in scalars if isinstance(each, int | float) and not isinstance(each, bool)})
     words = [each for each in scalars if isinstance(each, bool) or (isinstance(each, str) and each in entry.values)]
@@ -276,9 +281,9 @@ def _accepted_scalars(told: list[ExperimentResult], entry: CorpusEntry) -> list[
     return [*numbers_in, *sorted(dict.fromkeys(words), key=lambda each: order.get(repr(each), len(order)))]
 
 
-def _takes_kind(told: list[ExperimentResult], path: str, kind: str) -> bool:
+def _takes_kind(conclusive: list[ExperimentResult], path: str, kind: str) -> bool:
     rule = tuple(tests_of(FieldRule(path, field_of({"type": kind}), path)))
-    for result in told:
+    for result in conclusive:
         fields = result.experiment.request.fields()
         value = at(fields, path)
         if result.is_accepted and value is not None and rule[0](value, fields) is None:
@@ -297,11 +302,11 @@ def _side(edge: RangeEnd | None, closed: str, is_open: str) -> Fields:
     return {} if edge is None else {closed if edge.is_inside else is_open: edge.at}
 
 
-def _missed(path: str, rule: Fields, told: Sequence[ExperimentResult]) -> int | None:
+def _missed(path: str, rule: Fields, conclusive: Sequence[ExperimentResult]) -> int | None:
     """Return how many rejections a rule does not explain; None where it rejects what is accepted."""
     tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
     missed, is_of_numbers = 0, not rule.keys().isdisjoint({*_RANGE, "allowed"})
-    for result in told:
+    for result in conclusive:
         fields = result.experiment.request.fields()
         value = at(fields, path)
         passes = value is None or all(test(value, fields) is None for test in tests)
@@ -319,8 +324,8 @@ def _good_of(results: Iterable[ExperimentResult], entry: CorpusEntry) -> Iterato
     yield from (value for value in accepted if value is not None)
 
 
-def _status(told: Iterable[ExperimentResult]) -> str:
-    found = sorted({result.response.status for result in told if result.is_rejected})
+def _status(conclusive: Iterable[ExperimentResult]) -> str:
+    found = sorted({result.response.status for result in conclusive if result.is_rejected})
     return f"({', '.join(map(str, found))})"
 
 

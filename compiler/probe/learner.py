@@ -104,13 +104,13 @@ def _case(values: Fields, modes: LearnedModes, name: str) -> Fields:
     """Return all sections of a case: what was learned in it, and what is as usual because it was not asked about."""
     when, learned = modes.cases[name]["when"], modes.learned[name]
     own = {section: dict(learned.values.get(section, {})) for section in ("fields", "checks")}
-    told_of = {result.experiment.about for result in learned.results}
+    asked_about = {result.experiment.about for result in learned.results}
     for section, rules in own.items():
         for path, rule in values.get(section, {}).items():
             about = _ABOUT.get(path, f"{section}.{path}")
-            if about not in told_of:
+            if about not in asked_about:
                 rules.setdefault(path, rule)
-    if "output" in learned.values or "fields.max_tokens" in told_of:
+    if "output" in learned.values or "fields.max_tokens" in asked_about:
         own["output"] = learned.values.get("output", {})
     elif "output" in values:
         own["output"] = values["output"]

@@ -231,13 +231,13 @@ def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
     """Return a profile of sections and of cases that hold what differs from these."""
     own = ("limits", "output", "fields", "checks", "response")
     below = {name: section for name, section in base.items() if name in own}
-    told = {}
+    different_cases = {}
     for name, case in cases.items():
         sections = {key: value for key, value in case.items() if key in own and key != "limits"}
         there = {key: value for key, value in below.items() if key != "limits"}
         different = difference_from(there, sections)
-        told[name] = {"when": case["when"], **_without_idle_sources(different, there)}
-    kept = {name: case for name, case in told.items() if len(case) > 1}
+        different_cases[name] = {"when": case["when"], **_without_idle_sources(different, there)}
+    kept = {name: case for name, case in different_cases.items() if len(case) > 1}
     if not any("mode" in case["when"] for case in kept.values()):
         # A mode in which nothing is otherwise is none.
         base = {name: section for name, section in base.items() if name != "mode"}

@@ -49,8 +49,8 @@ def learn_tool_choice(base: BaseRequest) -> Learner[LearnedChecks]:
         section["requires_tools"] = lacking
     if "named" in allowed and astray[0].is_rejected:
         section["known"] = True
-    told = [*beside, *alone, *astray]
-    return LearnedChecks({"tool_choice": {**section, "source": evidence_of_values(told, "tool_choice")}})
+    responses_seen = [*beside, *alone, *astray]
+    return LearnedChecks({"tool_choice": {**section, "source": evidence_of_values(responses_seen, "tool_choice")}})
 
 
 def learn_response_format(base: BaseRequest) -> Learner[LearnedChecks]:

@@ -53,24 +53,24 @@ def run(arguments: Namespace) -> int:
     artifact = loaded if isinstance(loaded, Artifact) else loaded.artifact
     suite, deployment = _suite(arguments, artifact)
     begun = time.monotonic()
-    with _response_source(arguments, artifact, deployment) as asker:
-        _say(f"{len(suite.checks):,} checks of {artifact.name} against {asker.in_words()}")
-        responses = _answers(suite, asker, deployment.asked)
+    with _response_source(arguments, artifact, deployment) as source:
+        _say(f"{len(suite.checks):,} checks of {artifact.name} against {source.in_words()}")
+        responses = _responses(suite, source, deployment.asked)
     descriptions = RuleDescriptions(artifact.contract, Origin.of(loaded))
     completed = tuple(_completed(check, responses, descriptions) for check in suite.checks)
     done = VerifyRun(
         artifact.name,
         artifact.digest,
-        asker.header.target or f"the endpoint of the record {arguments.replay}, which does not name it",
+        source.header.target or f"the endpoint of the record {arguments.replay}, which does not name it",
         deployment.asked,
         completed,
         suite.skipped,
-        asker.requests_sent(),
+        source.requests_sent(),
         time.monotonic() - begun,
-        asker.header.begun,
+        source.header.begun,
         release(),
-        asker.record_name,
-        sum(check.request.key() in asker.known for check in suite.checks),
+        source.record_name,
+        sum(check.request.key() in source.known for check in suite.checks),
     )
     if (arguments.format, arguments.output) != ("text", "-") and (caution := caution_of(done)) is not None:
         _say(caution)
@@ -199,33 +199,35 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _answers(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
+def _responses(suite: CheckSuite, source: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
     """Return the responses to all requests by their keys."""
-    return _remembered(suite, asker, models) if asker.client is None else _ask_all(suite, asker, asker.client)
+    if source.client is None:
+        return _from_record(suite, source, models)
+    return _ask_all(suite, source, source.client)
 
 
-def _remembered(suite: CheckSuite, asker: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
+def _from_record(suite: CheckSuite, source: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
     """Return the responses of a record. Raises RecordError where it has none to any check that names one of the models.
 
     Requests without a model, or for one that is not served, are alike in all records.
     """
     naming = [check for check in suite.checks if check.request.text is None and _names_one(check, models)]
-    if suite.checks and not any(check.request.key() in asker.known for check in naming or suite.checks):
-        held = f"{counted(len(asker.known), 'response')} of {asker.header.target or 'some endpoint'}"
+    if suite.checks and not any(check.request.key() in source.known for check in naming or suite.checks):
+        held = f"{counted(len(source.known), 'response')} of {source.header.target or 'some endpoint'}"
         raise RecordError(
-            f"{asker.record_name}: holds {held}, and none to a check of this contract: "
+            f"{source.record_name}: holds {held}, and none to a check of this contract: "
             "name the profile and the models that it was recorded with"
         )
-    return asker.known
+    return source.known
 
 
 def _names_one(check: Check, models: tuple[str, ...]) -> bool:
     return dict(check.request.members).get("model") in {written(model) for model in models}
 
 
-def _ask_all(suite: CheckSuite, asker: _ResponseSource, client: EndpointClient) -> dict[str, EndpointResponse]:
+def _ask_all(suite: CheckSuite, source: _ResponseSource, client: EndpointClient) -> dict[str, EndpointResponse]:
     """Return all responses after asking for those that are not known."""
-    responses = dict(asker.known)
+    responses = dict(source.known)
     left = [check for check in suite.checks if check.request.key() not in responses]
     failed, unwell, due = 0, 0, _RejectionMonitor()
     with progress_bar("verifying", len(left), remaining_time=True) as update:
@@ -233,12 +235,12 @@ def _ask_all(suite: CheckSuite, asker: _ResponseSource, client: EndpointClient) 
         chat_requests = [(check.request, _status(check)) for check in left]
         for done, (request, response) in enumerate(client.responses(chat_requests), start=1):
             responses[request.key()] = response
-            if asker.record is not None:
-                asker.record.add(request, response)
+            if source.record is not None:
+                source.record.add(request, response)
             failed += evaluate(by_key[request.key()], response).result == "fail"
             unwell += response.status in UNWELL
-            _give_up_if_unwell(asker.header, response, done, unwell)
-            due.watch(by_key[request.key()], response, asker.header)
+            _give_up_if_unwell(source.header, response, done, unwell)
+            due.watch(by_key[request.key()], response, source.header)
             update(done, f"[red]{failed} failed" if failed else "none failed")
     return responses
 

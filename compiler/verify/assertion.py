@@ -60,13 +60,13 @@ def evaluate(check: Check, response: EndpointResponse) -> CheckVerdict:
         return CheckVerdict("not observable", response.failure)
     expected = check.expected
     if isinstance(expected, ExpectedEngineError):
-        return _judge_told(expected, response)
+        return _assert_engine_error(expected, response)
     if isinstance(expected, ExpectedRejection):
-        return _judge_rejection(expected, response)
-    return _judge_acceptance(check, expected, response)
+        return _assert_rejection(expected, response)
+    return _assert_acceptance(check, expected, response)
 
 
-def _judge_rejection(expected: ExpectedRejection, response: EndpointResponse) -> CheckVerdict:
+def _assert_rejection(expected: ExpectedRejection, response: EndpointResponse) -> CheckVerdict:
     if response.status != expected.status:
         return _unwell(response) or _fail(
             f"answered {response.status}, and {expected.rule} rejects it with {expected.status}"
@@ -79,7 +79,7 @@ def _judge_rejection(expected: ExpectedRejection, response: EndpointResponse) ->
     return PASS
 
 
-def _judge_told(expected: ExpectedEngineError, response: EndpointResponse) -> CheckVerdict:
+def _assert_engine_error(expected: ExpectedEngineError, response: EndpointResponse) -> CheckVerdict:
     if expected.if_rejected and response.status != expected.status:
         return CheckVerdict(
             "not observable", f"the engine does not reject it with {expected.status}, but {response.status}"
@@ -90,7 +90,7 @@ def _judge_told(expected: ExpectedEngineError, response: EndpointResponse) -> Ch
     return PASS if difference is None else _fail(difference)
 
 
-def _judge_acceptance(check: Check, expected: ExpectedAcceptance, response: EndpointResponse) -> CheckVerdict:
+def _assert_acceptance(check: Check, expected: ExpectedAcceptance, response: EndpointResponse) -> CheckVerdict:
     if response.status != _OK:
         if expected.doubt is not None and response.status >= _BAD_REQUEST:
             return CheckVerdict("not observable", expected.doubt)

@@ -155,7 +155,7 @@ class EndpointClient:
             ) as received:
                 data = received.raw.read(MAX_ANSWER_BYTES, decode_content=True) or b""
         except (requests.RequestException, OSError) as error:
-            return EndpointResponse(0, "", b"", failure=_told(error)), None
+            return EndpointResponse(0, "", b"", failure=_failure_text(error)), None
         kind = received.headers.get("Content-Type", "")
         response = EndpointResponse(received.status_code, kind, self._without_key(data))
         if self._engine_of is not None:
@@ -181,7 +181,7 @@ class EndpointClient:
         return request
 
 
-def _told(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     if isinstance(error, requests.Timeout):
         return "no response in time"
     if isinstance(error, requests.ConnectionError):

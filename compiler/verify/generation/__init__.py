@@ -92,18 +92,18 @@ class _SuiteBuilder:
     """Collects the checks of a contract, each request once for what it shows."""
 
     def __init__(self, oracle: Oracle, deployment: Deployment, options: Options) -> None:
-        self._meaning = oracle
+        self._oracle = oracle
         self._deployment = deployment
         self._options = options
         self._checks: dict[str, Check] = {}
         self._untried: list[SkippedCheck] = []
         self._ids: set[str] = set()
         self._tried: list[Rule] = []
-        self._situations: list[Fixture] = []
+        self._fixtures: list[Fixture] = []
 
     def suite(self) -> CheckSuite:
         """Return the checks and what is left out."""
-        found = self._situations = list(fixtures(self._meaning, self._deployment.asked))
+        found = self._fixtures = list(fixtures(self._oracle, self._deployment.asked))
         by_case: Homes = {}
         for fixture in found:
             by_case.setdefault(fixture.name, fixture)
@@ -114,7 +114,7 @@ class _SuiteBuilder:
             for fixture in found:
                 self._of_mode(fixture, by_case)
         self._of_aliases(by_case)
-        for case in self._meaning.contract.cases:
+        for case in self._oracle.contract.cases:
             if case.name not in by_case:
                 self._leave_out("cases", case.name, "its rules", self._deployment.reason_for(case))
         return CheckSuite(tuple(self._checks.values()), tuple(self._untried))
@@ -158,16 +158,14 @@ class _SuiteBuilder:
     def _add_elsewhere(self, rule: str, fixture: Fixture, variant: RequestVariant) -> None:
         """Try what leads out of a case once more in a request that is held in the case by something else."""
         if (
-            self._meaning.outcome(variant.request).case_match in (None, fixture.case_match)
+            self._oracle.outcome(variant.request).case_match in (None, fixture.case_match)
             or variant.request.text is not None
         ):
             return
-        others = [
-            other for other in self._situations if other.case_match == fixture.case_match and other is not fixture
-        ]
+        others = [other for other in self._fixtures if other.case_match == fixture.case_match and other is not fixture]
         for move, other in product((carried, moved), others):
             request = move(variant.request, fixture, other)
-            if request is not None and self._meaning.outcome(request).case_match == fixture.case_match:
+            if request is not None and self._oracle.outcome(request).case_match == fixture.case_match:
                 self._add(rule, other, variant._replace(request=request))
                 return
 
@@ -202,15 +200,15 @@ class _SuiteBuilder:
         self._add("cases", fixture, RequestVariant("nothing but what is needed", fixture.request()))
         for description, request in distinguishing(fixture, homes, list(self._checks.values())):
             self._add(
-                MODE if self._meaning.contract.mode.match else "cases", fixture, RequestVariant(description, request)
+                MODE if self._oracle.contract.mode.match else "cases", fixture, RequestVariant(description, request)
             )
 
     def _of_aliases(self, by_case: Homes) -> None:
-        for name, alias in self._meaning.contract.models.aliases.items():
-            if self._meaning.served_for(name) is None:
+        for name, alias in self._oracle.contract.models.aliases.items():
+            if self._oracle.served_for(name) is None:
                 reason = f"{alias.model}, which it is routed as, is not among the served models that were named"
                 self._leave_out(MODELS, None, f"the alias {name}", reason)
-        for fixture, variant in alias_variants(self._meaning, by_case, list(self._checks.values())):
+        for fixture, variant in alias_variants(self._oracle, by_case, list(self._checks.values())):
             self._add(MODELS, fixture, variant)
 
     def _variants(self, fixture: Fixture, rule: Rule) -> Iterator[RequestVariant]:
@@ -223,7 +221,7 @@ class _SuiteBuilder:
             self._leave_out(rule.rule, fixture.name, variant.description, reason)
 
     def _add(self, rule: str, fixture: Fixture, variant: RequestVariant) -> None:
-        outcome = self._meaning.outcome(variant.request)
+        outcome = self._oracle.outcome(variant.request)
         key = variant.request.key()
         if key in self._checks:
             return
@@ -252,10 +250,10 @@ class _SuiteBuilder:
     ) -> ExpectedRejection | ExpectedAcceptance | ExpectedEngineError:
         own_id = variant.request.request_id() if self._options.is_own else None
         if isinstance(outcome, RejectedOutcome):
-            status, body, exact = ErrorRenderer(outcome.sections.errors, own_id).told(outcome.fault)
+            status, body, exact = ErrorRenderer(outcome.sections.errors, own_id).rendered(outcome.fault)
             return ExpectedRejection(outcome.rule, status, body, exact)
         if variant.request.engine is not None:
-            return _told(
+            return _expected_engine_error(
                 variant.request.engine, ErrorRenderer(outcome.sections.errors, own_id), outcome.sections.errors
             )
         return ExpectedAcceptance(
@@ -268,7 +266,7 @@ class _SuiteBuilder:
             outcome.once,
             None
             if self._options.is_own
-            else doubt_of(variant.request, self._meaning.sections_of(outcome.case_match)[1]),
+            else doubt_of(variant.request, self._oracle.sections_of(outcome.case_match)[1]),
         )
 
     def _named(self, check_id: str) -> str:
@@ -296,16 +294,18 @@ def _changed_by(rule: Rule) -> Iterator[str]:
         yield from ("tool_choice",) if rule.rule == "checks.tool_choice" else ()
 
 
-def _told(name: str, rejecting: ErrorRenderer, errors: Errors) -> ExpectedEngineError:
+def _expected_engine_error(name: str, rejecting: ErrorRenderer, errors: Errors) -> ExpectedEngineError:
     """Return how an engine's 400 is told."""
     layers = [each for each in (errors.engine_400, errors.codes.get("bad_request")) if each is not None]
     if name == UNTOLD:
-        status, body, exact = rejecting.in_words(layers, Fault("bad_request", None, "engine", {}))
+        status, body, exact = rejecting.rendered_with(layers, Fault("bad_request", None, "engine", {}))
         return ExpectedEngineError(status, body, exact and errors.engine_400 is not None, if_rejected=True)
     said = ENGINE_ANSWERS[name]
     if errors.engine_400 is not None:
         param = said["error"]["param"] if name == "nested" else None
-        return ExpectedEngineError(*rejecting.in_words(layers, Fault("bad_request", param, "engine", {}), ENGINE_SAYS))
+        return ExpectedEngineError(
+            *rejecting.rendered_with(layers, Fault("bad_request", param, "engine", {}), ENGINE_SAYS)
+        )
     body = said
     if errors.bad_request_type is not None and name == "nested":
         body = {"error": {**said["error"], "type": errors.bad_request_type}}

@@ -106,8 +106,8 @@ def carried(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatReques
 
     None where both speak of the same field.
     """
-    told = {(name, written(value)) for name, value in home.fields.items()}
-    changed = [member for member in request.members if member not in told]
+    rendered = {(name, written(value)) for name, value in home.fields.items()}
+    changed = [member for member in request.members if member not in rendered]
     own = [(name, written(value)) for name, value in fixture.fields.items()]
     if not {name for name, _ in changed}.isdisjoint(fixture.fields):
         return None
@@ -118,21 +118,21 @@ _SHARED: Final = ("messages", "max_tokens", "max_completion_tokens")
 
 
 def _conditions(fixture: Fixture) -> str:
-    told = {name: value for name, value in fixture.fields.items() if name not in (*_SHARED, "model")}
-    return f"{fixture.fields['model']}{', ' if told else ''}{written(told)[1:-1]}"
+    rendered = {name: value for name, value in fixture.fields.items() if name not in (*_SHARED, "model")}
+    return f"{fixture.fields['model']}{', ' if rendered else ''}{written(rendered)[1:-1]}"
 
 
 def _is_alike(one: RejectedOutcome | ForwardedOutcome, other: RejectedOutcome | ForwardedOutcome) -> bool:
     if isinstance(one, ForwardedOutcome) and isinstance(other, ForwardedOutcome):
         return is_same(one.engine, other.engine)
     if isinstance(one, RejectedOutcome) and isinstance(other, RejectedOutcome):
-        (status, body, _), (other_status, other_body, _) = _told(one), _told(other)
+        (status, body, _), (other_status, other_body, _) = _rendered_error(one), _rendered_error(other)
         return status == other_status and may_be_alike(body, other_body)
     return False
 
 
-def _told(rejected: RejectedOutcome) -> tuple[int, Any, bool]:
-    return ErrorRenderer(rejected.sections.errors, None).told(rejected.fault)
+def _rendered_error(rejected: RejectedOutcome) -> tuple[int, Any, bool]:
+    return ErrorRenderer(rejected.sections.errors, None).rendered(rejected.fault)
 
 
 def alias_variants(oracle: Oracle, homes: Homes, checks: list[Check]) -> Iterator[tuple[Fixture, RequestVariant]]:

@@ -86,8 +86,8 @@ def variants_of_streams(fixture: Fixture) -> Iterator[RequestVariant]:
 def variants_of_engine_errors(fixture: Fixture) -> Iterator[RequestVariant]:
     """Yield requests that the engine is told to reject."""
     for name in ENGINE_ANSWERS:
-        told = [{**message, "content": f"{fixture.text} {MARK}{name}"} for message in fixture.fields["messages"]]
-        request = fixture.request({"messages": told})._replace(engine=name)
+        marked = [{**message, "content": f"{fixture.text} {MARK}{name}"} for message in fixture.fields["messages"]]
+        request = fixture.request({"messages": marked})._replace(engine=name)
         if fixture.accepts(request):
             yield RequestVariant(f"the engine answers 400, {name}", request)
 

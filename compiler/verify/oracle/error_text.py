@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from compiler.verify.check import ANY_TEXT, WILDCARD, TextPattern, Wildcard
 from compiler.verify.oracle.fields import Fault
-from compiler.verify.oracle.values import told
+from compiler.verify.oracle.values import display
 from router.contract.errors import STATUS_OF
 from router.contract.schema.sections import Errors
 from router.contract.schema.types import ErrorText
@@ -31,14 +31,14 @@ class ErrorRenderer:
         self._id = own_id
         self._is_own = own_id is not None
 
-    def told(self, fault: Fault) -> tuple[int, Any, bool]:
+    def rendered(self, fault: Fault) -> tuple[int, Any, bool]:
         """Return the status, the body, with gaps where it is not fixed, and whether it has no other members."""
         layers = [*fault.words, self._errors.codes.get(fault.code)]
         if STATUS_OF[fault.code] == _BAD_REQUEST:
             layers.append(self._errors.codes.get("bad_request"))
-        return self.in_words([words for words in layers if words is not None], fault)
+        return self.rendered_with([words for words in layers if words is not None], fault)
 
-    def in_words(self, layers: list[ErrorText], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
+    def rendered_with(self, layers: list[ErrorText], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
         """Return what is told where these words are active, the first layer that says something winning.
 
         said: the message that they replace or repeat; None: it is not fixed.
@@ -112,7 +112,7 @@ def _add(pieces: list[str], value: object) -> None:
         pieces[-1] += value.pieces[0]
         pieces.extend(value.pieces[1:])
         return
-    text = None if isinstance(value, Wildcard) else "" if value is None else told(value)
+    text = None if isinstance(value, Wildcard) else "" if value is None else display(value)
     if text is None:
         pieces.append("")
     else:
@@ -132,4 +132,6 @@ def _filled_body(template: Any, details: Mapping[str, Any], *, omit_null: bool) 
 
 
 def _bare(value: object) -> object:
-    return value if isinstance(value, TextPattern | Wildcard) or value is None or told(value) is not None else WILDCARD
+    return (
+        value if isinstance(value, TextPattern | Wildcard) or value is None or display(value) is not None else WILDCARD
+    )

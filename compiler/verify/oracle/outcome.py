@@ -87,7 +87,7 @@ class Oracle:
             names = ", ".join(dict.fromkeys((*self.served, *self.contract.models.aliases)))
             details = {"model": fields["model"], "value": fields["model"], "models": names}
             return RejectedOutcome(MODELS, Fault("model_not_found", "model", "model", details), self.contract, None)
-        return self._judged(request, fields, served, case_match)
+        return self._decided_outcome(request, fields, served, case_match)
 
     def served_for(self, name: str) -> str | None:
         """Return the model that a name is answered by; None: there is none."""
@@ -128,7 +128,7 @@ class Oracle:
             return self.contract, self.contract.rules
         return case_match.case.sections, self.contract.case_rules[case_match.case.name]
 
-    def _judged(
+    def _decided_outcome(
         self, request: ChatRequest, sent: Fields, served: str, case_match: CaseMatch | None
     ) -> RejectedOutcome | ForwardedOutcome:
         fields = self.with_implied(request.fields(), served)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from compiler.verify.oracle.values import Fields, at, choices, is_match, told
+from compiler.verify.oracle.values import Fields, at, choices, display, is_match
 from router.contract.schema import named_checks as named
 
 Found = tuple[str, dict[str, Any]] | None
@@ -56,7 +56,7 @@ def _fault(
     if tools is None:
         return None
     if not isinstance(tools, list):
-        return "shape", {"value": told(tools)}
+        return "shape", {"value": display(tools)}
     for index, tool in enumerate(tools):
         kind = tool.get("type") if isinstance(tool, dict) else None
         if not isinstance(kind, str):
@@ -79,7 +79,7 @@ def _fault_of_name(
     check: named.Tools | named.MessageTools, name: str, names: list[str], forbidden: tuple[str, ...]
 ) -> Found:
     if check.name_pattern is not None and not is_match(check.name_pattern, name):
-        return "name", {"value": told(name), "expected": check.name_pattern}
+        return "name", {"value": display(name), "expected": check.name_pattern}
     if name in forbidden:
         return "forbidden", {"value": name}
     return ("unique", {"value": name}) if check.unique and name in names else None
@@ -92,7 +92,7 @@ def fault_of_choice(check: named.ToolChoice, fields: Fields) -> Found:
         return None
     name = name_of(choice)
     kind = NAMED if name is not None else choice if isinstance(choice, str) else "other"
-    value = "specified" if name is not None else told(choice)
+    value = "specified" if name is not None else display(choice)
     if kind not in check.allowed:
         return (kind if kind in _WORDS else "other"), {"value": value, "allowed": choices(check.allowed)}
     if kind in check.requires_tools and not tools_in(fields):

@@ -127,7 +127,7 @@ def plain_number(number: float | None) -> float | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def told(value: object) -> str | None:
+def display(value: object) -> str | None:
     """Return a value as a text tells it; None where it is too long to be told whole."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else None
@@ -135,7 +135,7 @@ def told(value: object) -> str | None:
 
 def choices(values: Iterable[Scalar]) -> str:
     """Return scalars as a text tells them: `0, 0.6 or 1`."""
-    words = [each if isinstance(each, str) else str(told(_plain(each))) for each in values]
+    words = [each if isinstance(each, str) else str(display(_plain(each))) for each in values]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 

@@ -107,10 +107,10 @@ def _failure(completed: CompletedCheck) -> Iterator[str]:
 
 
 def _left_out(run: VerifyRun) -> list[str]:
-    return [*_told("Not observable:", unobservable_of(run)), *_told("Not tried:", untried_of(run))]
+    return [*_reason_lines("Not observable:", unobservable_of(run)), *_reason_lines("Not tried:", untried_of(run))]
 
 
-def _told(title: str, reasons: Counter[str]) -> Iterator[str]:
+def _reason_lines(title: str, reasons: Counter[str]) -> Iterator[str]:
     if not reasons:
         return
     yield title

@@ -63,17 +63,17 @@ def wanted(check: Check) -> str:
     expected = check.expected
     if not isinstance(expected, ExpectedAcceptance):
         return f"{expected.status} {shown_wanted(expected.body)}"
-    told = ["200"]
-    told += [f"model {written(expected.model)}"] if expected.model is not None else []
-    told += [f"usage in: {expected.usage.replace('_', ' ')}"] if expected.usage is not None else []
+    parts = ["200"]
+    parts += [f"model {written(expected.model)}"] if expected.model is not None else []
+    parts += [f"usage in: {expected.usage.replace('_', ' ')}"] if expected.usage is not None else []
     if expected.changed:
         gets = {name: expected.engine[name] for name in expected.changed if name in expected.engine}
         lacks = [name for name in expected.changed if name not in expected.engine]
-        told += [f"the engine gets {json.dumps(gets, ensure_ascii=False)}"] if gets else []
-        told += [f"the engine does not get {', '.join(lacks)}"] if lacks else []
+        parts += [f"the engine gets {json.dumps(gets, ensure_ascii=False)}"] if gets else []
+        parts += [f"the engine does not get {', '.join(lacks)}"] if lacks else []
     elif expected.untouched:
-        told.append("the engine gets the same bytes")
-    return "; ".join(told)
+        parts.append("the engine gets the same bytes")
+    return "; ".join(parts)
 
 
 def shortened(text: str, most: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from compiler.diff.narrow import of_models, with_aliases
 from compiler.diff.observe import observe
-from compiler.diff.observed_changes import changes_seen
+from compiler.diff.observed_changes import observed_changes
 from tests.compiler.verify.mutants import contract_of
 from tests.exhaustive import exhaustive_but
 
@@ -35,7 +35,7 @@ def test_a_contract_and_what_is_left_of_it_answer_a_model_alike(preset: str, mod
     assert not any(reading.model for reading in narrowed.mode.match)
     assert set(narrowed.models.aliases) <= {model}
     # Words that list the names tell of the other aliases, too.
-    assert changes_seen(observe(with_aliases(contract, (model,)), narrowed, (model,))) == ()
+    assert observed_changes(observe(with_aliases(contract, (model,)), narrowed, (model,))) == ()
 
 
 def test_a_condition_that_only_some_of_the_models_match_stays() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.diff.client_view import ClientView
 from compiler.diff.observe import ComparedContract, differing, observe, requests_for
-from compiler.diff.observed_changes import changes_seen
+from compiler.diff.observed_changes import observed_changes
 from compiler.resolve.presets import preset_names
 from compiler.verify.assertion import evaluate
 from compiler.verify.check import Check
@@ -32,7 +32,7 @@ def test_a_preset_is_as_itself(preset: str) -> None:
     """No request tells a contract from itself, and each has some that could."""
     seen = observe(of_preset(preset), of_preset(preset))
     assert seen.requests
-    assert changes_seen(seen) == ()
+    assert observed_changes(seen) == ()
 
 
 @cache
@@ -68,7 +68,7 @@ REPRESENTATIVE_PAIRS = [
 @pytest.mark.parametrize(("one", "other"), exhaustive_but(REPRESENTATIVE_PAIRS, PAIRS))
 def test_presets_that_verify_tells_apart_differ(one: str, other: str) -> None:
     """Where an endpoint of one preset fails the checks of another, there is a change, and the other way round, too."""
-    changes = changes_seen(observe(of_preset(one), of_preset(other)))
+    changes = observed_changes(observe(of_preset(one), of_preset(other)))
     assert changes or not fails(one, of_preset(other))
 
 

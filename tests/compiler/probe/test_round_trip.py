@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler.diff.observe import observe
-from compiler.diff.observed_changes import changes_seen
+from compiler.diff.observed_changes import observed_changes
 from compiler.resolve.presets import preset_names
 from compiler.verify.assertion import evaluate
 from compiler.verify.generation import Options, derive
@@ -58,7 +58,7 @@ def test_a_draft_of_a_preset_means_what_the_preset_means(case) -> None:
     assert not unexpected(failing(found.contract, contract, model, max_body), differs)
     assert {each.result.experiment.about for each in found.draft.mismatches} == set(differs)
     assert found.requests <= MOST_REQUESTS
-    seen = changes_seen(observe(contract, found.contract, (model,), max_body=max_body))
+    seen = observed_changes(observe(contract, found.contract, (model,), max_body=max_body))
     undetermined = [change for change in seen if not any(path in change.path for path in differs)]
     assert not undetermined
 
