@@ -181,7 +181,7 @@ def _edit_text(gets: list[str], not_gets: list[str]) -> Iterator[str]:
 def _shown(request: ParsedRequest, path: Path) -> str:
     """Return a field's value for people: as the client wrote it where the client did."""
     if len(path) == 1 and path[0] in request.members:
-        return request.shown(path[0])
+        return request.display(path[0])
     return _cut(to_json(value_at(request.fields, path)).decode())
 
 

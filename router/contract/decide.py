@@ -1,4 +1,4 @@
-"""The heart: one pure function from a request body to what happens with it."""
+"""The policy decision: one pure function from a request body to Forward or Rejection."""
 
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.fields import ONCE_ONLY_FIELDS
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Alias, Errors
-from router.contract.templates import shown
+from router.contract.templates import display
 
 BODY_SIZE: Final = "limits.max_body_bytes"
 """The rule of the largest body, which is refused before all of it is read."""
@@ -74,7 +74,7 @@ class Forward(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """The request is answered by the router itself: the error, and the rule or step (READING, MODELS) that refused.
+    """The router rejects the request itself: the error, and the rule or step (READING, MODELS) that rejected it.
 
     `model_asked` is None where the request could not be read so far; `errors` is how the error is told.
     """
@@ -117,8 +117,8 @@ class _Names(NamedTuple):
 
 
 def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Rejection:
-    """Return the refusal of a request that was read only up to a step, with the name asked for, if that was read."""
-    error.details.setdefault("model", None if asked is None else shown(asked))
+    """Return the rejection of a request that was read only up to a step, with the name asked for, if that was read."""
+    error.details.setdefault("model", None if asked is None else display(asked))
     return Rejection(without_frames(error), step, (), asked, contract.errors)
 
 
@@ -169,7 +169,7 @@ def _imply(context: EvaluationContext, alias: Alias | None) -> None:
 
 
 def _set(fields: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
-    """Set a value at a path of a parsed request; tell whether that was possible."""
+    """Set a value at a path of a parsed request; return whether that was possible."""
     holder = fields
     for step in path[:-1]:
         if holder.get(step) is None:
@@ -242,11 +242,11 @@ def _target(alias: Alias | None, served_ids: ServedIds) -> str | None:
 
 def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> ApiError:
     names = ", ".join(dict.fromkeys((*served_ids.present, *contract.models.aliases)))
-    details = {"model": shown(asked), "value": shown(asked), "models": shown(names)}
+    details = {"model": display(asked), "value": display(asked), "models": display(names)}
     if not served_ids.is_complete:
-        message = f"No engine has listed the model {shown(asked)!r} yet, and some could not be asked so far"
+        message = f"No engine has listed the model {display(asked)!r} yet, and some could not be asked so far"
         return ApiError("no_healthy_engines", message, details=details)
-    return ApiError("model_not_found", f"The model {shown(asked)!r} does not exist here", "model", details=details)
+    return ApiError("model_not_found", f"The model {display(asked)!r} does not exist here", "model", details=details)
 
 
 def _route(asked: str, served: str) -> list[JsonEdit]:

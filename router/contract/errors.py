@@ -1,4 +1,4 @@
-"""Causes turned into error answers: the one table of codes and the one shape of their bodies."""
+"""Errors turned into error responses: the one table of codes and the one shape of their bodies."""
 
 import json
 from collections.abc import Mapping

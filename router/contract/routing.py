@@ -11,7 +11,7 @@ from router.contract.jsonbytes.members import Member, TooManyMembersError, find_
 from router.contract.jsonbytes.parsing import MAX_MEMBERS, MAX_VALUES, holds_too_many_values
 from router.contract.jsonbytes.splice import to_json
 from router.contract.schema.model import Contract
-from router.contract.templates import shown
+from router.contract.templates import display
 
 _KEY: Final = b'"model"'
 _ESCAPED_LETTER: Final = b"\\u006"
@@ -85,7 +85,7 @@ def _read_model(body: bytes) -> str | None:
     except orjson.JSONDecodeError:  # no UTF-8
         asked = None
     if not isinstance(asked, str):
-        raise ApiError("bad_request", f"model is {shown(value.decode(errors='replace'))}: expected a string", "model")
+        raise ApiError("bad_request", f"model is {display(value.decode(errors='replace'))}: expected a string", "model")
     return asked
 
 

@@ -76,15 +76,15 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shown(value: object) -> str:
+def display(value: object) -> str:
     """Return a value for a text, strings without quotes, cut to a bearable length."""
     text = value if isinstance(value, str) else _beginning(value)
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
-def bare(value: object) -> object:
+def raw_value(value: object) -> object:
     """Return a value for a body: as it is, unless it is long, and then as a cut text."""
-    text = shown(value)
+    text = display(value)
     return text if isinstance(value, str) or text.endswith("…") else value
 
 

@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"([+-]?)(?:0[0_]*(?<!_)|(?:0[0_]*)?([1-9][0-9]*(?:_[0-9]+)*
 
 
 def read_float(value: object) -> float | None:
-    """Return what a pydantic `float` field in lax mode would read, or None where it would refuse the value."""
+    """Return what a pydantic `float` field in lax mode would read, or None where it would reject the value."""
     if isinstance(value, bool | int | float):
         return float(value)
     if not isinstance(value, str) or is_too_long(value):
@@ -40,7 +40,7 @@ def read_float(value: object) -> float | None:
 
 
 def read_whole(value: object) -> int | None:
-    """Return what a pydantic `int` field in lax mode would read, or None where it would refuse the value."""
+    """Return what a pydantic `int` field in lax mode would read, or None where it would reject the value."""
     if isinstance(value, bool | int):
         return int(value)
     if isinstance(value, float):
@@ -61,5 +61,5 @@ def show(number: float) -> str:
 
 
 def is_too_long(text: str) -> bool:
-    """Tell whether a string is longer than any that is read as a number here; engines may read it all the same."""
+    """Return whether a string is longer than any that is read as a number here; engines may read it all the same."""
     return len(text) > MAX_STRING_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_STRING_BYTES

@@ -74,7 +74,7 @@ class ParsedRequest(NamedTuple):
         text = some.decode(errors="ignore")
         return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
-    def shown(self, field: str) -> str:
+    def display(self, field: str) -> str:
         """Return a field's value for a message about numbers: whole ones without `.0`, others as the client wrote."""
         value = self.fields[field]
         text = self.written(field)
@@ -128,7 +128,7 @@ def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything
 
 
 def holds_too_many_values(body: bytes) -> bool:
-    """Tell whether JSON holds more than MAX_VALUES values."""
+    """Return whether JSON holds more than MAX_VALUES values."""
     # No valid JSON has more marks in its bytes than an array of empty arrays: two in three.
     may_hold = len(body) * 2 > MAX_VALUES * 3 and sum(map(body.count, _MARKS_OF_VALUES)) > MAX_VALUES
     return may_hold and holds_more_values(body, MAX_VALUES)

@@ -18,7 +18,7 @@ _STRING_STEP = re.compile(rb'[^"\\]{0,%d}+(?:\\.[^"\\]{0,16}+){0,%d}+' % (STEP_B
 
 
 def holds_more_values(body: bytes, most: int) -> bool:
-    """Tell whether more commas and opening brackets than `most` stand outside of strings: a value is behind each.
+    """Return whether more commas and opening brackets than `most` stand outside of strings: a value is behind each.
 
     Behind what is no JSON, nothing that it tells holds.
     """
@@ -36,7 +36,7 @@ def holds_more_values(body: bytes, most: int) -> bool:
 
 
 def holds_digits(body: bytes, most: int) -> bool:
-    """Tell whether more digits than `most` stand in a row outside of strings, in a body that is JSON."""
+    """Return whether more digits than `most` stand in a row outside of strings, in a body that is JSON."""
     at = 0
     is_inside = False
     for start in _starts_of_digits(body, most + 1):
@@ -93,7 +93,7 @@ class JsonScanner:
             self._is_inside ^= len(marks) % 2 == 0
 
     def is_kept(self) -> bool:
-        """Tell whether all that was opened is closed."""
+        """Return whether all that was opened is closed."""
         return not self._is_inside and self._depth == 0
 
 

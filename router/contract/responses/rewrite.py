@@ -146,7 +146,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def is_json(body: bytes) -> bool:
-    """Tell whether a body is JSON as engines write it, to its end."""
+    """Return whether a body is JSON as engines write it, to its end."""
     with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         _skim(body)
         return True

@@ -25,7 +25,7 @@ class ResponseRewrite(NamedTuple):
     usage: Usage | None = None
 
     def is_needed(self) -> bool:
-        """Tell whether an answer may have to be edited."""
+        """Return whether an answer may have to be edited."""
         return self.model is not None or self.usage is not None or self._rewrites_400s()
 
     def body_edit(self, status: int) -> Callable[[bytes], bytes] | None:

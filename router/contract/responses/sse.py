@@ -42,7 +42,7 @@ class SseParser:
         self._may_have_mark = True
 
     def is_at_start(self) -> bool:
-        """Tell whether the next byte begins an event or a comment."""
+        """Return whether the next byte begins an event or a comment."""
         # While a long event passes, the last bytes of it that came are held.
         return not self._held
 
@@ -86,7 +86,7 @@ class SseParser:
         return self._take(len(BYTE_ORDER_MARK)) if beginning == BYTE_ORDER_MARK else b""
 
     def _is_within_comment(self, search_from: int) -> bool:
-        """Tell whether a comment goes on of which what came before holds no end: not all of it is looked at anew."""
+        """Return whether a comment goes on of which what came before holds no end: not all of it is examined again."""
         return self._held.startswith(b":") and not _LINE_END.search(self._held, search_from)
 
     def _length_of_comments(self) -> int:

@@ -57,7 +57,7 @@ class StreamProgress:
         return whole, rest
 
     def is_complete(self, *, is_framed: bool) -> bool:
-        """Tell whether a stream that has ended is complete; `is_framed` says that the connection did not just end."""
+        """Return whether a stream that has ended is complete; `is_framed` says that the connection did not just end."""
         if self.is_whole:
             return True
         needs_more = self._protocol.needs_last_event and not self.has_failed
@@ -86,7 +86,7 @@ class StreamProgress:
 
 
 def _is_complete(rest: bytes) -> bool:
-    """Tell whether an event lacks nothing but its blank line."""
+    """Return whether an event lacks nothing but its blank line."""
     if rest.endswith((b"\r\r", b"\n\r")) or not rest.strip():
         # A line feed might have followed.
         return True

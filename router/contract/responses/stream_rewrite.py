@@ -49,7 +49,7 @@ class StreamRewriter:
         return self.release() if left is None else self._edited(left) + self.release()
 
     def _needs_no_edit(self, piece: bytes) -> bool:
-        """Tell whether a piece consists of whole events of which none can finish a choice: most of a stream."""
+        """Return whether a piece consists of whole events of which none can finish a choice: most of a stream."""
         return (
             self._name is None
             and self._mover is not None
@@ -80,7 +80,7 @@ class _UsageMover:
         self._length = 0
 
     def is_holding(self) -> bool:
-        """Tell whether an end frame is held."""
+        """Return whether an end frame is held."""
         return self._end_frame is not None
 
     def take(self, event: bytes) -> bytes:
@@ -141,7 +141,7 @@ def _finishes(frame: dict[str, Any]) -> bool:
 
 
 def _is_without_content(frame: dict[str, Any]) -> bool:
-    """Tell whether a frame has no choice, or only choices that say nothing: engines report usage in any of these."""
+    """Return whether a frame has no choice, or only choices that say nothing: engines report usage in any of these."""
     choices = frame.get("choices")
     return not choices or (isinstance(choices, list) and all(map(_is_empty_choice, choices)))
 

@@ -1,4 +1,4 @@
-"""An engine's 400 told in the words of a contract, as far as its text can be found."""
+"""Upstream error mapping: a 400 of an engine, rewritten in the error texts of a contract where its text is found."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def map_upstream_error(body: bytes, errors: Errors, request_id: str, model: str 
 
 
 def is_budget_overflow(body: bytes) -> bool:
-    """Tell whether an engine's 400 says that the output budget, or prompt and budget, exceed its context."""
+    """Return whether an engine's 400 says that the output budget, or prompt and budget, exceed its context."""
     return _BUDGET_OVERFLOW.search(_message_of(_holder_of(body))[:_LONGEST_TEXT]) is not None
 
 

@@ -12,7 +12,7 @@ from router.contract.rules.evaluation import EvaluationContext
 from router.contract.schema.conditions import path_of
 from router.contract.schema.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of, standard_name
 from router.contract.schema.rule_list import Budget, FieldRule, Rule
-from router.contract.templates import bare
+from router.contract.templates import raw_value
 
 SOURCES: Final = ("client", "default", "clamp")
 """Who set a budget: the client; the contract where the client set none, or too much."""
@@ -83,7 +83,7 @@ def _read(request: ParsedRequest, field: str, rule: Budget) -> int:
     raw = _raw(request, field)
     if not _POSITIVE_INTEGER.fullmatch(raw):
         message = f"{field} is {request.written(field)}: expected a positive integer, or omit the field"
-        details = {"value": bare(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
+        details = {"value": raw_value(request.value(field)), "min": 1, "max": rule.cap, "model": request.value("model")}
         raise ApiError("bad_request", message, standard_name(field), details=details)
     return int(raw) if len(raw) <= max(_EXACT_DIGITS, len(str(rule.cap))) else rule.cap + 1
 
@@ -98,7 +98,7 @@ def _exceeded(request: ParsedRequest, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
     # The parser makes floats of integers from 2^64 on; a client is told the digits that it sent.
     asked = int(_raw(request, field))
-    details = {"value": bare(asked), "min": 1, "max": rule.cap, "count": bare(asked)}
+    details = {"value": raw_value(asked), "min": 1, "max": rule.cap, "count": raw_value(asked)}
     details["model"] = request.value("model")
     return ApiError("max_tokens_exceeded", message, standard_name(field), details=details)
 

@@ -12,7 +12,7 @@ from router.contract.rules.messages import messages_of
 from router.contract.schema import named_checks as named
 from router.contract.schema.conditions import tester_of
 from router.contract.schema.rule_list import CheckRule
-from router.contract.templates import shown
+from router.contract.templates import display
 
 Check = Callable[[Fields], Violation | None]
 
@@ -31,7 +31,7 @@ class CheckEvaluator:
         self.find: Callable[[Any], Violation | None] = _MADE_BY[type(rule.check)](rule.check)
 
     def __call__(self, context: EvaluationContext) -> None:
-        """Refuse a request that fails the check; nothing is looked at when it is refused already."""
+        """Reject a request that fails the check; nothing is looked at when it is refused already."""
         if context.error is not None:
             return
         violation = self.find(context.parts() if self._is_of_parts else context.request.fields)
@@ -53,8 +53,8 @@ def _roles(check: named.Roles) -> Check:
         for index, message in messages_of(fields):
             role = message.get("role")
             if not isinstance(role, str) or role not in allowed:
-                said = f"messages[{index}] has the role {shown(role)}: expected {words}"
-                return Violation("roles", said, {"value": shown(role), "allowed": words, "index": index})
+                said = f"messages[{index}] has the role {display(role)}: expected {words}"
+                return Violation("roles", said, {"value": display(role), "allowed": words, "index": index})
         return None
 
     return find
@@ -90,8 +90,8 @@ def _role_at(place: int, which: str, check: named.FirstRole | named.LastRole) ->
         role = message.get("role")
         if isinstance(role, str) and role in check.allowed:
             return None
-        said = f"messages[{index}] has the role {shown(role)}: the {which} must be of {words}"
-        return Violation(f"{which}_role", said, {"value": shown(role), "allowed": words, "index": index})
+        said = f"messages[{index}] has the role {display(role)}: the {which} must be of {words}"
+        return Violation(f"{which}_role", said, {"value": display(role), "allowed": words, "index": index})
 
     return find
 
@@ -115,8 +115,8 @@ def _alternation(_: named.Alternation) -> Check:
             role = message.get("role")
             side = "assistant" if role == "assistant" else "user"
             if side == before and role != "tool":
-                said = f"messages[{index}] has the role {shown(role)}: user or tool and assistant must alternate"
-                return Violation("alternation", said, {"value": shown(role), "index": index})
+                said = f"messages[{index}] has the role {display(role)}: user or tool and assistant must alternate"
+                return Violation("alternation", said, {"value": display(role), "index": index})
             before = side
         return None
 

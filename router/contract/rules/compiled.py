@@ -1,4 +1,4 @@
-"""A contract made ready to run: how cases are found, and a plan for each."""
+"""A compiled contract: how cases are found, and a rule set for each."""
 
 from router.contract.rules.cases import CaseMatcher
 from router.contract.rules.plan import RuleSet
@@ -7,7 +7,7 @@ from router.contract.schema.model import Case, Contract, Sections
 
 
 class CompiledContract:
-    """What is worked out once for a contract, so that a request only looks it up."""
+    """A contract prepared for evaluation: computed once, so that a request only looks it up."""
 
     def __init__(self, contract: Contract) -> None:
         self.has_conditions = bool(contract.cases or contract.mode.default is not None)

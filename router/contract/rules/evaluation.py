@@ -1,4 +1,4 @@
-"""A request while the rules are run: the first refusal, all violations, the edits due."""
+"""The state of a request during evaluation: the first error, all violations, and the edits."""
 
 import json
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +18,7 @@ PARTS: Final = "\0parts"
 
 
 class EvaluationContext:
-    """What the rules have said of a request so far."""
+    """The results of the rules that were evaluated so far."""
 
     __slots__ = ("_features", "_parts", "edits", "error", "rejected_by", "request", "tokens", "values", "violations")
 
@@ -47,7 +47,7 @@ class EvaluationContext:
         return self._parts
 
     def reject(self, rule: str, error: ApiError) -> None:
-        """Take the error of a rule; the first one is what the client is told."""
+        """Take the error of a rule; the client gets the first one."""
         if self.error is None:
             self.error, self.rejected_by = without_frames(error), rule
 
@@ -64,7 +64,7 @@ class EvaluationContext:
         return value_at(self.request.fields, path)
 
     def is_sent(self, path: Path) -> bool:
-        """Tell whether a field is sent, be it as null."""
+        """Return whether a field is sent, be it as null."""
         holder = value_at(self.request.fields, path[:-1]) if len(path) > 1 else self.request.fields
         return isinstance(holder, dict) and path[-1] in holder
 

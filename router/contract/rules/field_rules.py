@@ -13,7 +13,7 @@ from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS, 
 from router.contract.schema.rule_list import FieldRule, sources_of
 from router.contract.schema.sections import Field
 from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
-from router.contract.templates import bare, shown
+from router.contract.templates import display, raw_value
 
 Fields = dict[str, Any]
 
@@ -56,7 +56,7 @@ class FieldEvaluator:
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 
     def __call__(self, context: EvaluationContext) -> None:
-        """Refuse a value that violates the rule; of a repeated field the last value counts, and only it leaves."""
+        """Reject a value that violates the rule; of a repeated field the last value counts, and only it leaves."""
         fields = context.request.fields
         is_sent = False
         for path in self.spellings:
@@ -73,7 +73,7 @@ class FieldEvaluator:
                 context.edits += drop_all_repetitions(context.request, self.rule, path)
 
     def _judge_source(self, context: EvaluationContext) -> bool:
-        """Judge the value that the field takes from another one; tell whether there is one."""
+        """Judge the value that the field takes from another one; return whether there is one."""
         fields = context.request.fields
         for source in self.sources:
             value = value_at(fields, source)
@@ -102,7 +102,12 @@ class FieldEvaluator:
         name = param if param == sent_as else f"{self.name} (sent as {sent_as})"
         message = f"{name} {violation.message.replace(_WRITTEN, _written(context, path, value))}"
         words = error_text_for(self.field, violation.part)
-        details = {**self.bounds, "value": bare(value), "model": context.request.value("model"), **violation.details}
+        details = {
+            **self.bounds,
+            "value": raw_value(value),
+            "model": context.request.value("model"),
+            **violation.details,
+        }
         error = ApiError(self.code, message, param, part=violation.part, words=words, details=details)
         context.reject(self.rule, error)
 
@@ -159,7 +164,7 @@ _KINDS: Final = {
 
 
 def is_of_type(value: object, kind: str) -> bool:
-    """Tell whether a JSON value is of a type; a whole number may be written with a point."""
+    """Return whether a JSON value is of a type; a whole number may be written with a point."""
     if kind == "boolean" or isinstance(value, bool):
         return kind == "boolean" and isinstance(value, bool)
     if kind == "integer":
@@ -322,10 +327,10 @@ def _shown_scalar(value: bool | float) -> str:
 
 
 def _text_of(value: object) -> str:
-    return str(shown(value)) if isinstance(value, str) else to_json(value).decode()
+    return str(display(value)) if isinstance(value, str) else to_json(value).decode()
 
 
 def _written(context: EvaluationContext, path: Path, value: object) -> str:
     if len(path) == 1 and path[0] in context.request.members:
-        return context.request.shown(path[0])
-    return str(shown(value)) if isinstance(value, str | list | dict) else to_json(value).decode()
+        return context.request.display(path[0])
+    return str(display(value)) if isinstance(value, str | list | dict) else to_json(value).decode()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from router.contract.rules.field_rules import Fields, Violation, listed
 from router.contract.schema import named_checks as named
-from router.contract.templates import shown
+from router.contract.templates import display
 
 Check = Callable[[Fields], Violation | None]
 
@@ -19,8 +19,8 @@ def _response_format(check: named.ResponseFormat) -> Check:
             return None
         kind = wanted.get("type") if isinstance(wanted, dict) else None
         if not isinstance(kind, str) or kind not in check.types:
-            said = f"response_format.type is {shown(kind)}: expected {words}"
-            return Violation("types", said, {"value": shown(kind), "allowed": words})
+            said = f"response_format.type is {display(kind)}: expected {words}"
+            return Violation("types", said, {"value": display(kind), "allowed": words})
         if check.named_schema and kind == "json_schema":
             return _wrong_schema(wanted.get("json_schema"))
         return None

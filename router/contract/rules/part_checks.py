@@ -9,7 +9,7 @@ from router.contract.rules.field_rules import Violation, listed
 from router.contract.schema import named_checks as named
 from router.contract.schema.fields import IMAGE_PART_TYPES
 from router.contract.schema.rule_list import PartLimit
-from router.contract.templates import shown
+from router.contract.templates import display
 
 PartsCheck = Callable[[ContentPartIndex], Violation | None]
 
@@ -68,12 +68,16 @@ class _Allowed:
         return None
 
     def _violation(self, part: str, held: MessageParts, kind: str | None) -> Violation:
-        details: dict[str, Any] = {"allowed": self._words, "index": held.place, "role": shown(held.message.get("role"))}
+        details: dict[str, Any] = {
+            "allowed": self._words,
+            "index": held.place,
+            "role": display(held.message.get("role")),
+        }
         at = f"messages[{held.place}].content has a part"
         if kind is None:
             return Violation(part, f"{at} without a type: expected an object of type {self._words}", details)
-        said = f"{at} of type {shown(kind)}: expected {self._words}"
-        return Violation(part, said, {"value": shown(kind), **details})
+        said = f"{at} of type {display(kind)}: expected {self._words}"
+        return Violation(part, said, {"value": display(kind), **details})
 
 
 _SAID: Final = {"data": "a data: URL", "http": "an http(s) URL", "file": "the id of a file"}
@@ -89,8 +93,8 @@ def _images(check: named.Images) -> PartsCheck:
         for url in _urls(parts):
             source = _source_of(url, check.file_prefix)
             if source not in check.sources:
-                said = f"An image refers to {shown(url[:_SHOWN_URL])}: expected {expected}"
-                return Violation("sources", said, {"value": shown(url[:_SHOWN_URL]), "allowed": words})
+                said = f"An image refers to {display(url[:_SHOWN_URL])}: expected {expected}"
+                return Violation("sources", said, {"value": display(url[:_SHOWN_URL]), "allowed": words})
             if source != "data":
                 continue
             data_urls += 1

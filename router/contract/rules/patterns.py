@@ -42,7 +42,7 @@ class PatternError(ValueError):
 
 
 def full_match_of(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether the whole of a text matches a pattern. Raises PatternError.
+    """Return a function that returns whether the whole of a text matches a pattern. Raises PatternError.
 
     A text beyond MAX_MATCHED_CHARACTERS matches none, nor does one with half of a surrogate pair: it is not Unicode.
     """

@@ -26,13 +26,13 @@ from router.contract.schema.rule_list import (
     UnknownFieldsRule,
     sources_of,
 )
-from router.contract.templates import bare, shown
+from router.contract.templates import display, raw_value
 
 Evaluator = Callable[[EvaluationContext], None]
 
 
 class RuleSet:
-    """Rules made ready: first all of them judge, then what a valid request still needs is done."""
+    """Prepared rules: all are evaluated first, then a valid request gets its edits."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
@@ -49,7 +49,7 @@ class RuleSet:
         )
 
     def run(self, context: EvaluationContext) -> None:
-        """Judge a request; where nothing refuses it, note the edits that it needs."""
+        """Evaluate a request; where no rule rejects it, add the edits that it needs."""
         fields = context.request.fields
         for names, judge in self._judges:
             if names is None or not names.isdisjoint(fields):
@@ -174,9 +174,9 @@ def _unknown_fields(rule: UnknownFieldsRule) -> Evaluator:
             context.edits += [JsonEdit(rule.rule, "drop", (name,)) for name in unknown]
             return
         context.violations.append(_UNKNOWN_FIELD)
-        name = shown(unknown[0])
+        name = display(unknown[0])
         words = merged_text(section.error)
-        details = {"value": bare(context.request.value(unknown[0])), "model": context.request.value("model")}
+        details = {"value": raw_value(context.request.value(unknown[0])), "model": context.request.value("model")}
         error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
         context.reject(rule.rule, error)
 

@@ -9,7 +9,7 @@ from router.contract.jsonbytes.parsing import ParsedRequest
 from router.contract.jsonbytes.splice import JsonEdit, drop_repetitions, supply, to_json
 from router.contract.schema.fields import WHOLE_NUMBER_FIELDS, spellings_of
 from router.contract.schema.rule_list import Const, Range
-from router.contract.templates import bare
+from router.contract.templates import raw_value
 
 
 class SamplingResult(NamedTuple):
@@ -35,7 +35,7 @@ def _keeps(rule: Const | Range, value: object) -> bool:
 
 
 def satisfies(rule: Const | Range, value: object) -> bool:
-    """Tell whether a value, read as an engine reads it and compared as float64, keeps a rule."""
+    """Return whether a value, read as an engine reads it and compared as float64, keeps a rule."""
     number = read(rule.field, value)
     if number is None:
         return False
@@ -45,7 +45,7 @@ def satisfies(rule: Const | Range, value: object) -> bool:
 
 
 def read(field: str, value: object) -> int | float | None:
-    """Return the number that an engine reads in a sampling field, None when it would refuse the value."""
+    """Return the number that an engine reads in a sampling field, None when it would reject the value."""
     return read_whole(value) if field in WHOLE_NUMBER_FIELDS else read_float(value)
 
 
@@ -61,8 +61,8 @@ def _refusal(rule: Const | Range, request: ParsedRequest, spelling: str) -> ApiE
     if isinstance(rule, Const) and rule.conflict == "allow":
         return None
     name = rule.field if spelling == rule.field else f"{rule.field} (sent as {spelling})"
-    message = f"{name} is {request.shown(spelling)}: expected {expectation(rule)}, or omit the field"
-    details = {"value": bare(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
+    message = f"{name} is {request.display(spelling)}: expected {expectation(rule)}, or omit the field"
+    details = {"value": raw_value(request.value(spelling)), "model": request.value("model"), **_bounds(rule)}
     return ApiError("sampling_contract_violation", message, rule.field, details=details)
 
 

@@ -10,7 +10,7 @@ from router.contract.rules.messages import messages_of
 from router.contract.rules.patterns import full_match_of
 from router.contract.schema import named_checks as named
 from router.contract.schema.rule_list import CheckRule
-from router.contract.templates import shown
+from router.contract.templates import display
 
 Check = Callable[[Fields], Violation | None]
 
@@ -33,8 +33,8 @@ def _tool_results(check: named.ToolResults) -> Check:
                 said = f"messages[{index}] has the role tool and no tool_call_id"
                 return Violation("tool_call_id", said, {"index": index})
             if check.known_call and answered not in called:
-                said = f"messages[{index}] answers {shown(answered)}, which no message before it calls"
-                return Violation("known_call", said, {"index": index, "value": shown(answered)})
+                said = f"messages[{index}] answers {display(answered)}, which no message before it calls"
+                return Violation("known_call", said, {"index": index, "value": display(answered)})
         return None
 
     return find
@@ -57,8 +57,8 @@ def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
         if not open_calls:
             return None
         unanswered = ", ".join(open_calls)
-        said = f"messages[{asked_at}] calls tools, and no tool message right behind it answers {shown(unanswered)}"
-        return Violation("tool_calls_answered", said, {"value": shown(unanswered), "index": asked_at})
+        said = f"messages[{asked_at}] calls tools, and no tool message right behind it answers {display(unanswered)}"
+        return Violation("tool_calls_answered", said, {"value": display(unanswered), "index": asked_at})
 
     return find
 
@@ -84,8 +84,8 @@ def _message_tools(check: named.MessageTools) -> Check:
                 continue
             place = f"messages[{index}]"
             if check.roles and message.get("role") not in check.roles:
-                said = f"{place} has the role {shown(message.get('role'))} and tools: expected {listed(check.roles)}"
-                return Violation("roles", said, {"value": shown(message.get("role")), "index": index})
+                said = f"{place} has the role {display(message.get('role'))} and tools: expected {listed(check.roles)}"
+                return Violation("roles", said, {"value": display(message.get("role")), "index": index})
             if check.empty_content and message.get("content"):
                 return Violation("content", f"{place} has both content and tools", {"index": index})
             wrong = judge.wrong_tool(f"{place}.tools", tools, names)
@@ -107,7 +107,7 @@ class _ToolJudge:
     def wrong_tool(self, place: str, tools: object, names: set[str]) -> Violation | None:
         """Return what is wrong with a list of tools; the names of its functions are added to those known."""
         if not isinstance(tools, list):
-            return Violation("shape", f"{place} is not an array", {"value": shown(tools)})
+            return Violation("shape", f"{place} is not an array", {"value": display(tools)})
         types = self._check.types
         for index, tool in enumerate(tools):
             at = f"{place}[{index}]"
@@ -115,8 +115,8 @@ class _ToolJudge:
             if not isinstance(kind, str):
                 return Violation("shape", f"{at} is not an object with a type", {"index": index})
             if types and kind not in types:
-                said = f"{at} is of type {shown(kind)}: expected {listed(types)}"
-                return Violation("types", said, {"value": shown(kind), "allowed": listed(types), "index": index})
+                said = f"{at} is of type {display(kind)}: expected {listed(types)}"
+                return Violation("types", said, {"value": display(kind), "allowed": listed(types), "index": index})
             if kind != "function":
                 continue
             name = _name_of(tool)
@@ -129,7 +129,7 @@ class _ToolJudge:
         return None
 
     def _wrong_name(self, at: str, name: str, names: set[str]) -> Violation | None:
-        value = shown(name)
+        value = display(name)
         if self._matches is not None and not self._matches(name):
             pattern = self._check.name_pattern
             said = f"{at} has the name {value}: expected one that matches {pattern}"
@@ -151,7 +151,7 @@ def _tool_choice(check: named.ToolChoice) -> Check:
             return None
         name = _chosen(choice)
         kind = NAMED if name is not None else choice if isinstance(choice, str) and choice != NAMED else "other"
-        value = SPECIFIED if name is not None else shown(choice)
+        value = SPECIFIED if name is not None else display(choice)
         if kind not in check.allowed:
             part = kind if kind in _WORDS else "other"
             said = f"tool_choice is {value}: expected {expected}, or omit the field"
@@ -160,8 +160,8 @@ def _tool_choice(check: named.ToolChoice) -> Check:
         if kind in check.requires_tools and not tools:
             return Violation("requires_tools", f"tool_choice is {value}, and there are no tools", {"value": value})
         if check.known and name is not None and name not in map(_name_of, tools):
-            said = f"tool_choice names {shown(name)}, which is not among the tools"
-            return Violation("known", said, {"value": shown(name)})
+            said = f"tool_choice names {display(name)}, which is not among the tools"
+            return Violation("known", said, {"value": display(name)})
         return None
 
     return find

@@ -205,7 +205,7 @@ def _set_defaults(rules: list[FieldRule]) -> Transform:
 
 
 def _written(context: EvaluationContext, path: Path) -> bytes:
-    """Return a value that is sent as the client wrote it; one that an alias implies is written anew."""
+    """Return a value that is sent as the client wrote it; one that an alias implies is written."""
     value = value_at(context.request.fields, path)
     if isinstance(value, str | bool):
         return to_json(value)

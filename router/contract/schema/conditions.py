@@ -24,20 +24,20 @@ def value_at(fields: dict[str, Any], path: Path) -> Any:  # noqa: ANN401 - a JSO
 
 
 def equals(value: object, wanted: Scalar) -> bool:
-    """Tell whether a JSON value is a scalar: numbers by value, strings and booleans exactly."""
+    """Return whether a JSON value is a scalar: numbers by value, strings and booleans exactly."""
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     return type(value) in _COMPARABLE[type(wanted)] and value == wanted
 
 
 def is_one_of(value: object, wanted: Iterable[Scalar]) -> bool:
-    """Tell whether a value is one of some scalars; of none: whether it is not null."""
+    """Return whether a value is one of some scalars; of none: whether it is not null."""
     wanted = tuple(wanted)
     return any(equals(value, each) for each in wanted) if wanted else value is not None
 
 
 def tester_of(condition: Condition) -> Callable[[dict[str, Any]], bool]:
-    """Return a function that tells whether every field of a condition has one of its values.
+    """Return a function that returns whether every field of a condition has one of its values.
 
     Where it names none, the field has to be there.
     """

@@ -117,7 +117,7 @@ class ToolChoice(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="to
     requires_tools: tuple[str, ...] = ()
     """Those that need a tool, in the request or, with message_tools, in a message."""
     drop_without_tools: bool = False
-    """Is it kept from the engine where there are no tools? Some engines refuse it there."""
+    """Is it kept from the engine where there are no tools? Some engines reject it there."""
     known: bool = False
     """Must a named function be among the tools?"""
 

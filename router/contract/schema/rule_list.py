@@ -13,14 +13,14 @@ Modality = Literal["image", "video", "audio", "file"]
 
 
 class BodyLimit(Frozen, frozen=True, tag_field="kind", tag="body_limit"):
-    """Refuse request bodies above this many bytes with 413."""
+    """Reject request bodies above this many bytes with 413."""
 
     max_bytes: Positive
     rule: str = "limits.max_body_bytes"
 
 
 class Const(Frozen, frozen=True, tag_field="kind", tag="pin"):
-    """Inject a sampling value where the request has none; refuse (or, under `allow`, pass) any other value."""
+    """Inject a sampling value where the request has none; reject (or, under `allow`, pass) any other value."""
 
     field: str
     value: int | float
@@ -29,7 +29,7 @@ class Const(Frozen, frozen=True, tag_field="kind", tag="pin"):
 
 
 class Range(Frozen, frozen=True, tag_field="kind", tag="band"):
-    """Refuse a sampling value outside the closed interval; do nothing where the request has none."""
+    """Reject a sampling value outside the closed interval; do nothing where the request has none."""
 
     field: str
     min: int | float
@@ -79,7 +79,7 @@ class CheckRule(Frozen, frozen=True, tag_field="kind", tag="check"):
 
 
 class UnknownFieldsRule(Frozen, frozen=True, tag_field="kind", tag="unknown_fields"):
-    """Refuse or drop top-level fields that are not among the known ones, which are all listed here."""
+    """Reject or drop top-level fields that are not among the known ones, which are all listed here."""
 
     unknown_fields: UnknownFields
     known: tuple[str, ...]

@@ -149,7 +149,7 @@ class Response(Frozen, frozen=True):
 
 
 class Errors(Frozen, frozen=True):
-    """How refusals are told.
+    """How rejections are reported.
 
     `body` is the envelope, a template in JSON (None: the router's own); `omit_null` leaves members out that are null.
     `codes` are words by error code; those of `bad_request` hold for every 400 that has none of its own. `engine_400`

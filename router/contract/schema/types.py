@@ -1,4 +1,4 @@
-"""What every part of a contract is made of: immutable values, scalars, conditions, and the words of refusals."""
+"""What every part of a contract is made of: immutable values, scalars, conditions, and error texts."""
 
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ Condition = dict[str, tuple[Scalar, ...]]
 
 
 class Frozen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An immutable value that refuses unknown keys when it is read from JSON."""
+    """An immutable value that rejects unknown keys when it is read from JSON."""
 
 
 class OmitDefaults(Frozen, frozen=True, omit_defaults=True):
@@ -20,7 +20,7 @@ class OmitDefaults(Frozen, frozen=True, omit_defaults=True):
 
 
 class ErrorText(OmitDefaults, frozen=True):
-    """How an error is told: each member replaces the one that the error would have; None leaves it.
+    """How an error is reported: each member replaces the one that the error would have; None leaves it.
 
     `message` and the texts in `body` are templates; `body` replaces the envelope of `Errors.body`.
     """
@@ -34,7 +34,7 @@ class ErrorText(OmitDefaults, frozen=True):
 
 
 class RuleBase(OmitDefaults, frozen=True, kw_only=True):
-    """What every rule of its own may carry: the words of its refusals, those of single parts, and its evidence."""
+    """What every rule of its own may carry: its error texts, those of single parts, and its evidence."""
 
     error: ErrorText | None = None
     parts: dict[str, ErrorText] = {}

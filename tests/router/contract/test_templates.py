@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.contract.templates import MAX_SHOWN, PLACEHOLDERS, bare, filled, filled_body, problem_of, shown
+from router.contract.templates import MAX_SHOWN, PLACEHOLDERS, display, filled, filled_body, problem_of, raw_value
 
 DETAILS = {"value": [1, "x"], "param": None, "max": 1.5, "count": 0, "message": "m{value}", "code": True, "model": "é"}
 
@@ -76,14 +76,14 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_a_value_is_shown_in_few_characters(value):
     """Texts are bounded, short values are whole, and what goes into a body is the value or a bounded text."""
-    text = shown(value)
+    text = display(value)
     whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     assert text == (whole if len(whole) <= MAX_SHOWN else whole[:MAX_SHOWN] + "…")
-    assert bare(value) == (value if len(whole) <= MAX_SHOWN else text)
+    assert raw_value(value) == (value if len(whole) <= MAX_SHOWN else text)
 
 
 def test_deep_and_long_values_are_shown_at_once():
     """Neither a thousand levels nor a million items are looked at for a text of two hundred characters."""
     deep = json.loads("[" * 900 + "]" * 900)
-    assert shown(deep) == "[" * MAX_SHOWN + "…"
-    assert shown([0] * 1_000_000).startswith("[0, 0")
+    assert display(deep) == "[" * MAX_SHOWN + "…"
+    assert display([0] * 1_000_000).startswith("[0, 0")

@@ -158,7 +158,7 @@ def test_of_repeated_fields_the_last_value_counts():
 def test_messages_show_what_the_client_wrote(written, shown):
     """A message shows a value as written, numbers without a needless fraction, long ones cut."""
     closed = written + '"' * (written.startswith('"') and not written.endswith('"'))
-    assert parse(f'{{"a":{closed}}}'.encode()).shown("a") == shown
+    assert parse(f'{{"a":{closed}}}'.encode()).display("a") == shown
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
