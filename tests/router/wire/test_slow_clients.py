@@ -302,7 +302,7 @@ def test_a_client_that_stops_reading_is_dropped(router_of: RouterOf, engine: Moc
 
 def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: MockEngine) -> None:
     """A client that reads 8 MiB slowly, for longer than ROUTER_CLIENT_SEND_TIMEOUT_SECONDS, gets all of it."""
-    router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="0.5")
+    router = router_of(ROUTER_CLIENT_SEND_TIMEOUT_SECONDS="2")
     body = os.urandom(8 * 1024 * 1024 - 1000)
     engine.answer_next(MockResponse(headers=[("Content-Type", "application/octet-stream")], body=body))
     with socket.socket() as slow:
@@ -314,7 +314,7 @@ def test_a_slow_reader_gets_all_of_a_long_answer(router_of: RouterOf, engine: Mo
         pieces = []
         while piece := slow.recv(64 * 1024, socket.MSG_WAITALL):
             pieces.append(piece)
-            pause.wait(0.01)
+            pause.wait(0.02)
     assert b"".join(pieces).partition(b"\r\n\r\n")[2] == body
 
 
