@@ -9,7 +9,6 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter
 
 from router import lifecycle
-from router.admission import Admission
 from router.artifact.format import Artifact
 from router.auth import ApiKeys
 from router.balancing.policies import POLICIES
@@ -20,11 +19,12 @@ from router.model_cards import model_cards
 from router.pipeline import Services
 from router.request import routes
 from router.request.context import context_of
+from router.request_filter import RequestFilter
 from router.response import ProxyResponse
 from router.runtime.semaphore import Semaphore
 from router.server import draining
 from router.server.disconnect import ClientDisconnectedError
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.telemetry.meter import CONTENT_TYPE, ErrorCounts, GaugeSource, MetricsRegistry
 from router.telemetry.spans import Tracer
 from router.upstream.balancer import LoadBalancer
@@ -102,8 +102,8 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
 
 def create_app(services: Services) -> flask.Flask:
     """Return the Flask app; its `extensions` contain the services and the inference endpoint."""
-    admission = Admission(services.settings, services.api_keys)
-    inference_endpoint = InferenceEndpoint(services, admission)
+    request_filter = RequestFilter(services.settings, services.api_keys)
+    inference_endpoint = InferenceEndpoint(services, request_filter)
     app = flask.Flask("router", static_folder=None)
     app.extensions |= {"router": services, "router.endpoints": inference_endpoint}
     app.url_map.merge_slashes = False
@@ -116,7 +116,7 @@ def create_app(services: Services) -> flask.Flask:
     _add_probes(app, services)
     if services.meter is not None:
         _add_metrics(app, services.meter)
-    _add_error_handlers(app, services, admission)
+    _add_error_handlers(app, services, request_filter)
     return app
 
 
@@ -183,15 +183,15 @@ def _add_metrics(app: flask.Flask, meter: MetricsRegistry) -> None:
     _add(app, routes.METRICS, metrics_endpoint, "GET")
 
 
-def _add_error_handlers(app: flask.Flask, services: Services, admission: Admission) -> None:
-    """Add the admission checks before each route, and the one shape of every error."""
+def _add_error_handlers(app: flask.Flask, services: Services, request_filter: RequestFilter) -> None:
+    """Add the request filter before each route, and the one shape of every error."""
     errors = services.artifact.contract.errors
 
     @app.before_request
-    def check_admission() -> None:
+    def filter_request() -> None:
         _drop_routing_frames()
         services.discovery.start()
-        admission.check(flask.request.environ)
+        request_filter.check(flask.request.environ)
 
     @app.errorhandler(ApiError)
     def on_api_error(error: ApiError) -> flask.Response:

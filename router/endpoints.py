@@ -7,12 +7,12 @@ from typing import Any, Final
 from werkzeug.http import HTTP_STATUS_CODES
 
 from router import pipeline
-from router.admission import Admission
 from router.contract.errors import ApiError, build_error_response, without_frames
 from router.contract.schema.sections import Errors
 from router.pipeline import Services
 from router.request import headers, routes
 from router.request.context import RequestContext, context_of
+from router.request_filter import RequestFilter
 from router.response import ProxyResponse
 from router.server.disconnect import ClientDisconnectedError
 
@@ -27,9 +27,9 @@ _LOG = logging.getLogger("router")
 class InferenceEndpoint:
     """The inference routes of one worker; they take POST only."""
 
-    def __init__(self, services: Services, admission: Admission) -> None:
+    def __init__(self, services: Services, request_filter: RequestFilter) -> None:
         self._services = services
-        self._admission = admission
+        self._admission = request_filter
         self._errors = services.artifact.contract.errors
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

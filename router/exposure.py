@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from router.request import routes
-from router.settings import Settings
+from router.settings.declarations import Settings
 
 Address = tuple[str, int] | str | int
 """An address that gunicorn listens on: host and port, the path of a Unix socket, or a descriptor number."""

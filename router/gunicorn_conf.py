@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from gunicorn import sock
 
-from router import lifecycle, settings, startup
+from router import lifecycle, startup
 from router.artifact.format import ArtifactError
 from router.discovery import discovery
 from router.runtime.temporary import temporary_folder
@@ -26,13 +26,13 @@ from router.server import draining
 from router.server.arbiter import RouterArbiter
 from router.server.limits import most_connections, most_long
 from router.server.sockets import TlsClientSocket
-from router.settings import SettingError, Settings
+from router.settings.declarations import SettingError, Settings, load
 from router.telemetry import shared_metrics
 
 
 def _settings() -> Settings:
     try:
-        return settings.load(os.environ)
+        return load(os.environ)
     except SettingError as error:
         sys.exit(startup.start_error(error))
 

@@ -11,7 +11,7 @@ from router import auth
 from router.artifact.choice import Choice, choose, read_chosen
 from router.artifact.format import Artifact, ArtifactError
 from router.balancing.in_flight import SLOTS, InFlightTable
-from router.settings import Settings, load
+from router.settings.declarations import Settings, load
 
 _LOG = logging.getLogger("router")
 _COUNT: Final = struct.Struct("q")

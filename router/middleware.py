@@ -12,13 +12,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import flask
 
+from router.admission import early_rejection, release
 from router.contract.errors import (
     NO_ERROR_TEXT,
     OVERLOADED,
     ApiError,
     ErrorResponse,
     build_error_response,
-    overloaded,
     without_frames,
 )
 from router.contract.schema.sections import Errors
@@ -74,13 +74,14 @@ class Middleware:
         is_bounded = context.method == "POST" and context.route in self._bounded
         app: WSGIApplication = self._app
         if is_bounded:
-            app = self._reject_overloaded if self._in_flight.is_exhausted() else self._inference
+            error = early_rejection(self._in_flight)
+            app = self._inference if error is None else partial(self._reject, error)
         return LoggedResponse(context, start_response, partial(self._end, environ), self._errors).run(app, environ)
 
-    def _reject_overloaded(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _reject(self, error: ApiError, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         context = context_of(environ)
-        refused = build_error_response(overloaded(), self._errors, context.request_id, context.protocol)
-        return _send_error(refused, start_response)
+        response = build_error_response(error, self._errors, context.request_id, context.protocol)
+        return _send_error(response, start_response)
 
     def flush(self) -> None:
         """Flush metrics, traces and access log before the process ends, with short timeouts."""
@@ -104,8 +105,7 @@ class Middleware:
         return routes.MODEL_DETAIL if self._has_models and path.startswith(_MODEL) else ""
 
     def _end(self, environ: WSGIEnvironment, context: RequestContext) -> None:
-        if context.slot_acquired:
-            self._in_flight.release()
+        release(self._in_flight, context)
         if self._access_log is not None:
             self._access_log.note(context)
         if self._meter is not None:

@@ -3,10 +3,11 @@
 import time
 from typing import Any, NamedTuple
 
+from router.admission import admit
 from router.artifact.format import Artifact
 from router.auth import ApiKeys
 from router.contract.decide import BODY_SIZE, Rejection, decide
-from router.contract.errors import ApiError, overloaded
+from router.contract.errors import ApiError
 from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.routing import route_by_model
 from router.discovery.discovery import Discovery
@@ -17,7 +18,7 @@ from router.runtime import cpu_executor
 from router.runtime.semaphore import Semaphore
 from router.server.disconnect import DownstreamClient
 from router.server.request_body import read_body
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.telemetry.meter import MetricsRegistry
 from router.telemetry.spans import Tracer
 from router.upstream.balancer import LoadBalancer
@@ -119,9 +120,7 @@ def _read_body(services: Services, environ: dict[str, Any], context: RequestCont
     context.body_read_seconds = time.monotonic() - begun
     context.bytes_in = len(body)
     # Only now: a client that sends slowly must not hold a slot.
-    context.slot_acquired = services.in_flight.try_acquire()
-    if not context.slot_acquired:
-        raise overloaded()
+    admit(services.in_flight, context)
     return body
 
 

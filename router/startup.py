@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from router import lifecycle, settings
+from router import lifecycle
 from router.artifact.choice import LOCAL_ARTIFACT, SYSTEM_ARTIFACT
 from router.artifact.format import Artifact
 from router.discovery.discovery import engines_of, names_in
 from router.exposure import Address, describe_exposure, exposure_warning
 from router.request import routes
-from router.settings import Settings
+from router.settings.declarations import Settings, unknown_names
 from router.telemetry.diagnostics import NonBlockingStderrHandler
 
 _LOG = logging.getLogger("router")
@@ -40,7 +40,7 @@ def start_error(error: Exception) -> str:
 
 def warnings(own: Settings, artifact: Artifact) -> list[str]:
     """Return warnings for the operator: unknown settings, no contract, routes that the contract does not cover."""
-    found = settings.unknown_names(os.environ)
+    found = unknown_names(os.environ)
     if own.profile is None and not artifact.contract.governs_beyond_body_size():
         found.append(f"no contract is enforced: {_why_no_contract(own)}, so requests pass as they are")
     if os.environ.get(_COMPILER_VARIABLE):

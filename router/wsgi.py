@@ -10,7 +10,7 @@ from router import lifecycle, startup
 from router.app import create_app, open_services
 from router.artifact.format import ArtifactError
 from router.middleware import Middleware
-from router.settings import SettingError
+from router.settings.declarations import SettingError
 from router.telemetry import shared_metrics
 
 

@@ -12,7 +12,7 @@ from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
 from router.artifact.json_schema import artifact_schema_bytes
-from router.settings import reference as settings_reference
+from router.settings import markdown_table
 from router.telemetry import metrics
 from tests.checkout import CHECKOUT
 
@@ -36,7 +36,7 @@ def generated() -> dict[str, bytes]:
             },
         ),
         "router/README.md": _filled(
-            "router/README.md", {"settings": settings_reference.reference(), "metrics": metrics.reference()}
+            "router/README.md", {"settings": markdown_table.reference(), "metrics": metrics.reference()}
         ),
         "README.md": _filled("README.md", {"vendors": reference.vendors()}),
     }

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from compiler.check.drift import drift
+from compiler.cli.exit_codes import FAILED, OK
 from compiler.cli.loading import override_of, selection_from
 from compiler.cli.output import write
 from compiler.diagnostics import Diagnostic, ProfileError, in_order, printable, quoted_path
@@ -32,7 +33,7 @@ def check(arguments: Namespace) -> int:
     if fails and not _any_error(found):
         summary += "; --strict fails for warnings, too"
     _write_report(found, arguments.format, summary)
-    return 1 if fails else 0
+    return FAILED if fails else OK
 
 
 def findings(selection: Selection, override: Override | None) -> tuple[Compilation | None, tuple[Diagnostic, ...]]:

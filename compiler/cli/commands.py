@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 
 from compiler.artifact.to_profile import profile_of, with_defaults
+from compiler.cli.exit_codes import OK
 from compiler.cli.loading import load_selection, load_source, override_of, selection_of
 from compiler.cli.output import reject_overwriting, write
 from compiler.cli.overwrite import reject_replacing
@@ -25,7 +26,7 @@ def build(arguments: Namespace) -> int:
     if isinstance(loaded, Artifact):
         reject_replacing(arguments.output, loaded.name, force=arguments.force)
         write(serialise(loaded), arguments.output)
-        return 0
+        return OK
     _reject_own_source(loaded, arguments.output)
     reject_replacing(arguments.output, loaded.artifact.name, force=arguments.force)
     write(loaded.data(), arguments.output)
@@ -33,7 +34,7 @@ def build(arguments: Namespace) -> int:
         sys.stderr.write(f"{printable(f'{arguments.output}: {loaded.artifact.name} ({loaded.artifact.digest})')}\n")
     if loaded.warnings and sys.stderr is not None:
         sys.stderr.write(text_of(loaded.warnings))
-    return 0
+    return OK
 
 
 def print_profile(arguments: Namespace) -> int:
@@ -45,10 +46,10 @@ def print_profile(arguments: Namespace) -> int:
             raise UsageError("--origin needs a profile: an artifact does not record where its values were set")
         reject_overwriting(arguments.output, [selection.name], "the artifact itself")
         write(yaml_of(profile_of(loaded)), arguments.output)
-        return 0
+        return OK
     _reject_own_source(loaded, arguments.output)
     write(profile_yaml(loaded, origin=arguments.origin, defaults=arguments.defaults), arguments.output)
-    return 0
+    return OK
 
 
 def profile_yaml(compilation: Compilation, *, origin: bool, defaults: bool) -> bytes:
@@ -68,13 +69,13 @@ def presets(_: Namespace) -> int:
     names = preset_names()
     width = max(map(len, names), default=0)
     write("".join(f"{name:{width}}  {describe(name)}\n" for name in names).encode(), "-")
-    return 0
+    return OK
 
 
 def schema(arguments: Namespace) -> int:
     """Write the JSON Schema of the profile language."""
     write(json_schema_bytes(preset_names()), arguments.output)
-    return 0
+    return OK
 
 
 def _reject_own_source(compilation: Compilation, destination: str) -> None:

@@ -1,8 +1,6 @@
 """The command line `profilec`: results go to standard output, messages to standard error.
 
-Exit codes: 0 success; 1 the profile is invalid, the result cannot be written, `diff` finds a change or `verify` a
-failure; 2 the command line is invalid; 3 a bug in profilec; 130 interrupted; 141 nothing reads
-standard output any more.
+`compiler.cli.exit_codes` lists the exit codes.
 
 `serve` replaces its process by gunicorn after all checks. Its exit code is gunicorn's: 0 when a signal stopped it.
 """
@@ -13,13 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
+from compiler.cli.exit_codes import BUG, FAILED, INTERRUPTED, OK, READER_GONE, USAGE
 from compiler.cli.parser import parser_of_profilec
-
-WRONG: Final = 1
-USAGE: Final = 2
-BUG: Final = 3
-INTERRUPTED: Final = 130
-READER_GONE: Final = 141
 
 TRACEBACK_NAME: Final = "PROFILEC_TRACEBACK"
 """The environment variable that makes an internal error print its traceback, when it is not empty."""
@@ -35,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported here, so that `--help` is fast.
         code: int = getattr(import_module(module), function)(arguments)
     except SystemExit as stop:  # argparse has printed its message
-        return stop.code if isinstance(stop.code, int) else 0
+        return stop.code if isinstance(stop.code, int) else OK
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place where every error becomes a message and an exit code
@@ -50,14 +43,14 @@ def _report_error(error: Exception, command: str) -> int:
         _report(
             f"profilec: error: {hiding} hides the installed package `router`: rename it, or start in another folder\n"
         )
-        return WRONG
+        return FAILED
     errors = import_module("compiler.cli.errors")
     if isinstance(error, errors.ProfileError):
         _report(errors.render_error(error))
-        return WRONG
+        return FAILED
     if isinstance(error, errors.ArtifactError | errors.CommandError):
         _report(f"profilec: error: {error}\n")
-        return WRONG
+        return FAILED
     if isinstance(error, errors.UsageError):
         _report(f"profilec: error: {error}; see {command} --help\n")
         return USAGE

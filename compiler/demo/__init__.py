@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compiler.artifact.to_profile import profile_of
+from compiler.cli.exit_codes import FAILED, OK
 from compiler.cli.loading import selection_of
 from compiler.demo.harness import Harness
 from compiler.demo.report import DemoReport
@@ -67,4 +68,4 @@ def _play(selection: Selection, engine_url: str | None, folder: Path, *, keep: b
             report.invite(plain)
             with suppress(KeyboardInterrupt):
                 signal.pause()
-    return 0 if as_expected else 1
+    return OK if as_expected else FAILED

@@ -18,7 +18,7 @@ import requests
 from compiler.diagnostics import CommandError
 from router.artifact.format import Artifact, serialise
 from router.mock_engine import MockEngine, ReceivedRequest
-from router.settings import SettingError, load
+from router.settings.declarations import SettingError, load
 
 MODEL: Final = "demo-model"
 """The model that the mock engine serves."""

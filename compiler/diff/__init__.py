@@ -3,8 +3,8 @@
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
+from compiler.cli.exit_codes import FAILED, OK
 from compiler.cli.output import reject_overwriting, write
 from compiler.diagnostics import CommandError
 from compiler.diff.cases import compare
@@ -15,8 +15,6 @@ from compiler.pipeline import compile_profile
 from compiler.resolve.selection import STANDARD_INPUT, SourceOptions, UsageError, select
 from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, digest_of
-
-DIFFERS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ def show(arguments: Namespace) -> int:
     reject_overwriting(arguments.output, (*before.files, *after.files), "a source of what is compared")
     comparison = _compared(arguments, before, after)
     write(RENDERERS[arguments.format](comparison).encode(), arguments.output)
-    return DIFFERS if any(fails(change, arguments.fail_on) for change in comparison.changes) else 0
+    return FAILED if any(fails(change, arguments.fail_on) for change in comparison.changes) else OK
 
 
 def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparison:

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from compiler.cli.exit_codes import FAILED, OK
 from compiler.cli.loading import load_source
 from compiler.cli.output import write
 from compiler.cli.progress import Update, progress_bar
@@ -22,7 +23,6 @@ from router.contract.decide import Rejection, ServedIds
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import parse
 
-REJECTS: Final = 1
 """The exit code where a request is rejected and --fail-on-rejected asks for it."""
 
 _UPDATE_INTERVAL: Final = 500
@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
             text = summary_json(summary) if in_json else summary_text(summary)
             rejects = summary.rejected > 0
     write(text.encode(), "-")
-    return REJECTS if rejects and arguments.fail_on_rejected else 0
+    return FAILED if rejects and arguments.fail_on_rejected else OK
 
 
 def _counted(lines: Lines, update: Update) -> Lines:

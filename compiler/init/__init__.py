@@ -5,6 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
+from compiler.cli.exit_codes import OK
 from compiler.cli.output import write
 from compiler.cli.version import release
 from compiler.diagnostics import printable
@@ -46,7 +47,7 @@ def init(arguments: Namespace) -> int:
     write("".join(f"{printable(str(folder / name))}\n" for name in new.names).encode(), "-")
     if sys.stderr is not None:
         sys.stderr.write(f"{printable(str(folder / 'README.md'))} says how to build, check and run it\n")
-    return 0
+    return OK
 
 
 def _words(folder: Path, preset: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from compiler.cli.exit_codes import OK
 from compiler.cli.output import write
 from compiler.cli.progress import progress_bar
 from compiler.diagnostics import printable
@@ -42,7 +43,7 @@ def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
     draft = draft_of(learned, ProbeRun(arguments.model, arguments.model, address, day(), sent))
     write(draft.data, arguments.output)
     _say(_summary(arguments, draft, learned, sent, time.monotonic() - begun))
-    return 0
+    return OK
 
 
 def _reject_contradictions(arguments: Namespace) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import router
 from compiler.diagnostics import CommandError, quoted_path
-from router.settings import SettingError, load
+from router.settings.declarations import SettingError, load
 
 ARTIFACT_SETTING: Final = "ROUTER_PROFILE"
 """The router's setting that names the artifact to enforce."""

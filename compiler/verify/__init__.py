@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from compiler.cli.exit_codes import FAILED, OK
 from compiler.cli.loading import load_source
 from compiler.cli.output import write
 from compiler.cli.progress import progress_bar
@@ -77,7 +78,7 @@ def run(arguments: Namespace) -> int:
     write(_rendered(done, arguments), arguments.output)
     if arguments.output != "-":
         _say(f"{arguments.output}: {verdict_of(done)}")
-    return 1 if done.failed or not done.is_telling else 0
+    return FAILED if done.failed or not done.is_telling else OK
 
 
 def _rendered(run: VerifyRun, arguments: Namespace) -> bytes:

@@ -16,7 +16,7 @@ from compiler.verify.check import (
     filled,
     written,
 )
-from compiler.verify.oracle.engine import is_same
+from compiler.verify.oracle.forwarded_request import is_same
 
 Result = Literal["pass", "fail", "not observable"]
 

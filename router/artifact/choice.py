@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from router.artifact import format as artifact_format
 from router.artifact.format import Artifact, ArtifactError
-from router.settings import Settings
+from router.settings.declarations import Settings
 
 SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
 LOCAL_ARTIFACT: Final = Path("profile.json")

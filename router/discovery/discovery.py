@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.runtime.pid import cached_pid
-from router.settings import DnsServer, Settings
+from router.settings.declarations import DnsServer, Settings
 from router.settings.engines import DNS, split_item
 from router.upstream import shared_cache
 from router.upstream.circuit_breaker import add_jitter

@@ -3,7 +3,7 @@
 import dns.exception
 import dns.resolver
 
-from router.settings import DnsServer
+from router.settings.declarations import DnsServer
 from router.upstream.errors import DnsError
 
 

@@ -17,7 +17,7 @@ from router.server.gunicorn_request import Request
 from router.server.parse_errors import LateHeadError, late_head
 from router.server.request_framing import HELD_BYTES, Arrival, Stage
 from router.server.sockets import ClientSocket
-from router.settings import Settings
+from router.settings.declarations import Settings
 
 FINISH_SECONDS: Final = 2.0
 """The timeout of a lingering close: the client gets the response and not a reset."""

@@ -27,7 +27,7 @@ from router.server.limits import ReadingPlaces, most_long
 from router.server.request_framing import HELD_BYTES, Stage
 from router.server.request_parser import PlainReader
 from router.server.worker_process import BaseWorker
-from router.settings import load
+from router.settings.declarations import load
 
 HEARTBEAT_SECONDS: Final = 1.0
 """The longest time between two heartbeats to the arbiter."""

@@ -25,7 +25,7 @@ import orjson
 from router.request import routes
 from router.request.context import RequestContext
 from router.runtime.pid import cached_pid
-from router.settings import Settings
+from router.settings.declarations import Settings
 
 STDOUT: Final = 1
 MAX_QUEUED: Final = 10_000

@@ -17,7 +17,7 @@ from router.request import routes
 from router.request.context import RequestContext
 from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
 from router.runtime.pid import cached_pid
-from router.settings import OPENTELEMETRY
+from router.settings.declarations import OPENTELEMETRY
 from router.telemetry.recorder import ExporterQueue
 
 SERVICE: Final = "profilec-router"

@@ -10,7 +10,7 @@ import requests
 from router.request.headers import without_key
 from router.runtime.pid import cached_pid
 from router.server.disconnect import DownstreamClient
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream.connection import Endpoint
 from router.upstream.response import Timeouts, UpstreamResponse
 from router.upstream.transport import EngineAdapter, RequestOptions

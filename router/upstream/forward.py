@@ -15,7 +15,7 @@ from router.request.context import RequestContext
 from router.request.outcome import Outcome, outcome_of
 from router.runtime import cpu_executor
 from router.server.disconnect import DownstreamClient
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream.balancer import LoadBalancer
 from router.upstream.client import HttpClient
 from router.upstream.context_length import ContextLimits

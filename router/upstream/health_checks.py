@@ -13,7 +13,7 @@ from router.contract.errors import OVERLOADED, ApiError
 from router.request.outcome import TrialResult, trial_result_of
 from router.request.routes import CHAT, EMBEDDINGS
 from router.runtime.pid import cached_pid
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream import shared_cache
 from router.upstream.circuit_breaker import HealthState
 from router.upstream.client import HttpClient

@@ -34,7 +34,7 @@ from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
 from router.request.outcome import Outcome
 from router.server.disconnect import DownstreamClient
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.telemetry.access_log import as_json, fields_of
 from router.telemetry.meter import GaugeSource, MetricsRegistry
 from router.upstream.balancer import LoadBalancer

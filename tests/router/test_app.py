@@ -13,7 +13,7 @@ from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors
 from router.middleware import Middleware
 from router.runtime.semaphore import Semaphore
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream.circuit_breaker import HealthState
 from router.upstream.engine_state import HealthCheckResult
 

@@ -15,7 +15,7 @@ from router.auth import MAX_FILE_BYTES, ApiKey, ApiKeys, parse_keys, read_keys
 from router.contract.errors import ApiError
 from router.contract.schema.model import Contract
 from router.request.context import RequestContext
-from router.settings import SettingError, Settings, load
+from router.settings.declarations import SettingError, Settings, load
 
 KEY = "a-key-of-16-char"
 OTHER = "another-key=#with=signs"

@@ -16,7 +16,7 @@ from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits
 from router.mock_engine import MockEngine
 from router.request import routes
-from router.settings import Settings, load, unknown_names
+from router.settings.declarations import Settings, load, unknown_names
 from tests.checkout import CHECKOUT
 from tests.router.serving import RunningRouter, artifact_file, free_port, launch
 

@@ -39,7 +39,7 @@ from compiler.verify.generation.requests import (
 from compiler.verify.oracle.ambiguity import doubt_of
 from compiler.verify.oracle.error_text import ErrorRenderer
 from compiler.verify.oracle.fields import BUDGETS, Fault, names_of
-from compiler.verify.oracle.outcome import MODELS, REQUEST, ForwardedOutcome, Oracle, RejectedOutcome
+from compiler.verify.oracle.oracle import MODELS, REQUEST, ForwardedOutcome, Oracle, RejectedOutcome
 from router.contract.errors import STATUS_OF
 from router.contract.schema.fields import BOUND_TO_BUDGET
 from router.contract.schema.model import Contract

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from compiler.verify.check import ChatRequest, Fields
 from compiler.verify.generation.boundary_values import values_for
 from compiler.verify.oracle.fields import fault_of_field
-from compiler.verify.oracle.outcome import CaseMatch, ForwardedOutcome, Oracle, RejectedOutcome
+from compiler.verify.oracle.oracle import CaseMatch, ForwardedOutcome, Oracle, RejectedOutcome
 from compiler.verify.oracle.values import at, put
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import PromptContains

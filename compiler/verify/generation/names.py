@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple, Self
 from compiler.verify.check import ChatRequest, Check, written
 from compiler.verify.generation.fixture import Fixture, example_names, fixtures
 from compiler.verify.generation.request_variant import RequestVariant
-from compiler.verify.oracle.engine import is_same
 from compiler.verify.oracle.error_text import ErrorRenderer, may_be_alike
-from compiler.verify.oracle.outcome import ForwardedOutcome, Oracle, RejectedOutcome
+from compiler.verify.oracle.forwarded_request import is_same
+from compiler.verify.oracle.oracle import ForwardedOutcome, Oracle, RejectedOutcome
 from router.contract.schema.model import Case, Contract
 
 PLAIN_MODEL: Final = "served-model"

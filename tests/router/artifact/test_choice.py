@@ -8,7 +8,7 @@ from router.artifact import choice as artifact_choice
 from router.artifact.choice import Choice, choose, read_chosen
 from router.artifact.format import ArtifactError
 from router.contract.schema.model import Contract
-from router.settings import Settings
+from router.settings.declarations import Settings
 from tests.router.serving import artifact_file
 
 

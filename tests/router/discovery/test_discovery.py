@@ -10,7 +10,7 @@ import pytest
 
 from router.discovery import discovery
 from router.discovery.discovery import Addresses, Discovery, ResolvedSet, engines_of, merge_responses, names_in
-from router.settings import DnsServer, Settings
+from router.settings.declarations import DnsServer, Settings
 from router.upstream import shared_cache
 from router.upstream.circuit_breaker import BreakerConfig, HealthState
 from router.upstream.client import HttpClient

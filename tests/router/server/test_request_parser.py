@@ -17,7 +17,7 @@ from router.server.connection import Connection
 from router.server.request_body import HELD
 from router.server.request_framing import HELD_BYTES, Stage
 from router.server.request_parser import LONGEST_BYTES, PlainReader, Rest
-from router.settings import Settings
+from router.settings.declarations import Settings
 
 ROUTE = "/v1/chat/completions"
 CLIENT, SERVER = ("127.0.0.1", 4321), ("127.0.0.1", 8000)

@@ -8,8 +8,8 @@ from requests.certs import where as certifi_bundle
 
 from router.auth import parse_keys
 from router.request.routes import CONFIGURABLE
-from router.settings import DnsServer, SettingError, Settings, load, name_of, unknown_names
-from router.settings.reference import reference
+from router.settings.declarations import DnsServer, SettingError, Settings, load, name_of, unknown_names
+from router.settings.markdown_table import reference
 
 ENGINE = "http://127.0.0.1:30000"
 

@@ -15,7 +15,7 @@ import pytest
 from router.contract.errors import ApiError
 from router.mock_engine import MockEngine, MockResponse, RawResponse
 from router.mock_engine.response import ScriptedResponse
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream.client import HttpClient
 from router.upstream.connection import UpstreamConnection
 from router.upstream.errors import connect_error

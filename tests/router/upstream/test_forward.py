@@ -13,7 +13,7 @@ from router.contract.errors import ApiError
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.server.disconnect import ClientDisconnectedError, DownstreamClient
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream import forward
 from router.upstream.balancer import LoadBalancer
 from router.upstream.context_length import ContextLimits

@@ -17,7 +17,7 @@ from router.mock_engine.request import ReceivedRequest
 from router.mock_engine.response import ScriptedResponse
 from router.request.outcome import Outcome, TrialResult
 from router.request.routes import CHAT, EMBEDDINGS
-from router.settings import Settings
+from router.settings.declarations import Settings
 from router.upstream import circuit_breaker, health_checks
 from router.upstream.circuit_breaker import BreakerConfig, HealthState
 from router.upstream.client import HttpClient

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import MaxTokens, Models, Output, Sampling, plain_aliases
 from router.mock_engine import MockEngine, MockResponse
-from router.settings import SettingError, load
+from router.settings.declarations import SettingError, load
 from tests.exhaustive import exhaustive_but
 from tests.router.process import worker_of
 from tests.router.rawclient import RawClient
@@ -239,6 +239,6 @@ def test_no_variable_of_opentelemetry_keeps_requests_from_being_served(
 
 def test_without_the_packages_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Traces without OpenTelemetry stop the start, with what to install."""
-    monkeypatch.setattr("router.settings.OPENTELEMETRY", ("opentelemetry.nowhere", "nowhere.at.all"))
+    monkeypatch.setattr("router.settings.declarations.OPENTELEMETRY", ("opentelemetry.nowhere", "nowhere.at.all"))
     with pytest.raises(SettingError, match=r'ROUTER_TRACES .* found "on", expected off, or .* pip install'):
         load({"ROUTER_ENGINES": "http://127.0.0.1:1", "ROUTER_TRACES": "on"})

@@ -4,7 +4,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from router.request.routes import CONFIGURABLE
-from router.settings import Settings, name_of
+from router.settings.declarations import Settings, name_of
 
 
 def reference() -> str:

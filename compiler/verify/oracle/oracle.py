@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.check import ChatRequest, Fields
-from compiler.verify.oracle.engine import ask_for_usage, engine_fields, is_same
 from compiler.verify.oracle.fields import Fault, fault_of_budget, fault_of_field, fault_of_sampling, names_of
+from compiler.verify.oracle.forwarded_request import ask_for_usage, engine_fields, is_same
 from compiler.verify.oracle.named_checks import fault_of_check, fault_of_part_limit
 from compiler.verify.oracle.values import at, is_among, put
 from router.contract.schema.model import Case, Contract, Sections

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compiler.verify.oracle.engine import engine_fields
+from compiler.verify.oracle.forwarded_request import engine_fields
 from router.contract.decide import Forward, ServedIds, decide
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field, MaxTokens, Output
