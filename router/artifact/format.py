@@ -47,9 +47,9 @@ class Source(Frozen, frozen=True):
 
 
 class Artifact(Frozen, frozen=True):
-    """A contract with its name and where it came from, as it stands in the file.
+    """The content of an artifact file: a contract, its name and its sources.
 
-    `rules` are those of requests that no case is for, `case_rules` those of each case, by its name.
+    `rules` apply to requests that match no case; `case_rules` are the rules of each case by its name.
     """
 
     format_version: int
@@ -67,7 +67,7 @@ def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifa
 
 
 def digest_of(contract: Contract) -> str:
-    """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as it stands in the file."""
+    """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as in the file."""
     return "sha256:" + hashlib.sha256(_serialise(msgspec.to_builtins(contract))).hexdigest()
 
 

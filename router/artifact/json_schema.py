@@ -23,7 +23,7 @@ _NARROWER: Final[dict[tuple[str, str], JsonSchema]] = {
 
 
 def artifact_schema() -> JsonSchema:
-    """Return the JSON Schema of an artifact: there is no other member, and none missing, but what nobody stated."""
+    """Return the JSON Schema of an artifact. It allows no other members."""
     derived = msgspec.json.schema(Artifact)
     structs = {name: _spelled_out(name, struct) for name, struct in derived["$defs"].items()}
     return {
@@ -56,7 +56,7 @@ def _names_of(kind: type) -> set[str]:
 
 
 _STATED: Final = frozenset(_names_of(OmitDefaults))
-"""The structs of which only those members stand in an artifact that a profile states."""
+"""The structs whose members an artifact omits unless a profile states them."""
 
 
 def _plain(schema: JsonSchema) -> JsonSchema:

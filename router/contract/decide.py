@@ -17,7 +17,7 @@ from router.contract.schema.sections import Alias, Errors
 from router.contract.templates import display
 
 BODY_SIZE: Final = "limits.max_body_bytes"
-"""The rule of the largest body, which is refused before all of it is read."""
+"""The rule that limits the size of the body. A larger body is rejected before it is read completely."""
 
 READING: Final = "request"
 """The step that reads the request: strict JSON, with some fields only once and of the right type."""
@@ -26,18 +26,18 @@ MODELS: Final = "models"
 """The step that resolves the model name."""
 
 CONDITIONS: Final = "cases"
-"""The step that finds the case of a request; of the fields that it reads one value leaves."""
+"""The step that finds the case of a request. Of a repeated field that it reads, only one value is forwarded."""
 
 SERVED_ID: Final = "<served id>"
-"""Stands for the served id that an alias is routed as, where nobody says which ids are served."""
+"""Placeholder for the served id of an alias when the served ids are unknown."""
 
 
 class ServedIds(NamedTuple):
-    """The model ids that engines serve; the first is what aliases are routed as, unless which one is not clear.
+    """The model ids that engines serve. Aliases are routed to the first one if `routes_aliases` is set.
 
-    `is_complete`: no other id may turn out to be served, as it may while some engine has not given its list.
-    `default` is what answers where a request names no model, None where more than one may. `absent` are those that the
-    settings say and no engine lists, once all have given their lists.
+    `is_complete`: every engine has reported its model list, so no other id is served. `default` is the model of
+    requests that name none, None if several models are possible. `absent` are the configured ids that no engine lists,
+    empty until every engine has reported its list.
     """
 
     ids: tuple[str, ...]
@@ -48,16 +48,16 @@ class ServedIds(NamedTuple):
 
     @property
     def present(self) -> tuple[str, ...]:
-        """The ids that some engine lists, or may still list."""
+        """The ids that an engine lists or may still list."""
         return tuple(model for model in self.ids if model not in self.absent) if self.absent else self.ids
 
 
 class Forward(NamedTuple):
-    """The request goes to an engine: these bytes, and what was changed and counted on the way.
+    """The request goes to an engine: its body after the edits, the edits, and the violations that were found.
 
-    `respond_as` is the model name to write into the answer, None when the answer keeps the engine's; `tokens` is the
-    output budget, None where the contract sets none; `usage` what is done with the usage of a stream; `errors` how the
-    engine's refusals are told; `case_selection` the mode and the case.
+    `respond_as` is the model name to write into the response, None to keep the engine's. `tokens` is the output budget,
+    None if the contract sets none. `usage` says how the usage of a stream is rewritten. `errors` has the error texts
+    for the engine's rejections. `case_selection` has the mode and the case.
     """
 
     body: bytes
@@ -76,7 +76,7 @@ class Forward(NamedTuple):
 class Rejection(NamedTuple):
     """The router rejects the request itself: the error, and the rule or step (READING, MODELS) that rejected it.
 
-    `model_asked` is None where the request could not be read so far; `errors` is how the error is told.
+    `model_asked` is None if the model could not be read from the request. `errors` has the error texts.
     """
 
     error: ApiError
@@ -207,12 +207,12 @@ def _read_model(request: ParsedRequest) -> str:
 
 
 def missing_model() -> ApiError:
-    """Return the error of a request that names no model and has to."""
-    return ApiError("bad_request", "model is missing: name the model that should answer", "model")
+    """Return the error of a request without the required model name."""
+    return ApiError("bad_request", "model is missing: set it to the name of a model", "model")
 
 
 def resolve_model(asked: str, contract: Contract, served_ids: ServedIds | None) -> str:
-    """Return the id that a name stands for. A served id beats an equal alias.
+    """Return the served id of a model name. A served id has precedence over an alias of the same name.
 
     Raises ApiError: `model_not_found`, or `no_healthy_engines` while it is not known whether an engine serves it.
     """

@@ -35,7 +35,7 @@ STATUS_OF: Final = {
     "overloaded": 503,
     "upstream_timeout": 504,
 }
-"""Every error code that the router answers, with its HTTP status, unless the protocol has another one."""
+"""Every error code of the router with its HTTP status. A protocol may have another status for a code."""
 
 OVERLOADED: Final = "overloaded"
 RETRY_AFTER_SECONDS: Final = 1
@@ -43,12 +43,11 @@ _SAY_WHEN_TO_RETRY: Final = frozenset({"no_healthy_engines", "overloaded"})
 
 
 class ApiError(Exception):
-    """Why a request is not answered by an engine.
+    """The error that a client gets instead of an engine's response.
 
-    `code` is a key of STATUS_OF, `param` the offending field in its standard spelling. `may_have_run` tells that an
-    engine may have begun to work on the request, so that a client must not simply send it again. Of a rule of the
-    contract: `part` is what of it is violated, `words` those of the rule, and `details` fill the placeholders of
-    templates.
+    `code` is a key of STATUS_OF, `param` the offending field in its standard spelling. `may_have_run`: an engine may
+    have processed the request, so a retry is not safe. For a rule of the contract: `part` is the violated part of it,
+    `words` its error text, and `details` the values of the placeholders in templates.
     """
 
     def __init__(  # noqa: PLR0913 - what is known of an error, all of it optional but the first two
@@ -73,7 +72,7 @@ class ApiError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status of the answer where the contract has no other words for it."""
+        """The HTTP status of the response if neither the contract nor the protocol has another one."""
         return STATUS_OF[self.code]
 
 
@@ -81,10 +80,10 @@ ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 def without_frames(error: ErrorT) -> ErrorT:
-    """Return an error, which is kept or answered, without its traceback, cause and context.
+    """Remove traceback, cause and context from an error and return it.
 
-    Their frames hold the request's body and what was parsed of it; where one of them holds the error too, all of that
-    would stay until Python next looks for cycles.
+    Their frames keep the request's body and the parsed values in memory. If a frame also refers to the error, this
+    cycle is freed only by Python's garbage collector.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
@@ -97,7 +96,7 @@ def request_too_large(limit: int) -> ApiError:
 
 
 def overloaded() -> ApiError:
-    """Return the error of a request beyond those that are taken at the same time."""
+    """Return the error of a request that exceeds the limit of requests in flight."""
     return ApiError(OVERLOADED, "The router has as many requests in flight as it takes; try again soon")
 
 
@@ -110,11 +109,11 @@ class ErrorResponse(NamedTuple):
 
 
 NO_ERROR_TEXT: Final = Errors()
-"""Where no contract says how errors are told."""
+"""The error settings where no contract applies."""
 
 
 class RenderedError(NamedTuple):
-    """An error in words: its status and what else is known of it, and its JSON body."""
+    """An error with the details that templates can use, its status among them, and its JSON body."""
 
     details: dict[str, Any]
     body: bytes
@@ -123,7 +122,7 @@ class RenderedError(NamedTuple):
 def build_error_response(
     error: ApiError, errors: Errors = NO_ERROR_TEXT, request_id: str = "", protocol: Protocol = CHAT
 ) -> ErrorResponse:
-    """Return the answer to a client of a protocol, in the words of a contract where they hold there."""
+    """Return the error response for a client of a protocol, with the error texts of a contract where they apply."""
     rendered = render(error, errors, request_id, protocol)
     headers = [("Content-Type", "application/json"), ("x-router-error-code", error.code)]
     if error.code == "invalid_api_key":
@@ -131,13 +130,13 @@ def build_error_response(
     if error.code in _SAY_WHEN_TO_RETRY:
         headers.append(("Retry-After", str(RETRY_AFTER_SECONDS)))
     if error.may_have_run:
-        # openai-python repeats 5xx by itself unless it is told not to.
+        # openai-python retries a 5xx unless this header forbids it.
         headers.append(("x-should-retry", "false"))
     return ErrorResponse(rendered.details["status"], headers, rendered.body)
 
 
 def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol) -> RenderedError:
-    """Return an error in the words of a contract, where they hold, and in the envelope of a protocol otherwise."""
+    """Return an error with the error texts of a contract where they apply, else in the envelope of the protocol."""
     errors = protocol.errors(errors)
     words = error_text_of(error, errors)
     details = _details(error, errors, words, protocol, request_id)
@@ -150,7 +149,7 @@ def render(error: ApiError, errors: Errors, request_id: str, protocol: Protocol)
 
 
 def error_text_of(error: ApiError, errors: Errors) -> ErrorText:
-    """Return the words in force for an error: its rule's, else those for its code, else those for every 400."""
+    """Return the merged error texts of an error, by precedence: its rule's, its code's, those of every 400."""
     layers = [error.words, errors.codes.get(error.code)]
     if error.status == _BAD_REQUEST:
         layers.append(errors.codes.get("bad_request"))
@@ -158,7 +157,7 @@ def error_text_of(error: ApiError, errors: Errors) -> ErrorText:
 
 
 def merged_text(*layers: ErrorText | None) -> ErrorText:
-    """Return words of which each member is that of the first layer that has one."""
+    """Return an error text that takes each member from the first layer that has it."""
     members = {
         name: next((value for layer in layers if layer and (value := getattr(layer, name)) is not None), None)
         for name in ErrorText.__struct_fields__

@@ -1,7 +1,7 @@
-"""What differs by protocol, in one table: errors, statuses, request ids, and how a stream ends or fails.
+"""The table of protocols: their errors, statuses, request ids, and how a stream ends or fails.
 
 Sources: platform.claude.com/docs/en/api/errors and the streaming guide there for Messages; the OpenAI API reference for
-the others. What clients heed of a failing stream was seen with the `anthropic` and `openai` SDKs and with Codex.
+the others. How clients react to a failing stream was tested with the `anthropic` and `openai` SDKs and with Codex.
 """
 
 import re
@@ -25,12 +25,12 @@ class Protocol(NamedTuple):
     """One row of the table.
 
     `follows_contract`: which error settings of the contract apply: all, all but `bad_request_type` (a promise of the
-    chat route alone), or none. `types` are the error types by status, `statuses` the statuses by error code where they
-    are not the usual ones. `request_id_headers` carry the request id in every response, as `x-request-id` does. A
-    stream is whole once `last_event` matched, which can be only where `mark` stands; where it `needs_last_event`, a
-    proper end of the connection does not stand for it. `model_holder` is the member of an event whose object names the
-    model, None where the event does. `error_event` is the engine's own report of a failure. `failure` makes
-    the frames of a failure in mid-stream.
+    chat route alone), or none. `types` are the error types by status, `statuses` the statuses by error code that differ
+    from STATUS_OF. `request_id_headers` carry the request id in every response, as `x-request-id` does. A stream is
+    complete once `last_event` matches; `mark` is a substring of each match, searched first for speed. With
+    `needs_last_event`, a stream without it is incomplete even if the connection ends properly. `model_holder` is the
+    event's member whose object names the model, None if the event itself names it. `error_event` matches the engine's
+    own report of a failure. `failure` makes the frames that report a failure in mid-stream.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where a request goes whose route is under no contract: its model is read from the raw bytes, and resolved."""
+"""Model routing of requests without a contract: the model is read from the raw bytes and resolved."""
 
 from typing import Final, NamedTuple
 
@@ -22,8 +22,8 @@ _NULL: Final = b"null"
 class ModelRoute(NamedTuple):
     """The request goes to an engine that lists `model_served`: these bytes, in which an alias was replaced.
 
-    `model_asked` is None where the request names no model; `respond_as` is the model name to write into the answer,
-    None when the answer keeps the engine's.
+    `model_asked` is None if the request names no model. `respond_as` is the model name to write into the response, None
+    to keep the engine's.
     """
 
     body: bytes

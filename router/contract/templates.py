@@ -26,7 +26,7 @@ PLACEHOLDERS: Final = frozenset(
         "null",
     }
 )
-"""The names that may stand in braces; `{null}` alone is a null in a body."""
+"""The names of placeholders. A string that is only `{null}` is a null in a body."""
 
 MAX_SHOWN: Final = 200
 """Longest value in characters that is put into a text whole."""
@@ -37,7 +37,7 @@ _ALONE: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 def problem_of(template: str) -> str | None:
-    """Return what stands in braces and is no placeholder, or a brace that stands alone; None where all is well."""
+    """Return the first unknown placeholder or unpaired brace of a template; None if it is valid."""
     unknown = [found[1] for found in _TOKEN.finditer(template) if found[1] and found[1] not in PLACEHOLDERS]
     if unknown:
         return unknown[0]
@@ -45,7 +45,7 @@ def problem_of(template: str) -> str | None:
 
 
 def filled(template: str, details: Mapping[str, Any]) -> str:
-    """Return a text with its placeholders replaced; those of which nothing is known become nothing."""
+    """Return a text with its placeholders replaced; a placeholder without value becomes empty."""
 
     def fill(found: re.Match[str]) -> str:
         value = details.get(found[1])

@@ -1,4 +1,4 @@
-"""Where the members of a JSON object stand in its bytes, so that one value can change and all others keep theirs."""
+"""The byte positions of the members of a JSON object: an edit replaces one value and keeps all other bytes."""
 
 import json
 import re
@@ -44,11 +44,11 @@ class Member(NamedTuple):
 
 
 Members = dict[str, list[Member]]
-"""The members of an object by their keys, of each in the order in which they stand there."""
+"""The members of an object by key. A repeated key has several, in the order of their positions."""
 
 
 class TooManyMembersError(Exception):
-    """An object has more members than are looked at."""
+    """An object has more members than the limit."""
 
 
 def find_members(body: bytes, start: int = 0, end: int | None = None, most: int | None = None) -> list[Member]:
@@ -82,7 +82,7 @@ def walk_members(body: bytes, start: int = 0, end: int | None = None, most: int 
         name = _unescape(body[at:key_end])
         value_end = _end_if_known(body, value_start, last_values.get(name))
         if value_end < 0:
-            # The key stands there again: only what sees each of them can tell.
+            # The key is repeated: the end of this value is known only from a list of all values.
             values = _all_values(text, most) if values is None else values
             value_end = end_of_value(body, value_start, values[place] if values else None)
         yield Member(name, at, value_start, value_end)

@@ -2,9 +2,9 @@
 
 vLLM and SGLang declare sampling fields as pydantic `float` or `int`, so a string or a boolean may be a number to them.
 The grammars below were checked against pydantic 2.14 on every short string over the characters that matter. Two
-differences are known: a sign behind leading zeros (`"0-1"`), which pydantic takes for a whole number and this refuses,
-and a float beyond int64, which pydantic refuses for a whole number and this takes, since our JSON reader makes floats
-of integers from 2^64 on.
+differences are known: a sign after leading zeros (`"0-1"`), which pydantic accepts as a whole number and this rejects,
+and a float beyond int64, which pydantic rejects as a whole number and this accepts, since our JSON parser reads
+integers from 2^64 on as floats.
 """
 
 import math

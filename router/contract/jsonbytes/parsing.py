@@ -1,4 +1,4 @@
-"""A request body read strictly, so that what is judged here is what an engine reads."""
+"""Strict parsing of request bodies: rules are evaluated on the same values that an engine reads."""
 
 import gc
 from typing import Any, Final, NamedTuple
@@ -18,8 +18,8 @@ MAX_MEMBERS: Final = 2_000
 """Most members of the request object, repetitions included: each costs 1 to 2 µs, and clients send some tens."""
 
 MAX_NESTED_MEMBERS: Final = 2_000
-"""Most members, repetitions included, of all objects in a request that are looked into. Some 1,000 tokens may stand in
-a `logit_bias`."""
+"""Most members, repetitions included, of all nested objects that rules read. A `logit_bias` may have some 1,000
+tokens."""
 
 MAX_VALUES: Final = 1_000_000
 """Most values in a request, those in objects and arrays included: each costs time and memory once it is read."""
@@ -31,10 +31,10 @@ _LONGEST_CHARACTER: Final = len("\U0010ffff".encode())
 
 
 class ParsedRequest(NamedTuple):
-    """A parsed request: its bytes, its fields (of repeated keys the last) and where its top-level members stand.
+    """A parsed request: its bytes, its fields (the last value of a repeated key) and its top-level members.
 
-    `repeats` tells that some top-level field stands there more than once. `nested` has the members of the objects in
-    it that were looked into, by where they start: each is walked once, however many rules are about it.
+    `repeats`: a top-level field is repeated. `nested` caches the members of nested objects by the offset of the object:
+    each object is scanned once for all rules.
     """
 
     body: bytes
@@ -82,7 +82,7 @@ class ParsedRequest(NamedTuple):
         return show(value) if isinstance(value, float) and not text.lstrip("-").isdigit() else text
 
     def reject_repeated(self, field: str) -> None:
-        """Raise ApiError when a field that may stand only once stands there again."""
+        """Raise ApiError if a field is repeated."""
         if len(self.members.get(field, ())) > 1:
             message = f"{field} occurs more than once in the request; send it once"
             raise ApiError("bad_request", message, standard_name(field))

@@ -1,4 +1,4 @@
-"""Long JSON looked at in steps: each call into C is short, so that no body stops all threads, or takes much memory."""
+"""Scanning of long JSON in steps: each call into C is short, so no body blocks all threads or takes much memory."""
 
 import re
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ _STRING_STEP = re.compile(rb'[^"\\]{0,%d}+(?:\\.[^"\\]{0,16}+){0,%d}+' % (STEP_B
 
 
 def holds_more_values(body: bytes, most: int) -> bool:
-    """Return whether more commas and opening brackets than `most` stand outside of strings: a value is behind each.
+    """Return whether there are more than `most` commas and opening brackets outside of strings. Each precedes a value.
 
-    Behind what is no JSON, nothing that it tells holds.
+    The result is undefined for a body that is not valid JSON.
     """
     found = 0
     is_inside = False
@@ -36,7 +36,7 @@ def holds_more_values(body: bytes, most: int) -> bool:
 
 
 def holds_digits(body: bytes, most: int) -> bool:
-    """Return whether more digits than `most` stand in a row outside of strings, in a body that is JSON."""
+    """Return whether valid JSON has a run of more than `most` digits outside of strings."""
     at = 0
     is_inside = False
     for start in _starts_of_digits(body, most + 1):

@@ -1,4 +1,4 @@
-"""Edits of a request body: spliced into its bytes, so that every value the contract does not touch keeps its own."""
+"""Edits of a request body as splices of its bytes: values that the contract does not edit keep their bytes."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -50,17 +50,17 @@ def _number_to_json(value: object) -> bytes:
 
 
 def supply(request: ParsedRequest, rule: str, field: str, value: bytes) -> JsonEdit:
-    """Return the edit that gives a top-level field a value, whether it stands there or not."""
+    """Return the edit that sets a top-level field, whether the request has it or not."""
     return JsonEdit(rule, "set" if field in request.members else "inject", (field,), value)
 
 
 def drop_repetitions(request: ParsedRequest, rule: str, field: str) -> list[JsonEdit]:
-    """Return the edit that leaves of a repeated field only its last occurrence, which every engine reads."""
+    """Return the edit that removes all but the last occurrence of a repeated field. Every engine reads the last one."""
     return [JsonEdit(rule, "remove", (field,))] if len(request.members.get(field, ())) > 1 else []
 
 
 def drop_all_repetitions(request: ParsedRequest, rule: str, path: Path) -> list[JsonEdit]:
-    """Return the edits that do the same for a field at a path, and for the objects that it stands in."""
+    """Return the edits that do the same for a field at a path and for the objects around it."""
     edits = drop_repetitions(request, rule, path[0])
     return edits if len(path) == 1 else edits + _drop_nested_repetitions(request, rule, path)
 
@@ -94,7 +94,7 @@ def _is_plain(request: ParsedRequest, member: Member, steps: Path) -> bool:
 
 
 _MOST_GLANCED_AT_BYTES: Final = 1024
-"""Of what is longer, its members are found once for all rules, instead of searching it for each of them."""
+"""Longest value in bytes that is searched again for each rule. The members of a longer one are found once."""
 
 
 def raw_at(request: ParsedRequest, path: Path) -> bytes | None:
@@ -164,10 +164,10 @@ def _sort_out(
 
 
 def _plain_splices(request: ParsedRequest, edits: tuple[JsonEdit, ...]) -> list[_Splice] | None:
-    """Return what `_splices` does for nearly all requests, several times faster; None where only that can tell.
+    """Return the same as `_splices`, several times faster; None for the few requests that need `_splices`.
 
-    These are edits that take away top-level fields or give them values, or give them to fields of objects that the
-    request does not have.
+    It handles edits that remove or set top-level fields, and edits that set fields of objects that the request does not
+    have.
     """
     sorted_out = _sort_out(request.members, edits)
     if sorted_out is None:

@@ -1,4 +1,4 @@
-"""Edits of whole answers: the model name that an alias asked for, and the `type` of a 400. All other bytes stay."""
+"""Edits of buffered responses: the requested alias as model name, and the `type` of a 400. All other bytes stay."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from router.contract.jsonbytes.splice import to_json
 from router.contract.responses.sse import BYTE_ORDER_MARK
 
 MAX_MEMBERS: Final = 10_000
-"""Most members of an object that is looked through for an edit; one with more stays as it is. Engines write some ten,
-and a million would take seconds."""
+"""Most members of an object that is searched for an edit. One with more stays unchanged: engines write some ten, and a
+million would take seconds."""
 
 _MODEL = re.compile(rb'"model"[ \t\n\r]*+:[ \t\n\r]*+')
 
 
 class _ResponseModel(msgspec.Struct):
-    """What of an answer names its model; the rest is skipped unread."""
+    """The model name of a response. The parser skips all other members."""
 
     model: msgspec.Raw = msgspec.Raw()
 
@@ -151,12 +151,12 @@ def is_json(body: bytes) -> bool:
         _skim(body)
         return True
     try:
-        # Engines may answer NaN and Infinity.
+        # Engines may write NaN and Infinity.
         json.loads(body)
     except ValueError:
         return False
     except RecursionError:
-        # Of what is nested more deeply the brackets tell, as of an answer that is too long to be held.
+        # JSON that is nested more deeply is checked by its brackets, like a response that is too long to be buffered.
         balance = JsonScanner()
         balance.feed(body)
         return balance.is_kept()
@@ -164,7 +164,7 @@ def is_json(body: bytes) -> bool:
 
 
 def _read_loosely(body: bytes) -> object:
-    # Engines may answer NaN, Infinity, lone surrogates, integers of any length and half a character at a cut.
+    # Engines may write NaN, Infinity, lone surrogates, integers of any length, and half a character where they cut off.
     try:
         return json.loads(body.decode(errors="replace"), parse_int=float)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the contract changes in an engine's answer, by its status, and in a stream by its protocol."""
+"""The response rewrite plan: the edits of an engine's response by status, and of a stream by protocol."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +15,9 @@ from router.contract.schema.sections import Errors
 
 
 class ResponseRewrite(NamedTuple):
-    """What the contract changes in an answer: the model name of a 200 (None: nothing), and how a 400 is told.
+    """The edits of a response: the model name of a 200 (None: unchanged) and the error texts of a 400.
 
-    `usage` says what a stream does with the usage of its tail frame, see `StreamRewriter`.
+    `usage` says how the usage in the tail frame of a stream is rewritten, see `StreamRewriter`.
     """
 
     model: str | None = None
@@ -25,11 +25,11 @@ class ResponseRewrite(NamedTuple):
     usage: Usage | None = None
 
     def is_needed(self) -> bool:
-        """Return whether an answer may have to be edited."""
+        """Return whether a response may need an edit."""
         return self.model is not None or self.usage is not None or self._rewrites_400s()
 
     def body_edit(self, status: int) -> Callable[[bytes], bytes] | None:
-        """Return what edits the body of an answer of that status, None when nothing does."""
+        """Return the function that edits the body of a response with this status, None if there is no edit."""
         if status == HTTPStatus.OK and self.model is not None:
             return partial(rename_model, name=self.model)
         if status == HTTPStatus.BAD_REQUEST and self.errors.bad_request_type is not None:

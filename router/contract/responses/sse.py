@@ -1,4 +1,4 @@
-"""Server-sent events in the bytes of a stream: where each ends, and where its data stands."""
+"""Parsing of server-sent events: where each ends in the bytes of a stream, and where its data is."""
 
 import re
 from bisect import bisect_left
@@ -80,13 +80,13 @@ class SseParser:
         return len(self._held)
 
     def _take_mark(self) -> bytes:
-        """Return the byte order mark that the stream begins with, once it is here; b"" where there is none."""
+        """Return the byte order mark at the start of the stream once it is complete; b"" if there is none."""
         beginning = bytes(self._held[: len(BYTE_ORDER_MARK)])
         self._may_have_mark = beginning != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(beginning)
         return self._take(len(BYTE_ORDER_MARK)) if beginning == BYTE_ORDER_MARK else b""
 
     def _is_within_comment(self, search_from: int) -> bool:
-        """Return whether a comment goes on of which what came before holds no end: not all of it is examined again."""
+        """Return whether the held bytes are an unfinished comment; bytes before `search_from` were searched already."""
         return self._held.startswith(b":") and not _LINE_END.search(self._held, search_from)
 
     def _length_of_comments(self) -> int:

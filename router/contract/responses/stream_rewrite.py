@@ -1,4 +1,4 @@
-"""Edits of streamed answers: the model name that an alias asked for, and the place where the usage stands."""
+"""Edits of streamed responses: the requested alias as model name, and the frame that reports the usage."""
 
 import re
 from typing import Any, Final, Literal
@@ -13,12 +13,12 @@ _END_OF_STREAM: Final = b"[DONE]"
 
 
 class StreamRewriter:
-    """Edits the events of a byte stream that arrives in pieces of any size; every other byte leaves as it came.
+    """Edits the events of a byte stream that arrives in pieces of any size. All other bytes stay unchanged.
 
-    `model` is the name that events get where they name a model: in the object that is their member `model_holder`, None
-    for their outermost one. `usage` says that `choices[0]` of the end frame gets
-    the usage of the tail frame, which then is dropped ("move") or stays ("copy"). An event leaves when it is complete,
-    the end frame and what comes behind it when it is clear whether usage comes; comments leave at once.
+    `model` replaces the model name of events: in the object that is their member `model_holder`, or in the event itself
+    if that is None. `usage` writes the usage of the tail frame into `choices[0]` of the end frame; the tail frame is
+    then dropped ("move") or kept ("copy"). An event is passed on when it is complete. The end frame and all events
+    after it are held until it is known whether usage follows. Comments are passed on at once.
     """
 
     def __init__(
@@ -30,26 +30,26 @@ class StreamRewriter:
         self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
 
     def feed(self, piece: bytes) -> bytes:
-        """Take the next bytes of the stream; return those that can leave."""
+        """Add the next bytes of the stream. Return the bytes to pass on."""
         if self._needs_no_edit(piece):
             return piece
         return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
 
     def held_bytes(self) -> int:
-        """Return how many bytes are held until an event is complete."""
+        """Return the number of bytes of the incomplete event that is held."""
         return self._splitter.held_bytes()
 
     def release(self) -> bytes:
-        """Return the whole events that were held for usage which does not come; the beginning of one stays behind."""
+        """Return the complete events that were held because usage could follow. An incomplete event stays held."""
         return b"" if self._mover is None else self._mover.end()
 
     def flush(self) -> bytes:
-        """Return what is held at the end of the stream; a last event that lacks its blank line is edited too."""
+        """Return the held bytes at the end of the stream. A last event without its blank line is edited too."""
         left = self._splitter.flush()
         return self.release() if left is None else self._edited(left) + self.release()
 
     def _needs_no_edit(self, piece: bytes) -> bool:
-        """Return whether a piece consists of whole events of which none can finish a choice: most of a stream."""
+        """Return whether a piece has only complete events, none of which can finish a choice, as most pieces do."""
         return (
             self._name is None
             and self._mover is not None
@@ -60,7 +60,7 @@ class StreamRewriter:
         )
 
     def _edited(self, part: SsePart) -> bytes:
-        """Return what can leave of the next part of the stream and of what was held before it."""
+        """Edit the next part of the stream. Return the bytes to pass on, held ones included."""
         mover = self._mover
         if part.kind == "event":
             event = part.data if self._name is None else _with_model(part.data, self._name, self._holder)
@@ -71,7 +71,7 @@ class StreamRewriter:
 
 
 class _UsageMover:
-    """Holds the end frame until its usage is known: that of the tail frame, else the end frame's own."""
+    """Holds the end frame until its usage is known: the tail frame's, else its own."""
 
     def __init__(self, *, keeps_tail: bool) -> None:
         self._keeps_tail = keeps_tail
@@ -84,7 +84,7 @@ class _UsageMover:
         return self._end_frame is not None
 
     def take(self, event: bytes) -> bytes:
-        """Take the next event; return the bytes that can leave."""
+        """Add the next event. Return the bytes to pass on."""
         if self._end_frame is None:
             return self._begin(event)
         data = EventData(event)
@@ -101,7 +101,7 @@ class _UsageMover:
         return b"" if self._length <= MAX_EVENT_BYTES else self.give_up()
 
     def end(self) -> bytes:
-        """Return what is held when no tail frame follows; usage that stands in the end frame itself is its usage."""
+        """Return the held bytes when no tail frame follows. Usage in the end frame itself goes into its choice."""
         if self._end_frame is None:
             return b""
         payload = EventData(self._end_frame).payload
@@ -110,7 +110,7 @@ class _UsageMover:
         return self._let_go(_with_usage(self._end_frame, payload))
 
     def give_up(self) -> bytes:
-        """Return what is held as it came: it was not the end, or nobody can tell."""
+        """Return the held bytes unchanged: it was not the end frame, or this cannot be determined."""
         return b"" if self._end_frame is None else self._let_go(self._end_frame)
 
     def _begin(self, event: bytes) -> bytes:
@@ -141,7 +141,7 @@ def _finishes(frame: dict[str, Any]) -> bool:
 
 
 def _is_without_content(frame: dict[str, Any]) -> bool:
-    """Return whether a frame has no choice, or only choices that say nothing: engines report usage in any of these."""
+    """Return whether a frame has no choice or only empty ones: engines report usage in any of these."""
     choices = frame.get("choices")
     return not choices or (isinstance(choices, list) and all(map(_is_empty_choice, choices)))
 
@@ -164,10 +164,10 @@ def _usage_of(payload: bytes) -> bytes:
     return _last(find_members(payload, most=MAX_MEMBERS), "usage").raw(payload).replace(b"\n", b" ")
 
 
-def _with_usage(end_frame: bytes, told: bytes) -> bytes:
-    """Return an end frame whose first choice has the usage that a payload tells; as it is, beyond MAX_MEMBERS."""
+def _with_usage(end_frame: bytes, payload: bytes) -> bytes:
+    """Return the end frame with the usage of a payload in its first choice; unchanged beyond MAX_MEMBERS."""
     try:
-        return _with_value(EventData(end_frame), _usage_of(told))
+        return _with_value(EventData(end_frame), _usage_of(payload))
     except TooManyMembersError:
         return end_frame
 

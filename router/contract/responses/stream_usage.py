@@ -1,4 +1,4 @@
-"""Where a streamed answer reports its usage: what is asked of the engine, and what of it the client gets."""
+"""The usage of streamed responses: requested from the engine, and reported to the client as the contract says."""
 
 from typing import Any, Final, Literal
 
@@ -9,13 +9,13 @@ RULE: Final = "response.stream.usage"
 _PATH: Final = ("stream_options", "include_usage")
 
 Usage = Literal["move", "copy"]
-"""What becomes of the frame that reports the usage: its usage moves into the end frame, or is copied there."""
+"""Whether the usage of the tail frame is moved or copied into the end frame."""
 
 
 def ask(context: EvaluationContext, stream: Stream, *, streamed: bool) -> Usage | None:
-    """Ask the engine for usage where the contract wants it; return what is to be done with it in the answer.
+    """Request usage from the engine where the contract needs it. Return how the response is rewritten.
 
-    What the client says itself stands: true gets the frame too, false goes as it was sent.
+    The client's own `include_usage` is respected: with true it gets the tail frame too, false is forwarded unchanged.
     """
     if not streamed or stream.usage == "as_asked":
         return None

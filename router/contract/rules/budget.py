@@ -1,4 +1,4 @@
-"""The output-token budget held to its cap, whatever spelling carries it."""
+"""The cap on the output-token budget, under every spelling of the field."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -47,9 +47,9 @@ class BudgetResult(NamedTuple):
 
 
 def judge(request: ParsedRequest, rule: Budget, others: tuple[str, ...] = ()) -> BudgetResult:
-    """Return the edits that hold a request's budget to the cap, and what they grant.
+    """Return the edits that keep a request's budget within the cap, and the granted tokens.
 
-    `others` are names by which a contract has the budget sent, beside those that engines know.
+    `others` are further field names for the budget that the contract allows.
 
     Raises ApiError `bad_request` for a budget that is not a positive integer or is repeated, `max_tokens_exceeded` for
     one over the cap under `reject`.
@@ -96,7 +96,7 @@ def _raw(request: ParsedRequest, field: str) -> bytes:
 
 def _exceeded(request: ParsedRequest, field: str, rule: Budget) -> ApiError:
     message = f"{field} is {request.written(field)}: at most {rule.cap} output tokens are allowed"
-    # The parser makes floats of integers from 2^64 on; a client is told the digits that it sent.
+    # The parser reads integers from 2^64 on as floats; the message shows the digits that the client sent.
     asked = int(_raw(request, field))
     details = {"value": raw_value(asked), "min": 1, "max": rule.cap, "count": raw_value(asked)}
     details["model"] = request.value("model")
@@ -109,15 +109,16 @@ def without_budget(body: bytes) -> bytes:
 
 
 NAMES_OF_BOUND: Final = frozenset(path.partition(".")[0] for path in BOUND_TO_BUDGET)
-"""Top-level fields without which nothing is bound to a budget."""
+"""The top-level fields that a budget bounds. A request without any of them needs no adjustment."""
 
 _BOUND: Final = tuple((path_of(dotted), below) for dotted, below in BOUND_TO_BUDGET.items())
 
 
 def keep_bound_fields_valid(context: EvaluationContext, rule: Budget | FieldRule, others: tuple[str, ...] = ()) -> None:
-    """Let the fields that a budget bounds fit a budget that the router has set; a client's own budget is its affair.
+    """Make the fields that a budget bounds fit a budget set by the router. A client's own budget stays unchanged.
 
-    A default is raised for them, up to the cap; what does not fit then is lowered. `others` are as for `judge`.
+    A default budget is raised for them up to the cap. Fields that still do not fit are lowered.
+    `others` are as for `judge`.
     """
     fields, values = context.request.fields, context.values
     bound = [

@@ -31,7 +31,7 @@ class CheckEvaluator:
         self.find: Callable[[Any], Violation | None] = _MADE_BY[type(rule.check)](rule.check)
 
     def __call__(self, context: EvaluationContext) -> None:
-        """Reject a request that fails the check; nothing is looked at when it is refused already."""
+        """Reject a request that fails the check. Does nothing if the request is already rejected."""
         if context.error is not None:
             return
         violation = self.find(context.parts() if self._is_of_parts else context.request.fields)
@@ -90,7 +90,7 @@ def _role_at(place: int, which: str, check: named.FirstRole | named.LastRole) ->
         role = message.get("role")
         if isinstance(role, str) and role in check.allowed:
             return None
-        said = f"messages[{index}] has the role {display(role)}: the {which} must be of {words}"
+        said = f"messages[{index}] has the role {display(role)}: the {which} must have the role {words}"
         return Violation(f"{which}_role", said, {"value": display(role), "allowed": words, "index": index})
 
     return find

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 PARTS: Final = "\0parts"
-"""Marks messages of which some content is made of parts."""
+"""The feature of requests in which the content of a message consists of parts."""
 
 
 class EvaluationContext:

@@ -1,4 +1,4 @@
-"""One request field held to its rule: what a value must be. What then becomes of it is told in `transforms`."""
+"""The rule of one request field: the tests of its value. `transforms` has the edits."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -51,7 +51,7 @@ class FieldEvaluator:
         self.sources = tuple(map(path_of, sources_of(rule.field)))
         self.tests = tuple(tests_of(rule))
         self.bounds = _details_of(rule.field)
-        # What is refused is the name: the value may come under another one.
+        # Only this name is rejected: the value may be sent under another one.
         self.tests_of_taken = self.tests[1:] if rule.field.reject else self.tests
         self.code = "sampling_contract_violation" if rule.path in SAMPLING_FIELDS else "contract_violation"
 

@@ -1,4 +1,4 @@
-"""The named check of the format of answers."""
+"""The named check of the requested response format."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -24,7 +24,7 @@ _COUNT: Final = r"(?:0|[1-9][0-9]{0,7})"
 _PIECE: Final = re.compile(
     rf"\\Q.*?(?:\\E|\Z)|\\[pPx]\{{[^}}]*\}}|\\.|{_CLASS}|\{{{_COUNT}(?:,{_COUNT}?)?\}}|[^\\\[{{]++|.", re.DOTALL
 )
-"""What braces stand in: quoted texts, escapes, classes and counts; any other is a piece of its own."""
+"""The pieces that may contain braces: quoted texts, escapes, classes and counts. Any other brace is a piece itself."""
 
 
 class PatternError(ValueError):
@@ -73,7 +73,7 @@ def _compiled(pattern: str) -> "re2._Regexp":
 
 
 def _problem(pattern: str) -> tuple[str, str] | None:
-    """Return what RE2 says of a text that is no pattern, and of which piece; None where it is one."""
+    """Return RE2's error for an invalid pattern and the piece that it is about; None for a valid pattern."""
     try:
         re2.compile(pattern, _OPTIONS)
     except UnicodeEncodeError:

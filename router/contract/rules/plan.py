@@ -1,4 +1,4 @@
-"""The rules of a contract, or of one of its cases, made ready to be run on requests."""
+"""The evaluation plan: the rules of a contract or of a case, prepared for requests."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -35,13 +35,14 @@ class RuleSet:
     """Prepared rules: all are evaluated first, then a valid request gets its edits."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        judged = [rule for rule in rules if not isinstance(rule, BodyLimit)]
-        names_of_budget = tuple(budget.other_names(judged))
+        evaluated = [rule for rule in rules if not isinstance(rule, BodyLimit)]
+        names_of_budget = tuple(budget.other_names(evaluated))
         self._names_of_budget = names_of_budget
-        self._budget = _sets_budget(judged)
-        self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in judged)
-        self._judges = tuple(
-            (_fields_judged(rule), _where_marked(_mark_of(rule), _judge_of(rule, names_of_budget))) for rule in judged
+        self._budget = _sets_budget(evaluated)
+        self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in evaluated)
+        self._evaluators = tuple(
+            (_fields_read(rule), _where_marked(_mark_of(rule), _evaluator_of(rule, names_of_budget)))
+            for rule in evaluated
         )
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
@@ -49,11 +50,11 @@ class RuleSet:
         )
 
     def run(self, context: EvaluationContext) -> None:
-        """Evaluate a request; where no rule rejects it, add the edits that it needs."""
+        """Evaluate a request. If no rule rejects it, add its edits."""
         fields = context.request.fields
-        for names, judge in self._judges:
+        for names, evaluate in self._evaluators:
             if names is None or not names.isdisjoint(fields):
-                judge(context)
+                evaluate(context)
         if context.error is not None:
             return
         for names, transform in self._transforms:
@@ -64,13 +65,13 @@ class RuleSet:
 
 
 def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
-    """Return the rule that may set a budget; that of the section `output`, where there is one."""
+    """Return the rule that may set a budget: the one of the section `output`, else the field's."""
     of_fields = [rule for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
     return next((rule for rule in rules if isinstance(rule, Budget)), next(iter(of_fields), None))
 
 
-def _fields_judged(rule: Rule) -> frozenset[str] | None:
-    """Return the top-level fields without which a rule has nothing to judge; None where it always has."""
+def _fields_read(rule: Rule) -> frozenset[str] | None:
+    """Return the top-level fields that a rule reads; None if the rule applies to every request."""
     if isinstance(rule, FieldRule):
         paths = (rule.path, *sources_of(rule.field), *spellings_of(rule.path))
         return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
@@ -88,7 +89,7 @@ _MARKS: Final[dict[type, str]] = {
     named_checks.ContentParts: PARTS,
     named_checks.Images: PARTS,
 }
-"""Without what in its messages a request has nothing for a check to find, see `EvaluationContext.marks`."""
+"""The feature of a request that a check needs, see `EvaluationContext.features`. Without it the check is skipped."""
 
 
 def _mark_of(rule: Rule) -> str | None:
@@ -97,47 +98,47 @@ def _mark_of(rule: Rule) -> str | None:
     return _MARKS.get(type(rule.check)) if isinstance(rule, CheckRule) else None
 
 
-def _where_marked(mark: str | None, judge: Evaluator) -> Evaluator:
-    """Return a judge that is not asked where it would find nothing: most conversations have neither tools nor parts."""
+def _where_marked(mark: str | None, evaluate: Evaluator) -> Evaluator:
+    """Return an evaluator that is skipped without its feature: most conversations have neither tools nor parts."""
 
-    def judge_where_marked(context: EvaluationContext) -> None:
+    def evaluate_where_marked(context: EvaluationContext) -> None:
         if mark in context.features():
-            judge(context)
+            evaluate(context)
 
-    return judge if mark is None else judge_where_marked
+    return evaluate if mark is None else evaluate_where_marked
 
 
-def _judge_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Evaluator:
+def _evaluator_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Evaluator:
     if isinstance(rule, FieldRule):
         return FieldEvaluator(rule)
     if isinstance(rule, CheckRule):
         return CheckEvaluator(rule)
     if isinstance(rule, Budget):
         return _budget(rule, names_of_budget)
-    return _JUDGED_BY[type(rule)](rule)
+    return _EVALUATOR_OF[type(rule)](rule)
 
 
 def _sampling(rule: Const | Range) -> Evaluator:
     names = frozenset((rule.field, *spellings_of(rule.field)))
     due_without = [JsonEdit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Const) else []
 
-    def judge(context: EvaluationContext) -> None:
+    def evaluate(context: EvaluationContext) -> None:
         if names.isdisjoint(context.request.fields):
             # Nearly all requests leave nearly all sampling fields alone.
             context.edits += due_without
             return
-        verdict = sampling.judge(context.request, rule)
-        context.edits += verdict.edits
-        if verdict.violated:
+        result = sampling.judge(context.request, rule)
+        context.edits += result.edits
+        if result.violated:
             context.violations.append(rule.field)
-        if verdict.error is not None:
-            context.reject(rule.rule, verdict.error)
+        if result.error is not None:
+            context.reject(rule.rule, result.error)
 
-    return judge
+    return evaluate
 
 
 def _budget(rule: Budget, others: tuple[str, ...]) -> Evaluator:
-    def judge(context: EvaluationContext) -> None:
+    def evaluate(context: EvaluationContext) -> None:
         if context.error is not None:
             return
         try:
@@ -148,25 +149,25 @@ def _budget(rule: Budget, others: tuple[str, ...]) -> Evaluator:
         context.add_edits(held.edits)
         context.tokens = held.tokens
 
-    return judge
+    return evaluate
 
 
 def _part_limit(rule: PartLimit) -> Evaluator:
-    def judge(context: EvaluationContext) -> None:
+    def evaluate(context: EvaluationContext) -> None:
         if context.error is not None:
             return
         error = part_checks.too_many(context.parts(), rule)
         if error is not None:
             _reject(context, rule.rule, error)
 
-    return judge
+    return evaluate
 
 
 def _unknown_fields(rule: UnknownFieldsRule) -> Evaluator:
     known = frozenset(rule.known)
     section = rule.unknown_fields
 
-    def judge(context: EvaluationContext) -> None:
+    def evaluate(context: EvaluationContext) -> None:
         unknown = [name for name in context.request.members if name not in known]
         if not unknown:
             return
@@ -180,7 +181,7 @@ def _unknown_fields(rule: UnknownFieldsRule) -> Evaluator:
         error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
         context.reject(rule.rule, error)
 
-    return judge
+    return evaluate
 
 
 def _reject(context: EvaluationContext, rule: str, error: ApiError) -> None:
@@ -192,7 +193,7 @@ def _reject(context: EvaluationContext, rule: str, error: ApiError) -> None:
 _UNKNOWN_FIELD: Final = "unknown_fields"
 """What violations by unknown fields are counted as: clients must not choose the names of metrics."""
 
-_JUDGED_BY: Final[dict[type, Callable[..., Evaluator]]] = {
+_EVALUATOR_OF: Final[dict[type, Callable[..., Evaluator]]] = {
     Const: _sampling,
     Range: _sampling,
     PartLimit: _part_limit,

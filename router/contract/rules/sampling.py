@@ -1,4 +1,4 @@
-"""Sampling parameters judged by pins and bands."""
+"""Rules of sampling parameters: a constant or a range for each."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from router.contract.templates import raw_value
 
 
 class SamplingResult(NamedTuple):
-    """What a sampling rule says: the edits due, whether it is violated, and the refusal if there is one."""
+    """The result of a sampling rule: the edits, whether it is violated, and the error if it rejects the request."""
 
     edits: list[JsonEdit]
     violated: bool
@@ -21,7 +21,7 @@ class SamplingResult(NamedTuple):
 
 
 def judge(request: ParsedRequest, rule: Const | Range) -> SamplingResult:
-    """Judge one sampling parameter of a request under all names by which engines know it."""
+    """Evaluate the rule of one sampling parameter under every name that engines accept for it."""
     sent = [name for name in (rule.field, *spellings_of(rule.field)) if name in request.fields]
     violating = [name for name in sent if not _keeps(rule, request.value(name))]
     edits = _supply_missing(rule, request)

@@ -42,7 +42,7 @@ def _tool_results(check: named.ToolResults) -> Check:
 
 def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
     def find(fields: Fields) -> Violation | None:
-        # As the keys of a dict, so that many calls are not looked through for each answer.
+        # A dict, so that many calls are not searched for each tool message.
         open_calls: dict[str, None] = {}
         asked_at = 0
         for index, message in messages_of(fields):
@@ -64,17 +64,17 @@ def _tool_calls_answered(_: named.ToolCallsAnswered) -> Check:
 
 
 def _tools(check: named.Tools) -> Check:
-    judge = _ToolJudge(check, check.forbidden_names)
+    validator = _ToolValidator(check, check.forbidden_names)
 
     def find(fields: Fields) -> Violation | None:
         tools = fields.get("tools")
-        return None if tools is None else judge.wrong_tool("tools", tools, set())
+        return None if tools is None else validator.wrong_tool("tools", tools, set())
 
     return find
 
 
 def _message_tools(check: named.MessageTools) -> Check:
-    judge = _ToolJudge(check)
+    validator = _ToolValidator(check)
 
     def find(fields: Fields) -> Violation | None:
         names = {name for tool in _listed_tools(fields.get("tools")) if (name := _name_of(tool)) is not None}
@@ -88,7 +88,7 @@ def _message_tools(check: named.MessageTools) -> Check:
                 return Violation("roles", said, {"value": display(message.get("role")), "index": index})
             if check.empty_content and message.get("content"):
                 return Violation("content", f"{place} has both content and tools", {"index": index})
-            wrong = judge.wrong_tool(f"{place}.tools", tools, names)
+            wrong = validator.wrong_tool(f"{place}.tools", tools, names)
             if wrong is not None:
                 return wrong
         return None
@@ -96,7 +96,7 @@ def _message_tools(check: named.MessageTools) -> Check:
     return find
 
 
-class _ToolJudge:
+class _ToolValidator:
     """Judges the tools of one list after the other."""
 
     def __init__(self, check: named.Tools | named.MessageTools, forbidden: tuple[str, ...] = ()) -> None:

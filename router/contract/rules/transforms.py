@@ -1,4 +1,4 @@
-"""What becomes of a field once the whole request is valid: moved, mapped, forced, dropped, or set by default."""
+"""Transforms of the fields of a valid request: moved, mapped, forced, dropped, or set to a default."""
 
 import math
 import re
@@ -17,10 +17,10 @@ Transform = Callable[[EvaluationContext], None]
 
 
 def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | None, Transform]]:
-    """Yield what is done with the fields of a valid request, in the order in which it is done.
+    """Yield the transforms of the fields of a valid request, in the order in which they run.
 
-    First every field takes the value of another that it stands for; then values are changed; then absent ones are set.
-    Each comes with the top-level fields without which there is nothing to do, None where there always may be.
+    First fields take the values of their source fields, then values are changed, then defaults are set. Each transform
+    comes with the top-level fields that it needs: it is skipped if the request has none of them. None: it always runs.
     """
     taken: dict[str, set[str]] = {}
     for rule in rules:
@@ -37,7 +37,7 @@ def transforms_of(rules: list[FieldRule]) -> Iterator[tuple[frozenset[str] | Non
 
 
 def _names(rule: FieldRule, taken: dict[str, set[str]]) -> frozenset[str]:
-    """Return the top-level fields without all of which a field is not there, those that it takes a part of included."""
+    """Return the top-level fields that may set a field, its source fields and spellings included."""
     top = _top(rule.path)
     return frozenset((top, *taken[top], *map(_top, spellings_of(rule.path))))
 

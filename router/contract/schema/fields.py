@@ -37,7 +37,7 @@ OTHER_SPELLINGS: Final = {
     "reasoning.effort": "reasoning_effort",  # SGLang: overrides the field
     "reasoning.reasoning_effort": "reasoning_effort",  # SGLang: the same, where there is no `effort` beside it
 }
-"""Other spelling, by its dotted path → the standard field by whose rule it is judged."""
+"""Other spelling, by its dotted path → the standard field whose rule applies to it."""
 
 BOUND_TO_BUDGET: Final = {
     "min_tokens": 0,  # vLLM and SGLang: at most the budget
@@ -63,13 +63,13 @@ MODALITY_OF: Final = {kind: modality for modality, kinds in PART_TYPES.items() f
 """Type of a content part → what it carries, where that is no text."""
 
 PART_KEYS: Final = frozenset({*MODALITY_OF, "prompt_embeds", "tool_reference"})
-"""Keys by which vLLM tells what a content part is that has no `type`, or a `uuid` whatever its type."""
+"""Keys by which vLLM finds the type of a content part without `type`, or with a `uuid`."""
 
 IMAGE_PART_TYPES: Final = PART_TYPES["image"]
 """Values of `type` that make a content part an image; also the keys that carry it."""
 
 ONCE_ONLY_FIELDS: Final = frozenset({"model", "stream", "messages"})
-"""Fields that may stand in a request only once, whatever the contract."""
+"""Fields that a request may not repeat under any contract."""
 
 
 _SPELLINGS: Final = {

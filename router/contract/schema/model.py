@@ -1,4 +1,4 @@
-"""The contract whole: its sections, the modes of requests, and a complete contract for every case."""
+"""The complete contract: its sections, the modes of requests, and the sections of every case."""
 
 from functools import cached_property
 
@@ -62,7 +62,7 @@ class Contract(Sections, frozen=True, kw_only=True):
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules in the order in which a request meets them; the first violated one answers."""
+        """The rules in the order of their evaluation. The first violated rule rejects the request."""
         return rules_of(self, self._known_anywhere)
 
     @cached_property
@@ -77,13 +77,13 @@ class Contract(Sections, frozen=True, kw_only=True):
 
     @cached_property
     def read_by_conditions(self) -> frozenset[str]:
-        """The paths of the request fields by which the mode and the case of a request are told."""
+        """The paths of the request fields that determine the mode and the case."""
         readings = [path for reading in self.mode.match for path in reading.when]
         return frozenset(readings + [path for case in self.cases for path in case.when.fields])
 
     @cached_property
     def sampling_rules(self) -> tuple[Const | Range, ...]:
-        """Those of the rules that judge the parameters of the section `sampling`."""
+        """The rules of the section `sampling`."""
         return tuple(rule for rule in self.rules if isinstance(rule, Const | Range))
 
     def governs_beyond_body_size(self) -> bool:
@@ -92,5 +92,5 @@ class Contract(Sections, frozen=True, kw_only=True):
 
 
 def _says_more(sections: Sections, rules: tuple[Rule, ...]) -> bool:
-    tells_errors = msgspec.structs.replace(sections.errors, source=None) != Errors()
-    return len(rules) > 1 or tells_errors or sections.response.stream.usage != "as_asked"
+    has_error_texts = msgspec.structs.replace(sections.errors, source=None) != Errors()
+    return len(rules) > 1 or has_error_texts or sections.response.stream.usage != "as_asked"

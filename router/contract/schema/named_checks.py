@@ -61,7 +61,7 @@ class ContentParts(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 class ToolResults(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_results"):
-    """Messages of role tool name the call that they answer; with `known_call`, one that an earlier message made.
+    """Messages of role tool have the id of a call; with `known_call`, of a call in an earlier message.
 
     Parts: tool_call_id, known_call.
     """
@@ -70,9 +70,9 @@ class ToolResults(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="t
 
 
 class ToolCallsAnswered(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_calls_answered"):
-    """Every call of an assistant message is answered by the tool messages right behind it.
+    """Every call of an assistant message has a result in the tool messages right after it.
 
-    {value}: the ids that are not.
+    {value}: the ids of calls without result.
     """
 
 
@@ -94,7 +94,7 @@ class Tools(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tools")
 
 
 class MessageTools(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="message_tools"):
-    """Tools within messages are well formed and stand in messages of these roles, without content if so asked.
+    """Tools within messages are well formed and only in messages of these roles, without content if `empty_content`.
 
     Parts: roles, content, shape, types, name, unique. `unique` counts the request's own tools too. A null is absent.
     """
@@ -107,7 +107,7 @@ class MessageTools(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 class ToolChoice(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="tool_choice"):
-    """`tool_choice` is one of these; `named` stands for an object that names a function.
+    """`tool_choice` is one of these; `named` means an object that names a function.
 
     Parts: one per value (auto, none, required, named, any), other (anything else), requires_tools, known.
     {value}: the word, `specified` for an object.

@@ -29,7 +29,7 @@ class Alias(OmitDefaults, frozen=True):
 
 
 class Models(Frozen, frozen=True):
-    """Which names are answered besides the served ids, and which name an answer to an alias carries."""
+    """The aliases of served ids, and the model name in the response to an alias."""
 
     aliases: dict[str, Alias] = {}
     respond_as: Literal["requested", "served"] = "requested"
@@ -131,10 +131,10 @@ class UnknownFields(RuleBase, frozen=True, kw_only=True):
 
 
 class Stream(Frozen, frozen=True):
-    """Where a streamed answer reports its usage.
+    """Where a streamed response reports its usage.
 
     `as_asked`: as the engine does, when the client asks. `end_frame`: in `choices[0].usage` of the frame that ends the
-    answer, and in a frame of its own behind it only when the client asks. `tail_frame`: in a frame of its own, always.
+    response, and in a frame of its own after it only when the client asks. `tail_frame`: in a frame of its own, always.
     An explicit `include_usage: false` goes as sent under all three.
     """
 

@@ -1,4 +1,4 @@
-"""What every part of a contract is made of: immutable values, scalars, conditions, and error texts."""
+"""The base types of a contract: immutable values, scalars, conditions and error texts."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ class Frozen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OmitDefaults(Frozen, frozen=True, omit_defaults=True):
-    """A value in whose JSON stands only what a profile states: what is absent says nothing."""
+    """A value whose JSON has only the members that a profile states. An absent member has its default."""
 
 
 class ErrorText(OmitDefaults, frozen=True):
