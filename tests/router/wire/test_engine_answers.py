@@ -209,7 +209,7 @@ def test_a_redirect_is_neither_followed_nor_passed_on(router: RunningRouter, eng
     """A 3xx would lead the client past the router: it becomes a 502, and is logged."""
     engine.answer_next(MockResponse(status, [("Location", f"{engine.url}/elsewhere")], framing="none", then="close"))
     assert_error(_ask(router), 502, "upstream_incomplete")
-    router.wait_for_line(f"an engine answered {status}")
+    router.wait_for_line(f"an engine returned status {status}")
     assert len(engine.received) == 1
 
 
