@@ -1,4 +1,4 @@
-"""`profilec diff`: two contracts compared, in the contract's terms: what changes for a client, setting by setting."""
+"""`profilec diff`: compare two contracts, setting by setting, and say what changes for a client."""
 
 from argparse import Namespace
 from dataclasses import dataclass, replace
@@ -41,9 +41,9 @@ def show(arguments: Namespace) -> int:
 
 
 def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparison:
-    """Compare what is written; or, with --observable, what comes of requests.
+    """Compare the settings of two contracts; with --observable, compare the results of requests.
 
-    Raises UsageError for flags that are at odds, CommandError where there is no request to compare by.
+    Raises UsageError for conflicting flags, CommandError if there is no request to compare with.
     """
     models = tuple(dict.fromkeys(arguments.model or ()))
     old, new = before.artifact.contract, after.artifact.contract
@@ -55,11 +55,11 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
     from compiler.diff.observe import observe  # noqa: PLC0415 - no other comparison waits for it
     from compiler.diff.observed_changes import observed_changes  # noqa: PLC0415
 
-    seen = observe(old, new, models, reads_messages=not arguments.ignore_messages)
-    if not seen.requests and digest_of(old) != digest_of(new):
+    observation = observe(old, new, models, reads_messages=not arguments.ignore_messages)
+    if not observation.requests and digest_of(old) != digest_of(new):
         raise CommandError("no request was found that A or B lets pass, so what clients see cannot be compared")
-    tried = RequestCounts(seen.requests, len(seen.differences))
-    return Comparison(before.side(), after.side(), observed_changes(seen), models, tried)
+    tried = RequestCounts(observation.requests, len(observation.differences))
+    return Comparison(before.side(), after.side(), observed_changes(observation), models, tried)
 
 
 def fails(change: Change, fail_on: str) -> bool:

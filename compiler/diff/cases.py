@@ -1,7 +1,7 @@
-"""Two contracts compared whole: what holds for every request, then case by case.
+"""Compare two contracts as a whole: the base first, then case by case.
 
-What a case has of the base changes with it: such a change is told once, of the base, with the cases that share it.
-Where requests come under another case, they meet the rules of that case; both are compared to tell which way it goes.
+A case inherits from the base. A change of an inherited setting is reported once, for the base, with the cases that
+inherit it. If requests match another case than before, the rules of the two cases are compared for the direction.
 """
 
 from collections.abc import Iterable, Iterator
@@ -130,7 +130,7 @@ def _moves(pairs: Iterable[tuple[Sections, Sections]]) -> Moves:
 
 
 def _doubtful(moves: Moves) -> Moves:
-    """Return directions where nobody can tell whether such requests exist."""
+    """Return unknown directions: it cannot be determined whether such requests exist."""
     tightens, loosens = (None if direction else direction for direction in moves)
     return tightens, loosens
 

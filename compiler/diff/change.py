@@ -1,4 +1,4 @@
-"""One change between two contracts, and how several of them come together."""
+"""One change between two contracts, and the combined direction of several changes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Direction = bool | None
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that differs, by its keys in a profile, and in one sentence what a client sees of it.
+    """One setting that differs, by its keys in a profile, and a sentence on what a client notices.
 
     A change whose direction cannot be determined has None for it: it may reject requests that passed, or pass others.
     """
@@ -34,7 +34,7 @@ class Change:
 
     @property
     def effect(self) -> Literal["tighter", "looser", "other"]:
-        """The direction of the change; other where it has both or none, or none that can be told."""
+        """The direction of the change; `other` if it has both or none, or if it cannot be determined."""
         if self.tightens is True and self.loosens is False:
             return "tighter"
         return "looser" if self.loosens is True and self.tightens is False else "other"
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintEffect:
-    """What a change of one constraint means: the words, and whether it tightens and loosens."""
+    """The effect of a change of one constraint: the text, and whether it tightens and loosens."""
 
     words: str
     tightens: Direction = False
@@ -55,7 +55,7 @@ def rejection_of(which: str, *, tightens: bool) -> ConstraintEffect:
 
 
 def rejection_and_acceptance(newly: str, no_longer: str) -> ConstraintEffect:
-    """Return the verdict of a change that rejects some requests newly and others no longer; empty words say none."""
+    """Return the effect of a change that rejects some requests newly and others no longer; empty texts mean none."""
     effects = [rejection_of(newly, tightens=True)] if newly else []
     effects += [rejection_of(no_longer, tightens=False)] if no_longer else []
     return combined(effects) if effects else ConstraintEffect(f"{UNSEEN}: the same, written differently")

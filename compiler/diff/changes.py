@@ -1,8 +1,8 @@
-"""Two contracts → what changes for a client, one setting after the other.
+"""Two contracts → what changes for a client, setting by setting.
 
 A change tightens when it rejects requests that passed or lowers a budget that they ask for, and loosens when it does
-the reverse. Each rule judges for itself, so what no change does alone, all of them together do not do either: where
-none tightens, nothing is newly rejected.
+the reverse. Rules are evaluated independently, so changes do not add up to more than each of them: if none
+tightens, no request is newly rejected.
 """
 
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ def _default(budget: MaxTokens) -> int | str:
 
 
 def _beyond(budget: MaxTokens, will: str, joined_by: str) -> str:
-    """Say what a budget rule does to a budget above the cap, and to one that says no number of tokens."""
+    """Describe what a budget rule does with a budget above the cap, and with one that is not a number."""
     if budget.on_exceed == "reject":
         return f"more than {budget.cap} tokens, or anything but a positive integer, {will} be rejected"
     malformed = f"{joined_by} those asking anything but a positive integer rejected"
@@ -168,7 +168,7 @@ def _rules(sections: Sections) -> dict[str, Const | Range]:
 
 
 def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Const, Const]]) -> Change:
-    """Return the change that the parameters pinned in both contracts see; others say by themselves what changes."""
+    """Return the change of the parameters that both contracts pin; other changes describe themselves."""
     path = ("sampling", "conflict")
     if not pinned:
         return Change(path, before.conflict, after.conflict, f"{UNSEEN} by it alone: no parameter is pinned in both")
@@ -182,7 +182,7 @@ def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
     """Say what one parameter's change means, and whether it tightens and loosens."""
     gone, gained = passing_only(field, before, after), passing_only(field, after, before)
     if isinstance(before, Const) and isinstance(after, Const) and before.conflict != after.conflict:
-        gone = gained = ""  # what changes by the conflict is told there
+        gone = gained = ""  # The conflict's own change reports this.
     parts = [
         f"requests sending {gone} will be rejected" if gone else "",
         f"requests sending {gained} will no longer be rejected" if gained else "",

@@ -1,4 +1,4 @@
-"""Named checks compared, setting by setting."""
+"""Compare named checks, setting by setting."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from router.contract.schema.named_checks import CHECKS, Check
 
 
 class _Setting(NamedTuple):
-    """How a setting of a check is compared, and in words the requests that certain values of it are about."""
+    """How a setting of a check is compared, and a text for the requests that certain values of it concern."""
 
     kind: str
     which: str
@@ -40,7 +40,7 @@ _WHOLE: Final = {
     "tools": "requests with tools that are not well formed",
     "message_tools": "requests with tools in a message that are not well formed",
 }
-"""What a check rejects whatever its settings say."""
+"""What a check rejects independently of its settings."""
 
 _SETTINGS: Final = {
     "roles": {"allowed": _Setting("accepted", "requests with a message of role {}")},
@@ -133,7 +133,7 @@ def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
     return combined(effects) if effects else ConstraintEffect(UNSEEN)
 
 
-def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: ANN401 - whatever a check holds
+def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: ANN401 - any value of a check
     """Return the value of a setting, what rejects nothing where the check is not made."""
     if check is None:
         return _NOTHING_REJECTED.get(setting.kind)
@@ -143,7 +143,7 @@ def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: AN
     return None if setting.kind == "accepted" and not value else value
 
 
-def _compared(setting: _Setting, old: Any, new: Any) -> ConstraintEffect:  # noqa: ANN401 - whatever a check holds
+def _compared(setting: _Setting, old: Any, new: Any) -> ConstraintEffect:  # noqa: ANN401 - any value of a check
     return _COMPARISONS[setting.kind](old, new, setting.which)
 
 
@@ -153,7 +153,7 @@ def _phrase(which: str) -> Callable[[str], str]:
 
 
 def _some(old: tuple[str, ...] | None, new: tuple[str, ...] | None, which: str) -> ConstraintEffect:
-    """Compare the values of which a request must have one."""
+    """Compare the values of which a request must contain one."""
     if old is None or new is None:
         return rejection_of(f"requests without a {which.format(listed(old or new or ()))}", tightens=old is None)
 
@@ -203,7 +203,7 @@ def _word(old: str | None, new: str | None, which: str) -> ConstraintEffect:
 def _condition(old: Mapping[str, Any], new: Mapping[str, Any], which: str) -> ConstraintEffect:
     """Compare when a check is made: a condition that more requests meet rejects more of them."""
     gone, gained = (constraints.demands({**these}, {**those}, str) for these, those in ((old, new), (new, old)))
-    words = f"{which} will be judged under another condition"
+    words = f"{which} will be checked under another condition"
     return ConstraintEffect(words, tightens=gained.tightens is True, loosens=gone.tightens is True)
 
 

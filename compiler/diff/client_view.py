@@ -1,4 +1,4 @@
-"""What a client sees of one request under a contract: that it is answered, or how its rejection is told."""
+"""What a client sees of one request under a contract: acceptance, or the error of a rejection."""
 
 import json
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from router.contract.schema.sections import Errors
 
 
 class VisibleResponse(NamedTuple):
-    """What comes of a request, as far as its client can tell.
+    """The result of a request, as its client sees it.
 
-    rule: which rejects it; None: it is answered. response_text: the status and body of the rejection, or the
-    response's model. unworded: the same without the router's own sentence, which says no more than the rule. case: the
-    name of the case that holds for the request.
+    rule: the rule that rejects it; None: it is accepted. response_text: the status and body of the rejection, or the
+    model in the response. unworded: the same without the router's default message, which adds nothing to the rule.
+    case: the name of the case that matches the request.
     """
 
     rule: str | None
@@ -35,7 +35,7 @@ class VisibleResponse(NamedTuple):
         return self.response_text == other.response_text or self.unworded == other.unworded
 
     def members(self) -> dict[str, Any]:
-        """Return what a rejection tells, by dotted path."""
+        """Return the members of a rejection's body, by dotted path."""
         return dict(_flat(json.loads(self.response_text), ""))
 
 

@@ -1,4 +1,4 @@
-"""What a client can tell of a rule: what it accepts and rejects, and nothing of what an engine gets."""
+"""What a client can observe of a rule: what it accepts and rejects, and nothing of the engine's request."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, 
 from router.contract.schema.types import RuleBase
 
 Setting = tuple[str, ...]
-"""Where a profile says something, by its keys."""
+"""The position of a setting in a profile, by its keys."""
 
 _AT_THE_ENGINE: Final[dict[str, Any]] = {
     "sources": (),
@@ -30,7 +30,7 @@ _AT_THE_ENGINE: Final[dict[str, Any]] = {
     "default": None,
     "source": None,
 }
-"""Members of a field's rule that say what an engine gets, or where the rule comes from."""
+"""Members of a field's rule that concern the engine's request, or the source of the rule."""
 
 
 def setting_of(rule: str) -> Setting:
@@ -41,13 +41,13 @@ def setting_of(rule: str) -> Setting:
 
 
 def subject_of(rule: str) -> Setting:
-    """Return what a rule is about: a sampling parameter is the field of that name, wherever its rule stands."""
+    """Return the subject of a rule: a sampling parameter is the field of that name, in either section."""
     setting = setting_of(rule)
     return ("fields", setting[-1]) if setting[0] == "sampling" else setting
 
 
 def changes_of(old: Sections, new: Sections, setting: Setting) -> Iterator[Change]:
-    """Yield what differs in a rule, of what clients can tell, as if all else were equal."""
+    """Yield what differs in a rule, of what clients can observe, all else being equal."""
     if setting[0] in {"fields", "sampling"}:
         rules = ({} if (field := _field(each, setting)) is None else {setting[-1]: field} for each in (old, new))
         for change in compare_fields(*rules):
@@ -61,7 +61,7 @@ def changes_of(old: Sections, new: Sections, setting: Setting) -> Iterator[Chang
 
 
 def _without_default(change: Change) -> Change:
-    """Return the change of a budget rule that comes or goes without what requests get that name no budget."""
+    """Return the change of an added or removed budget rule without its effect on requests that name no budget."""
     before, after = (_budget(each) if isinstance(each, MaxTokens) else None for each in (change.before, change.after))
     return replace(change, before=before, after=after, consequence=change.consequence.partition(_UNNAMED)[0])
 
@@ -73,9 +73,9 @@ def _budget(budget: MaxTokens) -> Value:
     return {"cap": budget.cap, "on_exceed": budget.on_exceed}
 
 
-def stated(seen: VisibleResponse, setting: Setting) -> Value:
-    """Return what holds for a request by a setting, as a profile writes it; None: nothing that clients can tell."""
-    sections, name = seen.sections, setting[-1]
+def stated(response: VisibleResponse, setting: Setting) -> Value:
+    """Return the value of a setting for a request, as a profile writes it; None: clients cannot observe it."""
+    sections, name = response.sections, setting[-1]
     match setting[0]:
         case "fields" | "sampling":
             field = _field(sections, setting)
@@ -90,7 +90,7 @@ def stated(seen: VisibleResponse, setting: Setting) -> Value:
             value: Value = getattr(sections.limits, name)
             return value
         case "unknown_fields":
-            rule = next((rule for rule in seen.rules if isinstance(rule, UnknownFieldsRule)), None)
+            rule = next((rule for rule in response.rules if isinstance(rule, UnknownFieldsRule)), None)
             rejects = rule is not None and rule.unknown_fields.policy == "reject"
             return {"policy": "reject", "known": list(rule.known)} if rule is not None and rejects else None
         case "order":
@@ -98,16 +98,16 @@ def stated(seen: VisibleResponse, setting: Setting) -> Value:
     return None
 
 
-def own_words(seen: VisibleResponse, setting: Setting) -> Value:
-    """Return how a rule has its rejections told, None where it leaves that to others."""
-    holders: dict[str, Any] = {"fields": seen.sections.fields, "checks": seen.sections.checks}
+def own_words(response: VisibleResponse, setting: Setting) -> Value:
+    """Return the rule's own error texts, None if it has none."""
+    holders: dict[str, Any] = {"fields": response.sections.fields, "checks": response.sections.checks}
     holder = holders.get(setting[0], {})
-    rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else seen.sections.unknown_fields
+    rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else response.sections.unknown_fields
     return error_of(rule) if isinstance(rule, RuleBase) else None
 
 
 def words_for_all(sections: Sections) -> Errors:
-    """Return how all rejections of the router's own are told."""
+    """Return the settings for the errors of all rejections by the router."""
     return msgspec.structs.replace(sections.errors, source=None, engine_400=None)
 
 

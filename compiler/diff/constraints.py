@@ -1,4 +1,4 @@
-"""Single constraints compared: which values only one of two lets pass, in words, and the direction of the change."""
+"""Compare single constraints: the values that only one of two accepts, as text, and the direction of the change."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ def flag(old: bool, new: bool, which: str) -> ConstraintEffect:
 def accepted(
     old: Values, new: Values, which: Callable[[str], str], words: Callable[[Iterable[Scalar]], str] = listed
 ) -> ConstraintEffect:
-    """Compare sets of accepted values; `which` says which requests have certain values, `words` names the values."""
+    """Compare sets of accepted values; `which` describes the requests with certain values, `words` names the values."""
     if old is None or new is None:
         limit = new if old is None else old
         others = f"anything but {words(limit)}" if limit else "anything"
@@ -39,7 +39,7 @@ def applied(old: Sequence[Scalar], new: Sequence[Scalar], which: Callable[[str],
 
 
 def at_most(old: int | None, new: int | None, which: Callable[[str], str]) -> ConstraintEffect:
-    """Compare upper limits of a count; `which` says which requests have certain counts."""
+    """Compare upper limits of a count; `which` describes the requests with certain counts."""
     limits = sorted(limit for limit in (old, new) if limit is not None)
     if old == new or not limits:
         return ConstraintEffect(UNSEEN)
@@ -57,7 +57,7 @@ def at_least(old: int | None, new: int | None, which: Callable[[str], str]) -> C
 
 
 def pattern(old: str | None, new: str | None, which: str) -> ConstraintEffect:
-    """Compare patterns that something must match; of two, nobody can say which texts only one matches."""
+    """Compare required patterns. Which texts only one of two matches cannot be determined."""
     if old == new:
         return ConstraintEffect(UNSEEN)
     if old is None or new is None:
@@ -66,7 +66,7 @@ def pattern(old: str | None, new: str | None, which: str) -> ConstraintEffect:
 
 
 def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> ConstraintEffect:
-    """Compare conditions that a request must meet; `which` says which requests do not meet one."""
+    """Compare required conditions; `which` describes the requests that do not meet one."""
     newly = [_demand(path, new[path]) for path in new if not _implied(old.get(path), new[path])]
     no_longer = [_demand(path, old[path]) for path in old if not _implied(new.get(path), old[path])]
     return rejection_and_acceptance(
@@ -75,7 +75,7 @@ def demands(old: Condition, new: Condition, which: Callable[[str], str]) -> Cons
 
 
 def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> ConstraintEffect:
-    """Compare conditions that a request must not meet; `which` says which requests meet one."""
+    """Compare forbidden conditions; `which` describes the requests that meet one."""
     newly = [_exclusion(path, new[path], old.get(path)) for path in new if not _excluded(old.get(path), new[path])]
     no_longer = [_exclusion(path, old[path], new.get(path)) for path in old if not _excluded(new.get(path), old[path])]
     return rejection_and_acceptance(

@@ -1,4 +1,4 @@
-"""What is compared of how answers and rejections are told, and of fields that is unknown."""
+"""Compare how responses and rejections are worded, and how unknown fields are treated."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -80,7 +80,7 @@ def compare_stream(before: Stream, after: Stream) -> Iterator[Change]:
 
 
 def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
-    """Yield what changes in how rejections are told."""
+    """Yield what changes in the error texts of rejections."""
     old, new = before.bad_request_type, after.bad_request_type
     if old != new:
         yield Change(("errors", "bad_request_type"), old, new, _retyped(old, new))
@@ -90,12 +90,12 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
             ("errors", "body"), before.body, after.body, f"every error of the router will have {which} envelope"
         )
     if before.omit_null != after.omit_null:
-        words = f"members of an error that are null will {'be left out' if after.omit_null else 'stand there'}"
+        words = f"members of an error that are null will be {'left out' if after.omit_null else 'present'}"
         yield Change(("errors", "omit_null"), before.omit_null, after.omit_null, words)
     for code in sorted(before.codes.keys() | after.codes.keys()):
         yield from _answer(code, before.codes.get(code), after.codes.get(code))
     if not same(before.engine_400, after.engine_400):
-        words = "be worded differently and in the envelope" if after.engine_400 else "pass as the engine tells it"
+        words = "be worded differently and in the envelope" if after.engine_400 else "pass as the engine words it"
         shown = _shown(before.engine_400), _shown(after.engine_400)
         yield Change(("errors", "engine_400"), *shown, f"an engine's 400 will {words}")
     if before.source != after.source:
@@ -103,9 +103,9 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
 
 
 def compare_order(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Change]:
-    """Yield what changes in the order in which rules are judged."""
+    """Yield what changes in the order of evaluation."""
     if before != after:
-        words = "a request that several rules reject may be told of another one of them"
+        words = "the error for a request that several rules reject may come from another one of them"
         yield Change(("order",), before, after, words)
 
 
@@ -129,7 +129,7 @@ def _shown(text: ErrorText | None) -> Value:
 
 
 def _retyped(before: str | None, after: str | None) -> str:
-    """Say whose 400s change; the router's own are of type invalid_request_error by themselves."""
+    """Name the origin of the 400s that change; the router's own have type invalid_request_error by default."""
     own_too = (before or INVALID_REQUEST) != (after or INVALID_REQUEST)
     whose = (
         "400s on the chat route, the router's and the engine's," if own_too else "an engine's 400s on the chat route"

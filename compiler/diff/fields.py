@@ -1,4 +1,4 @@
-"""Rules of request fields compared, constraint by constraint."""
+"""Compare the rules of request fields, constraint by constraint."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -48,8 +48,8 @@ def compare_fields(before: Mapping[str, Field], after: Mapping[str, Field]) -> I
             for each in changes
             if each.at[-1] != "source"
         ]
-        told = combined(effects) if effects else known
-        yield change(("fields", path), _written(old), _written(new), told)
+        effect = combined(effects) if effects else known
+        yield change(("fields", path), _written(old), _written(new), effect)
 
 
 def _place(path: str) -> tuple[int, str]:
@@ -74,14 +74,14 @@ def _constraints(pair: _FieldPair) -> Iterator[Change]:
     yield from _if_differs(pair, "source", ConstraintEffect(EVIDENCE))
 
 
-def _if_differs(pair: _FieldPair, key: str, told: ConstraintEffect, attribute: str = "") -> Iterator[Change]:
+def _if_differs(pair: _FieldPair, key: str, effect: ConstraintEffect, attribute: str = "") -> Iterator[Change]:
     old, new = (_said(field, attribute or key) for field in (pair.old, pair.new))
     if not same(old, new):
-        yield change(("fields", pair.path, key), old, new, told)
+        yield change(("fields", pair.path, key), old, new, effect)
 
 
-def _said(field: Field, attribute: str) -> Any:  # noqa: ANN401 - whatever a constraint holds
-    """Return what a field says of one thing, None where it says nothing."""
+def _said(field: Field, attribute: str) -> Any:  # noqa: ANN401 - any value of a constraint
+    """Return one setting of a field, None if it is not set."""
     value = getattr(field, attribute)
     return value if value or attribute in {"allowed", *_MAY_BE_ZERO} else None
 
@@ -132,7 +132,7 @@ def _with_article(name: str) -> str:
 
 
 def _bound(pair: _FieldPair, keys: tuple[str, str]) -> Change | None:
-    """Return the change of one end of the range, under the key that says it now."""
+    """Return the change of one end of the range, under the key that sets it now."""
     old, new = (_read_bound(field, keys) for field in (pair.old, pair.new))
     if same(old, new):
         return None

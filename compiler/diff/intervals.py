@@ -1,4 +1,4 @@
-"""Two rules for one sampling parameter: which values only one of them lets pass, and what a request without it gets."""
+"""Compare two rules for one sampling parameter: the values that only one accepts, and the injected value."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class NumberInterval:
     high_open: bool = False
 
     def words(self, field: str) -> str:
-        """Say in words which values of a field these are."""
+        """Describe values of a field in words."""
         if field in WHOLE_NUMBER_FIELDS:
             return span(int(self.low) + self.low_open, int(self.high) - self.high_open)
         if self.low == self.high:
@@ -50,7 +50,7 @@ def only_in(these: Interval, those: Interval) -> tuple[NumberInterval, ...]:
 
 
 def passing_only(field: str, rule: Rule, other: Rule) -> str:
-    """Say in words which values of a field pass a rule and not the other one; an empty string where there are none."""
+    """Describe the values of a field that only the first of two rules accepts; an empty string if there are none."""
     these, those = accepted(rule), accepted(other)
     if other is None or those is None:
         return ""
@@ -65,7 +65,7 @@ def injected(rule: Rule) -> float | None:
 
 
 def injection(before: Rule, after: Rule) -> str:
-    """Say in words how the value that is injected changes; an empty string where it does not."""
+    """Describe how the injected value changes; an empty string if it does not."""
     old, new = injected(before), injected(after)
     if same(old, new):
         return ""

@@ -1,4 +1,4 @@
-"""What is compared of the names that are answered, and of how the mode of a request is read."""
+"""Compare the accepted model names, and how the mode of a request is read."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ _ID_NEEDED: Final = "; where engines list several models, ROUTER_MODEL_ID must n
 
 
 def compare_models(before: Models, after: Models, moves: Moves) -> Iterator[Change]:
-    """Yield what changes in the names that are answered."""
+    """Yield what changes in the accepted names."""
     for alias in before.aliases:
         if alias not in after.aliases:
             yield answered_no_longer(alias)
@@ -39,7 +39,7 @@ def answered_no_longer(alias: str) -> Change:
 
 
 def newly_answered(alias: str, besides: str = "") -> Change:
-    """Return the change of a name that comes; `besides` is what else there is to say."""
+    """Return the change of a new name; `besides` is appended to the description."""
     answered = f"requests naming {text_of(alias)} will be answered instead of a 404"
     return Change(_ALIASES, None, alias, f"{answered}{besides}", loosens=True)
 
@@ -51,7 +51,7 @@ def _alias(at: tuple[str, ...], before: Alias, after: Alias, moves: Moves) -> It
         yield Change((*at, "model"), before.model, after.model, f"{naming} will be routed as {new}, not {old}", *moves)
     if not same(before.implies, after.implies):
         fields = listed_words([f"{path} as {listed([value])}" for path, value in after.implies.items()] or ["nothing"])
-        words = f"{naming} will imply {fields}, which rules then judge as if it was sent"
+        words = f"{naming} will imply {fields}, which rules then evaluate as if it was sent"
         yield Change((*at, "implies"), before.implies or None, after.implies or None, words, None, None)
     if before.source != after.source:
         yield Change((*at, "source"), before.source, after.source, EVIDENCE)

@@ -1,4 +1,4 @@
-"""A contract narrowed to requests that ask for some models: what it says of others is left out."""
+"""Narrow a contract to requests for some models; settings for other models are left out."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -26,7 +26,7 @@ def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
 
 
 def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
-    """Return a contract of whose aliases only these are left."""
+    """Return a contract with only these aliases."""
     aliases = {name: alias for name, alias in contract.models.aliases.items() if name in names}
     return msgspec.structs.replace(contract, models=Models(aliases, contract.models.respond_as))
 
@@ -64,7 +64,7 @@ def _matches(globs: Globs, name: str) -> bool:
 
 
 def _folded(contract: Contract) -> Contract:
-    """Return a contract whose first case without a condition, if there is one, is the base: nothing gets past it."""
+    """Return a contract whose first case without a condition, if any, is the base: every request matches it."""
     place = next((place for place, case in enumerate(contract.cases) if case.when == When()), None)
     if place is None:
         return contract

@@ -1,7 +1,7 @@
-"""What a client can tell of two contracts: requests are derived from both, and those that fare otherwise are told.
+"""Derive requests from two contracts, and find those whose results a client can distinguish.
 
-A request is judged by what the router itself would do with it under each contract, so that two ways of spelling one
-thing are the same, and a change that no request meets is none.
+The result of a request is the router's own decision under each contract. So two spellings of one rule are equal, and a
+change that no request reaches is no change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ ANY_SIZE: Final = 1 << 62
 
 
 class Difference(NamedTuple):
-    """A request that fares otherwise: what it tries, the model that it asks for, what its client sees."""
+    """A request with different results: its description, the requested model, and what its client sees."""
 
     description: str
     model: str
@@ -29,10 +29,10 @@ class Difference(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """How many requests were tried, and those that fare otherwise.
+    """Number of requests that were tested, and those with different results.
 
-    cases: the names of those that both contracts have. aliases: the names of those that either
-    has, where requests ask for several.
+    cases: the names of the cases that both contracts have. aliases: the names of the aliases that
+    either has, if requests use several.
     """
 
     requests: int
@@ -49,9 +49,9 @@ def observe(
     reads_messages: bool = True,
     max_body: int = ANY_SIZE,
 ) -> Observation:
-    """Try every request of up to `max_body` bytes that can show a rule of either contract with both.
+    """Test both contracts with every request of up to `max_body` bytes that can show a rule of either.
 
-    `models` are the names to ask for, taken to be answered on both sides; none: every name that a contract speaks of.
+    `models`: the names to request, assumed to be served on both sides; none: every name that a contract mentions.
     """
     sides = _sides(before, after, models)
     requests = requests_for(sides[:1] if _are_one(*sides) else sides, max_body)
@@ -63,9 +63,9 @@ def observe(
 
 
 class ComparedContract(NamedTuple):
-    """A contract, and the models before which it stands.
+    """A contract, and the models that it is for.
 
-    unasked: aliases that no request asks for, which are there for words that list the names.
+    unasked: aliases that no request uses; error texts that list the names need them.
     """
 
     contract: Contract
@@ -119,7 +119,7 @@ def requests_for(sides: Iterable[ComparedContract], max_body: int = ANY_SIZE) ->
 
 
 def differing(requests: Mapping[ChatRequest, Check], before: ClientView, after: ClientView) -> Iterator[Difference]:
-    """Yield the requests of which a client sees otherwise what comes of them."""
+    """Yield the requests with results that a client can distinguish."""
     for request, check in requests.items():
         body = request._replace(length=None).body()
         old, new = before.response_to(request, body), after.response_to(request, body)

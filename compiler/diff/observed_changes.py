@@ -1,4 +1,4 @@
-"""Requests that fare otherwise → changes, each told once: by the setting that answers, and the case."""
+"""Requests with different results → changes, one for each setting that causes them and each case."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ _ORDER_OF_SECTIONS: Final = (
 
 
 class _DifferenceGroup(NamedTuple):
-    """Requests that fare otherwise by one setting, in one case."""
+    """Requests with different results because of one setting, in one case."""
 
     setting: Setting
     case: str | None
@@ -33,7 +33,7 @@ class _DifferenceGroup(NamedTuple):
 
 
 class _ScopedChange(NamedTuple):
-    """A change, the case that it is of (None: of all requests), and whose requests, where that does not say it."""
+    """A change, its case (None: all requests), and a description of the requests if the case is not one."""
 
     case: str | None
     whose: str
@@ -64,7 +64,7 @@ def _subjects(difference: Difference) -> set[Setting]:
 
 
 def _setting(difference: Difference) -> Setting:
-    """Return the setting by which a request fares otherwise: what rejects it, or how that is told."""
+    """Return the setting that causes the difference: the rule that rejects, or its error texts."""
     old, new = difference.old, difference.new
     rule = new.rule or old.rule
     if rule is None:
@@ -88,14 +88,14 @@ def _grouped(found: Iterable[tuple[Setting, Difference]]) -> list[_DifferenceGro
     for setting, difference in found:
         old, new = difference.old, difference.new
         case = None if setting[0] in {"models", "errors"} or setting[-1] == "max_body_bytes" else new.case or old.case
-        told = tuple(error_differences(difference)) if setting == ("errors",) else ()
-        key = (setting, case, *(() if case is None else (old.case, new.case)), told)
+        errors = tuple(error_differences(difference)) if setting == ("errors",) else ()
+        key = (setting, case, *(() if case is None else (old.case, new.case)), errors)
         groups.setdefault(key, _DifferenceGroup(setting, case, [])).found.append(difference)
     return list(groups.values())
 
 
 def _change(group: _DifferenceGroup) -> Change:
-    """Return what a group of requests shows as one change, in the words for its setting where they say just that."""
+    """Return one change for a group of requests, described in the setting's own terms if they show exactly that."""
     setting, (old, new) = group.setting, group.found[0][2:]
     tightens = any(each.old.rule is None and each.new.rule is not None for each in group.found)
     loosens = any(each.old.rule is not None and each.new.rule is None for each in group.found)

@@ -1,4 +1,4 @@
-"""A comparison told: as text, as JSON for programs, as Markdown for a pull request."""
+"""The report of a comparison: as text, as JSON for programs, as Markdown for a pull request."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class ComparedSource:
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """How many requests were tried with both sides, and how many of them fare otherwise."""
+    """Number of requests that were tested with both contracts, and of those with different results."""
 
     requests: int
     differing: int
@@ -50,9 +50,9 @@ class RequestCounts:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides and every change from the one to the other.
+    """The two sides and every change from the first to the second.
 
-    models: those that the comparison is about; none: all. tried: what clients can tell, where only that was compared.
+    models: the models that are compared; none: all. tried: the request counts, if observable results were compared.
     """
 
     before: ComparedSource
@@ -112,7 +112,7 @@ def as_json(comparison: Comparison) -> str:
 
 
 def _asked_for(comparison: Comparison) -> dict[str, object]:
-    """Return what the command line narrowed the comparison to, as far as it did."""
+    """Return the limits that the command line sets for the comparison."""
     models: dict[str, object] = {"models": list(comparison.models)} if comparison.models else {}
     return models if comparison.tried is None else {**models, "observable": asdict(comparison.tried)}
 
@@ -146,8 +146,8 @@ def _value(path: str, value: Value) -> str:
 def _effect(change: Change) -> str:
     if change.effect != "other" or change.tightens is change.loosens is False:
         return change.effect
-    sure = [word for word, told in (("tighter", change.tightens), ("looser", change.loosens)) if told is True]
-    maybe = [word for word, told in (("tighter", change.tightens), ("looser", change.loosens)) if told is None]
+    sure = [word for word, effect in (("tighter", change.tightens), ("looser", change.loosens)) if effect is True]
+    maybe = [word for word, effect in (("tighter", change.tightens), ("looser", change.loosens)) if effect is None]
     words = sure + ([f"perhaps {' or '.join(maybe)}"] if maybe else [])
     return f"other ({' and '.join(words)})"
 

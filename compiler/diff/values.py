@@ -1,4 +1,4 @@
-"""The values of a contract as people read them."""
+"""Display texts for the values of a contract."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from router.contract.schema.sections import Interval, MaxTokens
 from router.contract.schema.types import Scalar
 
 Value = int | float | str | Interval | MaxTokens | tuple[Scalar, ...] | list[Any] | dict[str, Any] | None
-"""What can stand on either side of a change; None where the contract says nothing."""
+"""The value on either side of a change; None if the contract sets none."""
 
 MOST_LISTED: Final = 8
 """Values that a sentence lists; more are counted."""

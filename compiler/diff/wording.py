@@ -1,4 +1,4 @@
-"""Requests that fare otherwise, in words: what is rejected now, what no longer, and what is worded differently."""
+"""Describe requests with different results: newly rejected, no longer rejected, or with another error text."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,11 +9,11 @@ from compiler.diff.observe import Difference
 from compiler.diff.values import Value, same, text_of
 
 _MOST_SHOWN: Final = 3
-"""Requests that a sentence names; more are counted. Of members that come or go, more are another shape."""
+"""Most requests that a sentence names; the rest is counted. Also the most added or removed members of one shape."""
 
 
 def sentence_of(found: list[Difference]) -> str:
-    """Say which of the requests that were tried fare how."""
+    """Describe how the results of the tested requests differ."""
     rejected = [each.description for each in found if each.old.rule is None and each.new.rule is not None]
     passed = [each.description for each in found if each.old.rule is not None and each.new.rule is None]
     named = [each for each in found if each.old.rule is None and each.new.rule is None]
@@ -24,14 +24,14 @@ def sentence_of(found: list[Difference]) -> str:
         old, new = named[0].old.response_text, named[0].new.response_text
         parts.append(f"responses will carry the name {new} instead of {old}")
     if both and not rejected and not passed:
-        description = _listed([each.description for each in both])
-        parts.append(f"rejections will have {listed_words([*error_differences(both[0])])}: {description}")
+        listed = _listed([each.description for each in both])
+        parts.append(f"rejections will have {listed_words([*error_differences(both[0])])}: {listed}")
     return "; ".join(parts)
 
 
-def _listed(description: list[str]) -> str:
-    more = [f"{len(description) - _MOST_SHOWN} more"] if len(description) > _MOST_SHOWN else []
-    return "; ".join([*description[:_MOST_SHOWN], *more])
+def _listed(descriptions: list[str]) -> str:
+    more = [f"{len(descriptions) - _MOST_SHOWN} more"] if len(descriptions) > _MOST_SHOWN else []
+    return "; ".join([*descriptions[:_MOST_SHOWN], *more])
 
 
 def differing_members(difference: Difference) -> tuple[Value, Value]:
@@ -43,7 +43,7 @@ def differing_members(difference: Difference) -> tuple[Value, Value]:
 
 
 def error_differences(difference: Difference) -> Iterator[str]:
-    """Yield what differs in how a rejection is told, member by member."""
+    """Yield what differs in the error of a rejection, member by member."""
     old, new = difference.old, difference.new
     if old.rule is not None and new.rule is not None and subject_of(old.rule) != subject_of(new.rule):
         yield f"the reason of {new.rule} instead of that of {old.rule}"

@@ -1,4 +1,4 @@
-"""`profilec explain`: what the router would do with a request, or with many."""
+"""`profilec explain`: show the router's decision on one request, or on many."""
 
 import sys
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""What the router would do with one request, rule by rule; decided by the router's own code."""
+"""The router's decision on one request, rule by rule, made by the router's own code."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple

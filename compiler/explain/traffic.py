@@ -1,4 +1,4 @@
-"""What a contract would do with many requests: counted by rule, to estimate the effect of a rollout."""
+"""The decisions of a contract on many requests, counted by rule, to estimate the effect of a rollout."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

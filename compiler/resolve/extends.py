@@ -1,4 +1,4 @@
-"""`extends`: loads a profile and its parents as a chain of layers, and merges them, the root parent first."""
+"""`extends`: load a profile and its parents as a chain of layers, and merge them, the root parent first."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Writes the merged profile as YAML with a comment after each value: where it was set, and what it replaced."""
+"""Write the merged profile as YAML with a comment after each value: its origin, and the value that it replaced."""
 
 from collections.abc import Iterator
 from itertools import islice

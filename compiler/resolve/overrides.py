@@ -1,7 +1,7 @@
-"""`--override-sampling-params`: the sampling contract as a flag.
+"""`--override-sampling-params`: replace the sampling contract from the command line.
 
-It replaces the whole `sampling` section, and nothing else governs a sampling parameter beside it: rules of `fields` for
-one, and what cases say of them, go.
+It replaces the whole `sampling` section. Rules of `fields` for a sampling parameter, and those of cases, are
+removed, so that nothing else governs one.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def _cases_without_sampling(cases: Mapping, given: set[str]) -> Mapping:
 
 
 def _without_sampling(tree: Mapping, given: set[str]) -> Mapping:
-    """Return a profile or a case without all that it says of sampling parameters."""
+    """Return a profile or a case without its rules for sampling parameters."""
     tree = tree.without("sampling")
     fields, order = tree.get("fields"), tree.get("order")
     if fields is not None and isinstance(fields.value, Mapping):

@@ -12,7 +12,7 @@ MODELINE: Final = "# yaml-language-server:"
 
 
 NOT_KNOWN: Final = "# Not known:"
-"""The start of the part of a preset's header that lists what is not known of its vendor."""
+"""Start of the paragraph in a preset's header that lists unknown facts about its vendor."""
 
 _LABEL = re.compile(r"# [A-Z][\w ]{1,40}: ")
 
@@ -48,10 +48,10 @@ def describe(name: str) -> str:
 
 
 def not_known(name: str) -> str:
-    """Return what the header of a preset says is not known of its vendor, in one line; an empty text for nothing.
+    """Return the unknown facts about the vendor from a preset's header as one line; empty if there are none.
 
-    It begins with NOT_KNOWN and goes on until the comment or its paragraph ends, or a sentence has ended and the next
-    line begins with a label of its own.
+    The text starts with NOT_KNOWN. It ends with the comment, with its paragraph, or after a sentence if the next line
+    starts with another label.
     """
     lines = preset_path(name).read_text(encoding="utf-8").splitlines()
     parts: list[str] = []
@@ -81,6 +81,6 @@ def _hint(name: str, named_at: Location | None, named_by: str) -> str | None:
 
 
 def _intended(name: str) -> str | None:
-    """Return the one preset whose name holds this one, or else the one that looks most like it."""
+    """Return the only preset whose name contains this one, or else the most similar name."""
     holding = [preset for preset in preset_names() if len(name) > 1 and name.lower() in preset]
     return holding[0] if len(holding) == 1 else nearest(name, holding or preset_names())

@@ -73,7 +73,7 @@ def select(named: SourceOptions, environment: Mapping[str, str], system_profile:
 
 
 def is_path(name: str) -> bool:
-    """Tell whether a name is a path; otherwise it is a preset."""
+    """Return whether a name is a path; otherwise it is a preset."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 

@@ -1,4 +1,4 @@
-"""Reads sources that can be read only once: standard input and pipes. Their content decides their kind."""
+"""Read sources that can be read only once: standard input and pipes. Their content determines their format."""
 
 import stat
 import sys

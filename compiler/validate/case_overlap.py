@@ -1,4 +1,4 @@
-"""Which requests two cases are both for: exact for simple conditions, otherwise an estimate that reports no error."""
+"""Find requests that match two cases: exact for simple conditions, otherwise an estimate that reports no error."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

@@ -62,7 +62,7 @@ def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> st
 
 
 def intended_key(path: Path, known: Rules) -> str | None:
-    """Return the known key that an unknown one most likely stands for at its own level, or None."""
+    """Return the known key at the same level that an unknown key most likely means, or None."""
     return None if _place_elsewhere(path) else nearest(str(path[-1]), tuple(known))
 
 

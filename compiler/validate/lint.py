@@ -1,4 +1,4 @@
-"""Lint: warnings about what is valid but probably a mistake. The caller prints them."""
+"""Lint: warnings about values that are valid but probably a mistake. The caller prints them."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -73,7 +73,7 @@ def _idle_nulls(parent: Mapping, child: Mapping, path: Path) -> Iterator[Diagnos
 
 def _idle_nulls_of_case(case: Mapping, path: Path) -> Iterator[Diagnostic]:
     for deletion in case.deleted:
-        # A null of a parent may be idle only because of its child, whose author cannot change the parent.
+        # A null of a parent may have an effect only without its child, whose author cannot change the parent.
         if deletion.replaced is None and deletion.key_at.document.extended_at is None:
             yield _idle_null(deletion, (*path, deletion.key), (), None)
     for entry in case.entries:
@@ -100,7 +100,7 @@ def _repeated_values(parent: Mapping, child: Mapping, path: Path) -> Iterator[Di
     for entry in child.entries:
         place, above = (*path, entry.key), inherited.get(entry.key)
         if above is None or (entry.key == _SOURCE and is_changed):
-            continue  # A repeated source says that it holds for the change, too.
+            continue  # A repeated source confirms that it is also the source of the change.
         if isinstance(entry.value, Mapping) and not _is_params(path):  # a band is one value, however many keys it takes
             yield from _repeated_values(_mapping_of(above, entry.value), entry.value, place)
         elif _meaning(place, entry.value) == _meaning(place, above.value):

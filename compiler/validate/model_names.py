@@ -1,4 +1,4 @@
-"""Warnings about the names of models: those that look alike, and those that a child no longer accepts."""
+"""Warnings about model names: names that look alike, and names that a child profile no longer accepts."""
 
 import re
 import unicodedata
@@ -82,8 +82,8 @@ def _is_blank(character: str) -> bool:
 def _skeleton(name: str) -> str:
     """Return a text that is equal for names that look alike: without case, invisible characters and kinds of dashes."""
     plain = "".join("-" if ch in _DASHES else ch for ch in name)
-    seen = (ch for ch in plain if unicodedata.category(ch) == "Zs" or not _is_blank(ch))
-    return unicodedata.normalize("NFKC", "".join(seen)).casefold().strip()
+    visible = (ch for ch in plain if unicodedata.category(ch) == "Zs" or not _is_blank(ch))
+    return unicodedata.normalize("NFKC", "".join(visible)).casefold().strip()
 
 
 def _listed(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Merged tree → all errors at once, each at the place that set the offending value."""
+"""Validate a merged tree: report all errors at once, each at the place that set the value."""
 
 import math
 import re
@@ -35,7 +35,7 @@ def validate(profile: Mapping) -> None:
 
 
 def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
-    """Return the errors of a profile, or of one of its cases, whose path is `above`."""
+    """Return the errors of a profile, or of the case at the path `above`."""
     values = plain(tree)
     rules = _narrow({"type": "dict", "schema": schema}, values)
     bad_keys = list(_remove_bad_keys(values, rules))
@@ -132,7 +132,7 @@ def _remove_unknown_keys(values: dict[str, Any], rules: Rules, path: Path = ()) 
 
 
 def _mappings_in(values: dict[str, Any], rules: Rules, path: Path) -> Iterator[tuple[dict[str, Any], Rules, Path]]:
-    """Yield the mappings right below a mapping, those in its lists included, whose keys the schema knows."""
+    """Yield the child mappings of a mapping, also those in its lists, whose keys the schema defines."""
     for key, value in values.items():
         inner = rules["schema"].get(key)
         if isinstance(value, dict) and inner is not None and inner["type"] == "dict" and "schema" in inner:
@@ -162,8 +162,8 @@ def _leaves(found: list[errors.ValidationError]) -> Iterator[errors.ValidationEr
 def _narrow(rules: Rules, value: object) -> Rules:
     """Return the rules for one value.
 
-    Each `anyof` is replaced by the branch that fits what was written, and each map whose keys a profile chooses by one
-    with the keys that are written.
+    Each `anyof` is replaced by the branch that fits the value. Each map with free keys is replaced by a map with the
+    keys of the value.
     """
     if "anyof" in rules:
         common = {key: rule for key, rule in rules.items() if key != "anyof"}

@@ -1,4 +1,4 @@
-"""`profilec verify`: whether an endpoint keeps a contract, shown by requests that are derived from it."""
+"""`profilec verify`: test whether an endpoint follows a contract, with requests that are derived from the contract."""
 
 import shutil
 import signal
@@ -38,10 +38,10 @@ _NOT_RECORDED = EndpointResponse(0, "", b"", failure="the record holds no respon
 _OWN_ROUTER: Final = "profilec's own router, in front of an engine that shows what it gets"
 
 _MOST_UNANSWERED: Final = 20
-"""So many requests that the contract lets pass are rejected in words that name the model before a run is given up."""
+"""Number of valid requests, rejected with messages that name the model, after which a run is aborted."""
 
 _MOST_UNWELL: Final = 5
-"""So many requests are answered by the endpoint's own state, and no other, before a run is given up."""
+"""Number of responses that show only the endpoint's own state after which a run is aborted."""
 
 
 def run(arguments: Namespace) -> int:
@@ -92,7 +92,7 @@ def _reject_contradictions(arguments: Namespace) -> None:
         # With a router of its own the only argument is the profile.
         arguments.url, arguments.source = None, arguments.url
     if arguments.replay is not None and arguments.source is None and "://" not in (arguments.url or "://"):
-        # The record says itself what was asked.
+        # The record itself says which target it is of.
         arguments.url, arguments.source = None, arguments.url
     if arguments.through_engine and arguments.url is not None:
         raise UsageError("--through-engine starts a router of its own: name no URL")
@@ -128,7 +128,7 @@ def _suite(arguments: Namespace, artifact: Artifact) -> tuple[CheckSuite, Deploy
 
 
 def _at_most(suite: CheckSuite, most: int | None) -> CheckSuite:
-    """Return the checks that so many requests answer, and the others as untried."""
+    """Return the checks that the recorded responses cover, and the other checks as skipped."""
     if most is None:
         return suite
     left_out = (
@@ -139,10 +139,10 @@ def _at_most(suite: CheckSuite, most: int | None) -> CheckSuite:
 
 
 class _ResponseSource(NamedTuple):
-    """Who answers: an endpoint, or a record of what it answered once.
+    """The source of responses: an endpoint, or a record of its responses.
 
-    known: the responses that the record `record_name` has. client: sends the other requests; None: none are sent.
-    record: where new ones are written.
+    known: the responses in the record `record_name`. client: sends the other requests; None: none are sent.
+    record: the file to which new responses are written.
     """
 
     header: RecordHeader
@@ -247,7 +247,7 @@ def _ask_all(suite: CheckSuite, source: _ResponseSource, client: EndpointClient)
 
 
 def _give_up_if_unwell(header: RecordHeader, response: EndpointResponse, done: int, unwell: int) -> None:
-    """Raise EndpointError where an endpoint has told of nothing but its own state, as one does that still loads."""
+    """Raise EndpointError if every response shows only the endpoint's own state, such as that it still loads."""
     if done == unwell == _MOST_UNWELL:
         raise EndpointError(
             f"{header.target} answered {response.status} to each of the first {done} requests: it is not ready, or too "
@@ -256,14 +256,14 @@ def _give_up_if_unwell(header: RecordHeader, response: EndpointResponse, done: i
 
 
 class _RejectionMonitor:
-    """Watches what comes of the requests that the contract lets pass."""
+    """Watches the responses to the valid requests."""
 
     def __init__(self) -> None:
         self._rejected = 0
         self._is_over = False
 
     def watch(self, check: Check, response: EndpointResponse, header: RecordHeader) -> None:
-        """Raise EndpointError where, from the first on, each is rejected with words that name the model."""
+        """Raise EndpointError if every valid request so far was rejected with a message that names the model."""
         if self._is_over or not isinstance(check.expected, ExpectedAcceptance):
             return
         self._rejected += 1

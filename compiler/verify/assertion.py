@@ -1,4 +1,4 @@
-"""Answer → verdict: whether what came back, and what the engine got, is what the contract says."""
+"""Compare a response, and the request that the engine received, with the contract; the result is a verdict."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ Result = Literal["pass", "fail", "not observable"]
 
 EVENT_STREAM: Final = "text/event-stream"
 UNWELL: Final = frozenset({429, 502, 503, 504})
-"""Statuses that tell of the endpoint's state and not of the request."""
+"""Statuses that describe the endpoint's state and not the request."""
 
 _OK: Final = 200
 _BAD_REQUEST: Final = 400
@@ -31,9 +31,9 @@ _raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class EndpointResponse(NamedTuple):
-    """What came back, and what the engine got: None, where it got nothing or nobody looked (`is_captured` False).
+    """The response, and the request that the engine received; None: it received none, or it was not captured.
 
-    failure: why nothing came back, in which case all else is empty.
+    failure: why there is no response; all other members are empty then.
     """
 
     status: int
@@ -145,7 +145,7 @@ def _wrong_stream(expected: ExpectedAcceptance, response: EndpointResponse) -> s
 
 
 def _wrong_usage(wanted: str, events: list[dict[str, Any]]) -> str | None:
-    """Return what is wrong with where a stream tells its usage."""
+    """Return what is wrong with the place at which a stream reports its usage."""
     ends = [choice for event in events for choice in _choices(event) if choice.get("finish_reason")]
     in_end = any(choice.get("usage") for choice in ends)
     in_tail = any(event.get("usage") and not _choices(event) for event in events)

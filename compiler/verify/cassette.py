@@ -1,7 +1,7 @@
-"""Exchanges as JSON Lines: written as they happen, read again to resume a run or to evaluate it again. No keys in them.
+"""Exchanges as JSON Lines, written as they happen. A later run resumes or evaluates them. They hold no API keys.
 
-The first line says what the file is, what was asked and when that began; each other line is one exchange, by the key of
-its request.
+The first line names the kind of file, the target and the time of the start. Each other line is one exchange, under the
+key of its request.
 """
 
 import json
@@ -29,9 +29,9 @@ class RecordError(CommandError):
 
 
 class RecordHeader(NamedTuple):
-    """What a record says of itself; None where it does not.
+    """The header of a record; a member that is missing is None.
 
-    target: what was asked, by its address or in words. begun: when that began, as ISO 8601 in UTC.
+    target: the address or a description of the endpoint. begun: the time of the start, as ISO 8601 in UTC.
     """
 
     target: str | None = None
@@ -39,7 +39,7 @@ class RecordHeader(NamedTuple):
 
 
 NOTHING_SAID: Final = RecordHeader()
-"""Of a record that tells only what came back."""
+"""The warning about a record that holds only responses and no engine requests."""
 
 
 class Record:
@@ -59,9 +59,9 @@ class Record:
 
 
 def open_record(path: str, header: RecordHeader = NOTHING_SAID) -> tuple[Record, dict[str, EndpointResponse]]:
-    """Open a record to add to, and return it with what it holds already; a new one says what it is about.
+    """Open a record for appending and return it with the exchanges in it. Write the header if the record is new.
 
-    Raises RecordError, also where it holds the responses of something else than what is asked now.
+    Raises RecordError, also if the record holds the responses of another target.
     """
     known = read_record(path) if Path(path).exists() else {}
     before = record_header(path).target if known else None
@@ -94,7 +94,7 @@ def read_record(path: str) -> dict[str, EndpointResponse]:
 
 
 def recorded_responses(path: str) -> dict[str, EndpointResponse]:
-    """Return the responses of a record that stands in for an endpoint. Raises RecordError, also where it has none."""
+    """Return the responses of a record that replaces an endpoint. Raises RecordError, also if there are none."""
     known = read_record(path)
     if not known:
         raise RecordError(
@@ -104,7 +104,7 @@ def recorded_responses(path: str) -> dict[str, EndpointResponse]:
 
 
 def record_header(path: str) -> RecordHeader:
-    """Return what a record says of itself; one that was begun twice says it twice, and the last holds.
+    """Return the header of a record. A record that was started twice has two; the last one counts.
 
     Raises RecordError.
     """
@@ -160,7 +160,7 @@ def _line(request: ChatRequest, response: EndpointResponse) -> dict[str, Any]:
     if response.is_captured:
         line["is_captured"] = True
     if response.engine is not None:
-        # What reached the engine as it was sent need not stand here twice, however large it is.
+        # If the engine received the body as it was sent, the record does not repeat it; it may be large.
         line["engine"] = None if response.engine == sent else _text(response.engine)
         line["is_engine_alike"] = response.engine == sent
         line["members"] = [list(member) for member in request.members] if response.engine == sent else None

@@ -1,4 +1,4 @@
-"""What is asked of an endpoint, and what a contract says must come of it: plain values, made once and never changed."""
+"""Checks: a request and the result that a contract requires. All values are immutable."""
 
 import hashlib
 import json
@@ -12,18 +12,18 @@ Member = tuple[str, str]
 Fields = dict[str, Any]
 
 FILL: Final = "~letters:"
-"""Begins what stands in a request for a run of letters, so that megabytes take no memory until they are sent."""
+"""Start of the marker for a run of letters in a request: megabytes take no memory until they are sent."""
 
 _RUN: Final = re.compile(f"{FILL}([0-9]+)~")
 
 
 class ChatRequest(NamedTuple):
-    """One chat completion request, to the byte.
+    """One chat completion request, exact to the byte.
 
-    members: of the request object, in order, repetitions allowed.
-    length: the size of the body in bytes, made up with blanks behind the object; None: as long as it is.
-    text: the whole body, where it is no object.
-    engine: the name of what the engine is told to answer (see `engine_answers`); None: as it likes.
+    members: the members of the request object, in order; names may repeat.
+    length: the size of the body in bytes, padded with blanks after the object; None: no padding.
+    text: the whole body, if it is not an object.
+    engine: the name of the error that the engine shall return (see `ENGINE_ANSWERS`); None: no error is requested.
     """
 
     members: tuple[Member, ...]
@@ -57,9 +57,9 @@ class ChatRequest(NamedTuple):
         return 2 + members + 2 * max(0, len(self.members) - 1)
 
     def key(self) -> str:
-        """Return a name for the request that equal requests share: they need to be sent only once."""
-        said = json.dumps(self, ensure_ascii=False)
-        return hashlib.sha256(said.encode()).hexdigest()[:32]
+        """Return a key that equal requests share, so that each is sent only once."""
+        text = json.dumps(self, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def request_id(self) -> str:
         """Return the id under which the request is sent."""
@@ -72,7 +72,7 @@ class ChatRequest(NamedTuple):
 
 
 def run_of_letters(count: int) -> str:
-    """Return what stands in a request for so many letters."""
+    """Return the marker for a run of `count` letters."""
     return f"{FILL}{count}~"
 
 
@@ -92,7 +92,7 @@ def written(value: object) -> str:
 
 
 class Wildcard(NamedTuple):
-    """Stands in what is expected for what a contract does not fix: any value, or any text within a text."""
+    """Placeholder in an expected body for any value, or any text within a text, that a contract leaves open."""
 
 
 WILDCARD: Final = Wildcard()
@@ -131,9 +131,9 @@ ANY_TEXT: Final = TextPattern(("", ""))
 
 
 class ExpectedRejection(NamedTuple):
-    """The request is rejected: with this status and a body like this one; `exact` says that it has no other members.
+    """The request is rejected with this status and a body like this one; `exact`: the body has no other members.
 
-    rule: which rule says so; an engine never gets the request.
+    rule: the rule that rejects. An engine never receives the request.
     """
 
     rule: str
@@ -143,16 +143,16 @@ class ExpectedRejection(NamedTuple):
 
 
 class ExpectedAcceptance(NamedTuple):
-    """The request is answered by an engine.
+    """The request is valid and an engine responds.
 
-    engine: the request that the engine gets, as engines read it.
-    untouched: whether that is byte for byte what was sent.
-    model: the name that the response carries; None: the engine's.
+    engine: the request that the engine receives, as engines read it.
+    untouched: whether the engine receives the client's bytes unchanged.
+    model: the model name in the response; None: the engine's own.
     streamed: whether the response is a stream of events.
     usage: where a stream reports its usage: `end_frame`, `tail_frame`, `both`, `nowhere`; None: not fixed.
-    changed: the members of the request that the engine gets otherwise than they were sent.
-    once: those that were sent more than once and must reach the engine only once.
-    doubt: why an engine may reject the request by itself, which is no breach then.
+    changed: the members of the request that the router changes.
+    once: the members that were sent more than once and must reach the engine only once.
+    doubt: why an engine may reject the request by itself; such a rejection does not violate the contract.
     """
 
     engine: Fields
@@ -166,9 +166,9 @@ class ExpectedAcceptance(NamedTuple):
 
 
 class ExpectedEngineError(NamedTuple):
-    """The engine rejects with a 400, and the client is told so with this status and a body like this one.
+    """The engine rejects with a 400, and the client receives this status and a body like this one.
 
-    if_rejected: nobody told the engine to, so that another answer says nothing.
+    if_rejected: the engine was not instructed to reject, so any other response is inconclusive.
     """
 
     status: int
@@ -178,10 +178,10 @@ class ExpectedEngineError(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One thing that a contract says and a response can show.
+    """One statement of a contract that a response can confirm.
 
-    id: names it, the same in every run. rule: which rule it is about. case: of the contract (None: outside of all).
-    model: the name asked for. shows: in words, what is tried. wants_engine: whether only the engine's side shows it.
+    id: stable over runs. rule: the rule under test. case: the case of the contract (None: outside all cases).
+    model: the requested name. description: what is tested. wants_engine: whether only the engine's request can show it.
     """
 
     id: str
@@ -195,7 +195,7 @@ class Check(NamedTuple):
 
 
 class SkippedCheck(NamedTuple):
-    """What is not tried, and why."""
+    """A test that is skipped, and the reason."""
 
     rule: str
     case: str | None
@@ -204,13 +204,13 @@ class SkippedCheck(NamedTuple):
 
 
 class CheckSuite(NamedTuple):
-    """The checks of a contract, in the order in which they are made, and what is left out."""
+    """The checks of a contract in the order of execution, and the skipped ones."""
 
     checks: tuple[Check, ...]
     skipped: tuple[SkippedCheck, ...]
 
     def only(self, rules: Iterable[str]) -> Self:
-        """Return those of some rules."""
+        """Return the checks of some rules."""
         wanted = frozenset(rules)
         kept = (check for check in self.checks if check.rule in wanted)
         return self._replace(checks=tuple(kept), skipped=tuple(each for each in self.skipped if each.rule in wanted))

@@ -1,4 +1,4 @@
-"""Requests sent and responses read: as fast as is allowed, some at a time, and again where the endpoint is busy."""
+"""Send requests and read responses: concurrently, within a rate limit, with retries when the endpoint is busy."""
 
 import os
 import threading
@@ -73,8 +73,8 @@ def api_key(name: str | None, environment: Mapping[str, str] | None = None) -> s
 class EndpointClient:
     """Sends requests to one endpoint.
 
-    `engine_of` returns what the engine got of the request with an id, None where it got nothing; without it nobody
-    looks. `requests_sent` counts every request, repetitions included.
+    `engine_of` returns the request that the engine received under an id, None if it received none; without `engine_of`
+    nothing is captured. `requests_sent` counts every request, retries included.
     """
 
     def __init__(self, target: Target, engine_of: Callable[[str], bytes | None] | None = None) -> None:
@@ -146,7 +146,7 @@ class EndpointClient:
             time.sleep(turn - now)
 
     def _once(self, body: bytes, request_id: str) -> tuple[EndpointResponse, float | None]:
-        """Send a request; return the response and the seconds after which to chat_request again, if it says so."""
+        """Send a request; return the response and the seconds to wait before a retry, if the response gives them."""
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
         timeout = (_CONNECT_SECONDS, self._target.timeout)
         try:

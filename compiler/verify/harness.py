@@ -1,4 +1,4 @@
-"""`--through-engine`: the router under test in front of an engine that shows what it got and rejects when told to."""
+"""`--through-engine`: run the router in front of an engine that records requests and rejects on instruction."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a contract says to a check, in words, where that was declared and on what evidence."""
+"""The text of the rule that a check is about, its position in the profile, and its evidence."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from router.contract.schema.rule_list import Rule
 
 _ALWAYS: Final = {
     "request": "a request is one strict JSON object with a model, and its stream is a boolean",
-    "models": "the served ids and their aliases are answered, any other name is not",
+    "models": "the served ids and their aliases are accepted, any other name is rejected",
     "mode": "the mode of a request is read from its model and its fields",
     "cases": "what holds depends on the model and the mode of a request",
-    "order": "of several rules that are broken the first one answers",
-    "errors": "a rejection by the engine is told in the contract's words",
+    "order": "if a request violates several rules, the first one in the order rejects it",
+    "errors": "an engine's rejection is returned with the contract's error text",
     "response.stream.usage": "where a streamed response reports its usage",
 }
 
@@ -24,11 +24,11 @@ _UNDECLARED: Final = {
     "always": "nowhere: it holds under every contract",
     "default": "nowhere: it holds where a profile says nothing else",
 }
-"""What is told of a rule for which there is no place in a profile."""
+"""The evidence of a rule that no profile declares."""
 
 
 class RuleDescriptions:
-    """Tells of each check what its contract says."""
+    """Returns the text of the rule for each check."""
 
     def __init__(self, contract: Contract, origin: Origin) -> None:
         self._contract = contract
@@ -36,13 +36,13 @@ class RuleDescriptions:
         self._cases = {case.name: case for case in contract.cases}
 
     def rule_description(self, check: Check) -> str:
-        """Return what the contract says to a check's request."""
+        """Return the text of the rule for a check's request."""
         rule = self._rule(check.rule, check.case)
         words = words_of(rule) if rule is not None else _ALWAYS.get(check.rule)
         return f"{words}; so {_due(check)}" if words else _due(check)
 
     def declared(self, check: Check) -> str:
-        """Return where the rule of a check was declared, or why it holds where no profile says it."""
+        """Return where the rule of a check was declared, or why it holds if no profile declares it."""
         if check.rule == "cases" and check.case is not None:
             return self._origin.declared(f"cases.{check.case}")
         case_match = self._origin.declared(check.rule, check.case)

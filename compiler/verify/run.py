@@ -1,4 +1,4 @@
-"""What a run found: every check with its verdict, and what stands around it in a report."""
+"""The result of a run: every check with its verdict, and the data that reports show beside it."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from compiler.verify.check import Check, SkippedCheck
 
 
 class CompletedCheck(NamedTuple):
-    """A check that was made: the response, the verdict, and the rule in words with its place and its evidence."""
+    """A check that was made: the response, the verdict, and the rule's text, position and evidence."""
 
     check: Check
     response: EndpointResponse
@@ -22,10 +22,10 @@ class CompletedCheck(NamedTuple):
 class VerifyRun(NamedTuple):
     """A whole run.
 
-    profile: its name. digest: of the contract. target: what was asked, by its address or in words. models: that were
-    asked for. requests: how many were sent. seconds: how long it took. begun: when the first request was sent, as ISO
-    8601 in UTC; None: unknown. release: of profilec. record: the file that answers were taken from, and
-    `remembered` how many, instead of asking.
+    profile: its name. digest: of the contract. target: the address or a description of the endpoint. models: the
+    requested names. requests: the number sent. seconds: the duration. begun: the time of the first request, as ISO
+    8601 in UTC; None: unknown. release: of profilec. record: the file with recorded responses, of which `remembered`
+    were used instead of requests.
     """
 
     profile: str
@@ -85,4 +85,4 @@ class RuleResults(NamedTuple):
 
 
 VERDICTS: Final[tuple[Result, ...]] = ("pass", "fail", "not observable")
-"""The results in the order in which reports tell them."""
+"""The results in the order of reports."""

@@ -1,4 +1,4 @@
-"""What a contract says of responses that no request of `profilec verify` brings about, told instead of passed over."""
+"""The rules for responses that no request of `profilec verify` can bring about; reports list them as untested."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -30,7 +30,7 @@ _REASONS: Final = {
 
 
 def untestable_rules(contract: Contract) -> Iterator[SkippedCheck]:
-    """Yield the errors that a contract has words for, and that no check can bring about."""
+    """Yield the errors that a contract has texts for and that no check can bring about."""
     responses = {**contract.errors.codes}
     for case in contract.cases:
         responses |= case.sections.errors.codes

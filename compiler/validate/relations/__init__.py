@@ -1,4 +1,4 @@
-"""What is wrong between values that are each right by themselves."""
+"""Check relations between values that are each valid by themselves."""
 
 from collections.abc import Iterator
 from itertools import chain

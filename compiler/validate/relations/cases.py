@@ -1,4 +1,4 @@
-"""Relations of cases: to each other, and to the modes that they name."""
+"""Check relations of cases: to each other, and to the modes that they name."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Relations within the named checks."""
+"""Check relations within the named checks."""
 
 from collections.abc import Iterator
 

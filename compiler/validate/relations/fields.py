@@ -1,4 +1,4 @@
-"""Relations within the rules of request fields, and between them."""
+"""Check relations within and between the rules of request fields."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -36,7 +36,7 @@ _CONSTRAINTS: Final = frozenset(
 
 
 def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong within the rules of fields and between them."""
+    """Yield the errors within and between the rules of fields."""
     fields = node_at(scope.tree, ("fields",))
     entries = fields.entries if isinstance(fields, Mapping) else ()
     for entry in entries:
@@ -110,7 +110,7 @@ def _is_narrowed(scope: RelationScope, above: Path, keys: tuple[str, str]) -> bo
 
 
 def _says_something(rule: Mapping, key: str) -> bool:
-    """Tell whether a member is there, and is more than the `false` that says as much as nothing."""
+    """Return whether a member is set to more than `false`, which is the same as not set."""
     entry = rule.get(key)
     if entry is None:
         return False

@@ -1,4 +1,4 @@
-"""Relations between the names of models, and what they imply."""
+"""Check relations between model names and what they imply."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _NEVER_IMPLIED = frozenset({"model", "messages", "stream"})
 
 
 def relations_of_names(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong between the names of models, and what they imply."""
+    """Yield the errors between model names and what they imply."""
     aliases = node_at(scope.tree, ("models", "aliases"))
     if isinstance(aliases, Sequence):
         yield from _repeated(scope, aliases)
@@ -37,17 +37,17 @@ def _chained(scope: RelationScope, alias: Entry) -> Iterator[RelationProblem]:
     node, target = node_at(scope.tree, path), text_at(scope.tree, path)
     if node is None or target is None or not _is_alias(scope, target):
         return
-    seen = [alias.key]
-    while target is not None and _is_alias(scope, target) and target not in seen:
-        seen.append(target)
+    chain = [alias.key]
+    while target is not None and _is_alias(scope, target) and target not in chain:
+        chain.append(target)
         target = text_at(scope.tree, ("models", "aliases", target, "model"))
     if target is None:
-        hint = f"leave it out: {quoted(seen[-1])} is routed as the first served id"
-    elif target in seen:
+        hint = f"leave it out: {quoted(chain[-1])} is routed as the first served id"
+    elif target in chain:
         hint = "name a served model id: these aliases form a cycle"
     else:
         hint = f"name the served model id: {quoted(target)}"
-    message = f"{scope.path_text(path)} is {quoted(seen[1] if seen[1:] else alias.key)}, which is an alias itself"
+    message = f"{scope.path_text(path)} is {quoted(chain[1] if chain[1:] else alias.key)}, which is an alias itself"
     yield (path,), Diagnostic("alias-of-alias", message, node.at, "a served model id", hint)
 
 

@@ -1,4 +1,4 @@
-"""Templates: texts with placeholders, and the bodies that hold them."""
+"""Check templates: texts with placeholders, and the bodies that contain them."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _NAMED: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
 def relations_of_templates(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong with the templates of a profile or a case."""
+    """Yield the errors in the templates of a profile or a case."""
     yield from _body(scope, ("errors", "body"))
     yield from _words(scope, ("errors", "engine_400"))
     for path in _below(scope, ("errors", "codes")):

@@ -1,4 +1,4 @@
-"""Contract → checks: every request that can show whether a contract is kept, and what must come of it."""
+"""Derive checks from a contract: requests that can show a violation, and the result that the contract requires."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ ORDER: Final = "order"
 MODE: Final = "mode"
 
 DEFAULT_MAX_BODY: Final = 64 * 1024 * 1024
-"""Largest body in bytes that is sent where nobody says otherwise."""
+"""Default limit of a request body in bytes."""
 
 
 class Options(NamedTuple):
@@ -170,7 +170,7 @@ class _SuiteBuilder:
                 return
 
     def _of_errors(self, fixture: Fixture) -> None:
-        """Let the engine reject: by telling it to, or else by what engines reject by themselves."""
+        """Yield requests that an engine rejects: on instruction, or by the engine's own rules."""
         if self._options.is_own:
             for variant in variants_of_engine_errors(fixture):
                 self._add(ERRORS, fixture, variant)
@@ -186,7 +186,7 @@ class _SuiteBuilder:
                 self._add(rule.rule, fixture, streamed(variant))
 
     def _of_order(self, fixture: Fixture, rejecting: list[tuple[Rule, RequestVariant]]) -> None:
-        """Let two rules be broken at once: the first of them answers."""
+        """Yield requests that violate two rules; the first rule in the order rejects."""
         for (one, broken), (other, broken_too) in pairwise(rejecting):
             request = combined_request(broken.request, broken_too.request, fixture.request())
             if request is not None:
@@ -239,7 +239,7 @@ class _SuiteBuilder:
         )
 
     def _is_about_engine(self, rule: str, fixture: Fixture, expected: ExpectedAcceptance) -> bool:
-        """Return whether what a check is about can be seen only in what the engine gets."""
+        """Return whether only the request that the engine receives can show what a check is about."""
         changed = set(expected.changed) - {"model"}
         if rule in {MODE, "cases", "unknown_fields"}:
             return bool(changed)
@@ -295,7 +295,7 @@ def _changed_by(rule: Rule) -> Iterator[str]:
 
 
 def _expected_engine_error(name: str, rejecting: ErrorRenderer, errors: Errors) -> ExpectedEngineError:
-    """Return how an engine's 400 is told."""
+    """Return the expected response to an engine's 400."""
     layers = [each for each in (errors.engine_400, errors.codes.get("bad_request")) if each is not None]
     if name == UNTOLD:
         status, body, exact = rejecting.rendered_with(layers, Fault("bad_request", None, "engine", {}))

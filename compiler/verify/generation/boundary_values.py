@@ -1,4 +1,4 @@
-"""Values worth trying in a field: at each edge of its rule, on either side of it, and of every type."""
+"""Test values for a field: at and around each edge of its rule, and of every type."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from router.contract.schema.rule_list import FieldRule
 from router.contract.schema.sections import Field
 
 FOREIGN: Final = "verify-unknown"
-"""A word that no contract knows."""
+"""A string that no contract lists."""
 
 _STEP: Final = 0.01
 _MOST_EDGES: Final = 3
@@ -19,7 +19,7 @@ _MOST_SMALL: Final = 2
 
 
 class BoundaryValue(NamedTuple):
-    """A value to try, and what it shows; `is_edge` says that it stands at an edge or next to it."""
+    """A test value and its description; `is_edge`: the value is at an edge or next to one."""
 
     description: str
     value: Any
@@ -27,7 +27,7 @@ class BoundaryValue(NamedTuple):
 
 
 def boundary_values_of(rule: FieldRule, elsewhere: Iterable[Field] = ()) -> Iterator[BoundaryValue]:
-    """Yield the values to try in the field of a rule; `elsewhere` is what other cases say of the field."""
+    """Yield the test values for the field of a rule; `elsewhere`: the rules of other cases for the field."""
     field = rule.field
     yield from _of_others(field, elsewhere)
     yield from _edges(rule.path, field)
@@ -105,7 +105,7 @@ def _moved(number: float, step: float) -> float:
 
 
 def _texts(pattern: str) -> Iterator[BoundaryValue]:
-    """Yield texts around a pattern; of those that match and of those that do not, the first stand at its edge."""
+    """Yield texts around a pattern. The first text that matches and the first that does not are edges."""
     counts = {True: 0, False: 0}
     for text in texts_for(pattern):
         fits = is_match(pattern, text)

@@ -1,4 +1,4 @@
-"""Requests that try the named checks: about tools and formats here, about messages in `conversations`."""
+"""Requests that test the named checks on tools and formats; `conversations` has those on messages."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final

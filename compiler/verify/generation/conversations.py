@@ -1,4 +1,4 @@
-"""Requests that try the named checks about messages."""
+"""Requests that test the named checks on messages."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -27,7 +27,7 @@ def calling(*ids: str, **fields: Any) -> Fields:  # noqa: ANN401 - any member
 
 
 def result(answered: Any, content: Any = "Seen.") -> Fields:  # noqa: ANN401 - any value
-    """Return a tool's message that answers a call."""
+    """Return a tool message with the result of a call."""
     return {"role": "tool", "tool_call_id": answered, "content": content}
 
 
@@ -83,7 +83,7 @@ def _required_role(check: named.RequiredRole, fixture: Fixture) -> Iterator[Turn
 def _alternation(_: named.Alternation, fixture: Fixture) -> Iterator[Turn]:
     text = fixture.text
     system, developer = ({"role": role, "content": text} for role in ("system", "developer"))
-    told: dict[str, list[Fields]] = {
+    conversations: dict[str, list[Fields]] = {
         "user, assistant, user": [user(text), ASSISTANT, user(text)],
         "user, user": [user(text), user(text)],
         "user, assistant, assistant, user": [user(text), ASSISTANT, ASSISTANT, user(text)],
@@ -94,7 +94,7 @@ def _alternation(_: named.Alternation, fixture: Fixture) -> Iterator[Turn]:
         "two results of tools": [user(text), calling("call_1", "call_2"), result("call_1"), result("call_2")],
         "a user behind the result of a tool": [user(text), calling("call_1"), result("call_1"), user(text)],
     }
-    yield from ((description, {"messages": messages}) for description, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in conversations.items())
 
 
 def _string_content(check: named.StringContent, fixture: Fixture) -> Iterator[Turn]:
@@ -141,7 +141,7 @@ _USUAL_KINDS: Final = ("text", "image_url", "video_url", "input_audio", "file", 
 
 def _tool_results(_: named.ToolResults, fixture: Fixture) -> Iterator[Turn]:
     asked = [user(fixture.text), calling("call_1")]
-    told: dict[str, list[Fields]] = {
+    conversations: dict[str, list[Fields]] = {
         "a result that answers a call": [*asked, result("call_1")],
         "a result without tool_call_id": [*asked, {"role": "tool", "content": "Seen."}],
         "a result with an empty tool_call_id": [*asked, result("")],
@@ -149,13 +149,13 @@ def _tool_results(_: named.ToolResults, fixture: Fixture) -> Iterator[Turn]:
         "a result that answers no call": [*asked, result("call_1"), result("call_9")],
         "a result where nothing was called": [user(fixture.text), result("call_1")],
     }
-    yield from ((description, {"messages": messages}) for description, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in conversations.items())
 
 
 def _tool_calls_answered(_: named.ToolCallsAnswered, fixture: Fixture) -> Iterator[Turn]:
     question, asked = user(fixture.text), calling("call_1", "call_2")
     one, two = result("call_1"), result("call_2")
-    told: dict[str, list[Fields]] = {
+    conversations: dict[str, list[Fields]] = {
         "two calls and both results": [question, asked, one, two],
         "two calls and both results the other way round": [question, asked, two, one],
         "two calls and one result": [question, asked, one],
@@ -164,7 +164,7 @@ def _tool_calls_answered(_: named.ToolCallsAnswered, fixture: Fixture) -> Iterat
         "a user between the results": [question, asked, one, question, two],
         "two rounds of calls": [question, calling("call_1"), one, calling("call_2"), two],
     }
-    yield from ((description, {"messages": messages}) for description, messages in told.items())
+    yield from ((description, {"messages": messages}) for description, messages in conversations.items())
 
 
 def _reasoning_passed_back(_: named.ReasoningPassedBack, fixture: Fixture) -> Iterator[Turn]:
@@ -183,14 +183,14 @@ def _reasoning_passed_back(_: named.ReasoningPassedBack, fixture: Fixture) -> It
 
 def _prompt_contains(check: named.PromptContains, _: Fixture) -> Iterator[Turn]:
     when, lacking = first_values(check.when), "Say OK."
-    told: dict[str, list[Fields]] = {
+    conversations: dict[str, list[Fields]] = {
         "the word": [user(f"Say OK in {check.word}.")],
         "the word in capitals": [user(f"Say OK in {check.word.upper()}.")],
         "the word in a text part": [user([{"type": "text", "text": f"Say OK in {check.word}."}])],
         "the word in a system message": [{"role": "system", "content": check.word}, user(lacking)],
         "no such word": [user(lacking)],
     }
-    yield from ((description, {**when, "messages": messages}) for description, messages in told.items())
+    yield from ((description, {**when, "messages": messages}) for description, messages in conversations.items())
     for path, wanted in check.when.items():
         for value in (*wanted[1:], "text", FOREIGN):
             yield f"no such word with {path} {value}", {**when, path: value, "messages": [user(lacking)]}

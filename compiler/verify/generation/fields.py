@@ -1,4 +1,4 @@
-"""Requests that try the rule of a field, a pin or a band."""
+"""Requests that test the rule of a field, a const or a range."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -66,7 +66,7 @@ def variants_of_sampling(fixture: Fixture, rule: Const | Range) -> Iterator[Requ
 
 
 def _elsewhere(fixture: Fixture, rule: FieldRule) -> Iterator[Field]:
-    """Yield what the contract says of a field in other cases."""
+    """Yield the rules of the field in other cases."""
     contract = fixture.oracle.contract
     for sections in (contract, *(case.sections for case in contract.cases)):
         field = sections.fields.get(rule.path)
@@ -81,7 +81,7 @@ def _without(fixture: Fixture, path: str) -> ChatRequest:
 
 
 def _companions(fixture: Fixture, rule: FieldRule) -> Fields:
-    """Return what a valid value of a field needs beside it."""
+    """Return the companion fields that a valid value of a field needs."""
     needed: Fields = {}
     for path, wanted in rule.field.requires.items():
         needed[path] = wanted[0] if wanted else ANY_VALUE
@@ -162,7 +162,7 @@ def _company(fixture: Fixture, rule: FieldRule, good: BoundaryValue, companions:
 def _repeated(
     request: ChatRequest, name: str, good: BoundaryValue, bad: BoundaryValue | None
 ) -> Iterator[RequestVariant]:
-    """Yield requests that send a field twice: of which engines read the last."""
+    """Yield requests that send a field twice; engines read the last occurrence."""
     first = written(good.value)
     yield RequestVariant(f"{name} twice", request.replaced(name, first, first), is_edge=False)
     if bad is not None:
@@ -176,10 +176,10 @@ def _repeated(
 
 
 def _spelled(
-    fixture: Fixture, other: str, judged: tuple[str, Fields], good: BoundaryValue, bad: BoundaryValue | None
+    fixture: Fixture, other: str, subject: tuple[str, Fields], good: BoundaryValue, bad: BoundaryValue | None
 ) -> Iterator[RequestVariant]:
     """Yield requests that send a field under another name that some engine knows."""
-    path, companions = judged
+    path, companions = subject
     yield RequestVariant(
         f"{path} as {other}: {good.description}", fixture.request({**companions, other: good.value}), False
     )

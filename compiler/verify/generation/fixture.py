@@ -1,4 +1,4 @@
-"""Where a rule is tried: a request that reaches one case of the contract and that nothing rejects."""
+"""The fixture of a rule: a request that reaches one case of the contract and that no rule rejects."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -46,11 +46,11 @@ class Fixture(NamedTuple):
         return ChatRequest.of({name: value for name, value in self.fields.items() if name not in paths})
 
     def outcome(self, request: ChatRequest) -> RejectedOutcome | ForwardedOutcome:
-        """Return what must come of a request."""
+        """Return the expected result of a request."""
         return self.oracle.outcome(request)
 
     def accepts(self, request: ChatRequest) -> bool:
-        """Return whether a request must be answered."""
+        """Return whether a request is valid, so that an engine responds."""
         return isinstance(self.outcome(request), ForwardedOutcome)
 
     def rejects(self, request: ChatRequest, rule: str) -> bool:
@@ -105,7 +105,7 @@ def _ways(condition: Condition) -> Iterator[Fields]:
 
 
 def _missed(conditions: Fields) -> Iterator[Fields]:
-    """Yield conditions of which one value is another than it should be."""
+    """Yield conditions in which one value differs from the expected one."""
     for path, value in conditions.items():
         for other in _OTHERS.get(value, ()) if isinstance(value, str) else _next_to(value):
             yield {**conditions, path: other}

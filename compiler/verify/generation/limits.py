@@ -1,4 +1,4 @@
-"""Requests that try the output budget, the number of content parts, the size of the body and unknown fields."""
+"""Requests that test the output budget, the number of content parts, the size of the body and unknown fields."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -60,7 +60,7 @@ def _with(fixture: Fixture, budgets: Fields) -> ChatRequest:
 
 
 def part_of(kind: str, text: str) -> Fields:
-    """Return a content part of a type, as natural as it may be; text is what one of type text says."""
+    """Return a plausible content part of a type; `text`: the content of a text part."""
     modality = MODALITY_OF.get(kind)
     url = _URLS.get(modality or "", "data:,A")
     if modality is None:

@@ -1,4 +1,4 @@
-"""Which names a contract's cases, modes and aliases are tried with, and what tells one case from another."""
+"""The model names with which cases, modes and aliases are tested, and the conditions that distinguish the cases."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
@@ -22,9 +22,9 @@ Homes = dict[str | None, Fixture]
 
 
 class Deployment(NamedTuple):
-    """The models that stand behind an endpoint: those that are served, the first being what aliases are routed as.
+    """The models of an endpoint. Aliases are routed to the first one.
 
-    asked: the names that requests may ask for; is_whole: whether no other is served.
+    asked: the names that requests may use. is_whole: whether the endpoint serves no other model.
     """
 
     served: tuple[str, ...]
@@ -54,9 +54,9 @@ class Deployment(NamedTuple):
 
 
 def distinguishing(fixture: Fixture, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, ChatRequest]]:
-    """Yield requests of a situation that would fare otherwise in the other cases, with what they show.
+    """Yield requests of a situation that have another result in the other cases, with their descriptions.
 
-    `homes` are the situations in which the rules of each case were tried, `checks` those that were derived there.
+    `homes`: the situations in which the rules of each case were tested. `checks`: the checks derived there.
     """
     left = [home for name, home in homes.items() if name != fixture.name]
     while left:
@@ -72,7 +72,7 @@ def distinguishing(fixture: Fixture, homes: Homes, checks: list[Check]) -> Itera
 
 
 def _telling(fixture: Fixture, other: Fixture, homes: Homes, checks: list[Check]) -> Iterator[tuple[str, ChatRequest]]:
-    """Yield requests of a situation that would fare otherwise in another case."""
+    """Yield requests of a situation that have another result in another case."""
     ours, theirs = fixture.rules, other.rules
     differing = {rule.rule for rule in (*ours, *theirs) if rule not in ours or rule not in theirs}
     for check in checks:
@@ -92,7 +92,7 @@ def _telling(fixture: Fixture, other: Fixture, homes: Homes, checks: list[Check]
 
 
 def moved(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatRequest:
-    """Return a request of one situation with what tells its case replaced by what tells that of another."""
+    """Return a request of one situation with the condition of its case replaced by that of another."""
     names = [name for name, _ in request.members]
     own = {name: written(value) for name, value in fixture.fields.items()}
     replaced = {*home.fields, *own} - {*_SHARED}
@@ -102,9 +102,9 @@ def moved(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatRequest:
 
 
 def carried(request: ChatRequest, home: Fixture, fixture: Fixture) -> ChatRequest | None:
-    """Return a request of one situation with all that it changes there, beside what tells the case of another.
+    """Return a request with all changes of one situation and the condition of another situation's case.
 
-    None where both speak of the same field.
+    None if both set the same field.
     """
     rendered = {(name, written(value)) for name, value in home.fields.items()}
     changed = [member for member in request.members if member not in rendered]

@@ -1,4 +1,4 @@
-"""Texts that match a pattern, as short and as long as it lets them be, and texts next to those."""
+"""Texts that match a pattern, of the shortest and longest length, and texts that nearly match."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ class _Texts(NamedTuple):
 
 
 def texts_for(pattern: str) -> Iterator[str]:
-    """Yield texts that match and texts that nearly do; which is which is for the pattern to tell."""
+    """Yield texts that match and texts that nearly match, unlabelled: the caller applies the pattern."""
     shortest, longest = _alternatives(_TOKEN.finditer(pattern))
     texts = [shortest, longest, shortest[:-1], longest + longest[-1:], longest[:-1]]
     texts += [f"{shortest[:1]}{letter}{shortest[1:]}" for letter in _LETTERS]

@@ -1,4 +1,4 @@
-"""A request to try a rule with, and what it shows."""
+"""A request that tests a rule, and its description."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from compiler.verify.check import ChatRequest
 
 
 class RequestVariant(NamedTuple):
-    """A request and what it shows; `is_edge` says that it tells a rule from one a step away, and so is never spared."""
+    """A request and its description; `is_edge`: it is at an edge of the rule, so sampling never removes it."""
 
     description: str
     request: ChatRequest

@@ -1,4 +1,4 @@
-"""Requests that try what holds for every request: how it is read, which names are answered, streams, 400s."""
+"""Requests that test the rules for every request: parsing, model names, streams, engine errors."""
 
 import json
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ ENGINE_ANSWERS: Final[dict[str, Any]] = {
     "flat": {"object": "error", "message": ENGINE_SAYS, "type": "BadRequestError", "code": 400},
     "detail": {"detail": ENGINE_SAYS},
 }
-"""What the engine is told to say in a 400, by name."""
+"""The bodies of the engine's 400 responses, by name."""
 
 UNTOLD: Final = "untold"
-"""The name for an engine that nobody told anything."""
+"""The name for an engine without instructions."""
 
 MARK: Final = "verify-engine-answers:"
-"""Stands before such a name in the messages of a request, where the engine that is told so finds it."""
+"""Precedes such a name in the messages of a request; an engine with instructions looks for it."""
 
 
 def variants_of_reading(fixture: Fixture, *, is_own: bool) -> Iterator[RequestVariant]:
@@ -55,7 +55,7 @@ def variants_of_reading(fixture: Fixture, *, is_own: bool) -> Iterator[RequestVa
 
 
 def variants_of_bytes(fixture: Fixture) -> Iterator[RequestVariant]:
-    """Yield requests whose values must reach the engine in the very bytes in which they were sent."""
+    """Yield requests whose values must reach the engine byte for byte."""
     text = json.dumps(fixture.fields["messages"]).replace("OK", "O\\u004b")
     yield RequestVariant("messages with an escape", fixture.request().replaced("messages", text))
     odd = '{"exponent": 1e2, "minus": -0, "large": 123456789012345678, "point": 1.0}'
@@ -67,7 +67,7 @@ def variants_of_bytes(fixture: Fixture) -> Iterator[RequestVariant]:
 
 
 def variants_of_models(fixture: Fixture) -> Iterator[RequestVariant]:
-    """Yield requests for names that are not answered, and for one that nearly is."""
+    """Yield requests for unknown model names, and for one that is nearly known."""
     yield RequestVariant("a model that is not served", fixture.request({"model": UNKNOWN_MODEL}))
     yield RequestVariant("an empty name", fixture.request({"model": ""}), is_edge=False)
     streamed = fixture.request({"model": UNKNOWN_MODEL, "stream": True})
@@ -84,7 +84,7 @@ def variants_of_streams(fixture: Fixture) -> Iterator[RequestVariant]:
 
 
 def variants_of_engine_errors(fixture: Fixture) -> Iterator[RequestVariant]:
-    """Yield requests that the engine is told to reject."""
+    """Yield requests that the engine is instructed to reject."""
     for name in ENGINE_ANSWERS:
         marked = [{**message, "content": f"{fixture.text} {MARK}{name}"} for message in fixture.fields["messages"]]
         request = fixture.request({"messages": marked})._replace(engine=name)

@@ -1,5 +1,5 @@
-"""What a contract means for a request: read from its sections as the language documents them, not by the router's code.
+"""The meaning of a contract for a request, implemented from the language's documentation, without the router's code.
 
-`profilec verify` holds answers against it, so a router that misreads a contract is found out. A test holds it against
+`profilec verify` compares responses with it, which reveals a router that misreads a contract. A test compares it with
 the router's own `decide` for every preset.
 """

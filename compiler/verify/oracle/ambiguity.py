@@ -1,7 +1,7 @@
-"""Whether a request is one that any OpenAI-compatible engine takes.
+"""Whether a request is one that every OpenAI-compatible engine accepts.
 
-A contract lets many a value pass by saying nothing about it. Where an engine then rejects an unusual one by itself, the
-contract is not broken: nothing can be told of it from outside.
+A contract accepts every value that it does not mention. An engine may still reject an unusual one by itself. That does
+not violate the contract; such a check is inconclusive.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ def _is_usual(name: str, value: Any, fields: Fields, stated: dict[str, list[Fiel
 
 
 def _is_as_stated(rule: FieldRule, name: str, value: object) -> bool:
-    """Return whether a rule speaks of values like this: that it lets this one pass says something then."""
+    """Return whether a rule names values like this one, so that the contract accepts it on purpose."""
     if rule.path != name:
         return isinstance(value, dict) or name in rule.field.sources
     field = rule.field

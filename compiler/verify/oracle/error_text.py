@@ -1,4 +1,4 @@
-"""How a rejection is told, as far as a contract fixes it."""
+"""The error response to a rejection, as far as a contract fixes it."""
 
 import re
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _USUAL_ENVELOPE: Final = {"error": {"message": "{message}"}}
 
 
 class ErrorRenderer:
-    """How rejections are told under a contract's `errors`.
+    """The error responses under a contract's `errors`.
 
-    own_id: the id of the request, where the endpoint is this project's router: what the contract leaves open is told
-        in the router's own way then. None: it is not known who answers.
+    own_id: the id of the request, if the endpoint is this project's router: it has its own defaults for what the
+        contract leaves open. None: the endpoint is unknown.
     """
 
     def __init__(self, errors: Errors, own_id: str | None) -> None:
@@ -39,9 +39,9 @@ class ErrorRenderer:
         return self.rendered_with([words for words in layers if words is not None], fault)
 
     def rendered_with(self, layers: list[ErrorText], fault: Fault, said: str | None = None) -> tuple[int, Any, bool]:
-        """Return what is told where these words are active, the first layer that says something winning.
+        """Return the error response under these texts; of several layers the first that sets a member wins.
 
-        said: the message that they replace or repeat; None: it is not fixed.
+        said: the message that they replace or repeat; None: any message.
         """
         status = _first(layers, "status") or STATUS_OF[fault.code]
         details = {**fault.details, "status": status, "null": None}
@@ -60,7 +60,7 @@ class ErrorRenderer:
         return status, _filled_body(envelope, details, omit_null=self._errors.omit_null), bool(stated) or self._is_own
 
     def _fill_in(self, details: dict[str, Any], fault: Fault, status: int) -> None:
-        """Fix what the router has by itself where the contract says nothing, or leave it open."""
+        """Return the router's default where the contract sets nothing, or leave the member open."""
         if status == _BAD_REQUEST and self._errors.bad_request_type is not None:
             details["type"] = self._errors.bad_request_type
         if details["type"] is None:
@@ -76,11 +76,11 @@ class ErrorRenderer:
 
 
 def may_be_alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Return whether one answer may be like two expected bodies, given what both leave open."""
+    """Return whether one response may match two expected bodies, given the parts that both leave open."""
     if isinstance(one, Wildcard) or isinstance(other, Wildcard):
         return True
     if isinstance(one, TextPattern) or isinstance(other, TextPattern):
-        # Two texts that are open in places are told apart by how they begin, if at all.
+        # Two texts with open parts can differ for certain only in how they begin.
         heads = [each.pieces[0] if isinstance(each, TextPattern) else each for each in (one, other)]
         return all(isinstance(each, str) for each in heads) and (heads[0][:1] == heads[1][:1] or "" in heads)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -1,4 +1,4 @@
-"""What the rule of a field, a pin, a band or the budget says of the value in a request."""
+"""The oracle for the rules of fields, consts, ranges and the budget."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -11,10 +11,10 @@ from router.contract.schema.types import ErrorText
 
 
 class Fault(NamedTuple):
-    """What is wrong with a request: the error code and field that tell it, and what of the rule it breaks.
+    """What is wrong with a request: the code and field of the error, and the part of the rule that it violates.
 
-    words: those of the rule, the most particular first. details: what fills the placeholders of words; a placeholder
-    without one may be anything.
+    words: the error texts of the rule, the most specific first. details: the values of placeholders; a placeholder
+    without a value may be anything.
     """
 
     code: str
@@ -62,14 +62,14 @@ def _taken(rule: FieldRule, fields: Fields) -> list[tuple[str, Any]]:
 
 
 def _bounds(field: Field) -> dict[str, Any]:
-    """Return what fills placeholders whatever of a rule is broken."""
+    """Return the values of placeholders that do not depend on the violated part of a rule."""
     least, most = _either(field.min, field.above), _either(field.max, field.below)
     allowed = None if field.allowed is None else choices(field.allowed)
     return {"min": plain_number(least), "max": plain_number(most), "allowed": allowed}
 
 
 def words_of_part(parts: dict[str, ErrorText], part: str, error: ErrorText | None) -> tuple[ErrorText, ...]:
-    """Return the words for a part of a rule: its own, those of the range that it is a side of, those of the rule."""
+    """Return the error texts for a part of a rule: its own, those of the range around it, those of the rule."""
     wider = {"too_low": "range", "too_high": "range"}.get(part, "")
     return tuple(words for words in (parts.get(part), parts.get(wider), error) if words is not None)
 

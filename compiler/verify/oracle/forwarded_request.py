@@ -1,4 +1,4 @@
-"""What becomes of a valid request: the one that the engine gets."""
+"""The request that the engine receives when the client's request is valid."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
 
 
 def _act_at_once(got: Fields, rule: Rule) -> None:
-    """Do what a rule does while it judges: drop what is not known, supply sampling, hold the budget."""
+    """Apply the changes of a rule: drop unknown fields, inject sampling parameters, hold the budget."""
     if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
         for name in [name for name in got if name not in rule.known]:
             del got[name]
@@ -76,22 +76,22 @@ def _hold_budget(got: Fields, rule: Budget) -> None:
 
 
 _ROOM: Final = {"min_tokens": 0, "min_new_tokens": 0, "thinking.budget_tokens": 1, "thinking_token_budget": 0}
-"""How many tokens of the budget have to be left beside what a field asks for."""
+"""Number of tokens of the budget that must remain beside the value of a field."""
 
 
 def _make_room(got: Fields, sent: Fields, rules: Sequence[Rule]) -> None:
-    """Have what asks for a part of the budget fit into it, unless the budget is the client's own."""
-    chat_requests = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
+    """Fit the token amounts of other fields into the budget, unless the budget is the client's own."""
+    amounts = {name: int(number) for name in _ROOM if (number := _whole_in(at(got, name))) is not None}
     budget = next((name for name in BUDGETS if _whole_in(got.get(name)) is not None), None)
     own = _own_budgets(sent, rules)
-    if budget is None or not chat_requests or (own and all(got.get(name) in (None, own[name]) for name in own)):
+    if budget is None or not amounts or (own and all(got.get(name) in (None, own[name]) for name in own)):
         return
     tokens = int(_whole_in(got[budget]) or 0)
     rule = next((each for each in rules if isinstance(each, Budget)), None)
     if rule is not None and not own and tokens == rule.default:
-        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in chat_requests.items())))
+        tokens = min(rule.cap, max(tokens, *(number + _ROOM[name] for name, number in amounts.items())))
         got[budget] = tokens
-    for name, number in chat_requests.items():
+    for name, number in amounts.items():
         if number + _ROOM[name] > tokens:
             put(got, name, max(0, tokens - _ROOM[name]))
 
@@ -101,7 +101,7 @@ def _whole_in(value: object) -> float | None:
 
 
 def _own_budgets(sent: Fields, rules: Sequence[Rule]) -> Fields:
-    """Return the budgets that a client sends, under any name that engines or the contract know."""
+    """Return the budgets in the client's request, under every name that engines or the contract know."""
     known = [rule.field.sources for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
     names = (*BUDGETS, *chain.from_iterable(known))
     return {name: value for name in names if (value := at(sent, name)) is not None}
@@ -168,9 +168,9 @@ def _drop_idle_choice(got: Fields, sent: Fields) -> None:
 
 
 def ask_for_usage(got: Fields, stream: Stream) -> str | None:
-    """Ask for usage in a streamed request where the contract does; return where the client then finds it.
+    """Request usage in a streamed request if the contract says so; return where the stream reports it.
 
-    None: that is as the engine has it.
+    None: the engine decides where.
     """
     if stream.usage == "as_asked":
         return None

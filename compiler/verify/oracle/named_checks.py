@@ -1,4 +1,4 @@
-"""What the named checks say of a request, read from what they are documented to mean."""
+"""The oracle for the named checks, implemented from their documentation."""
 
 import re
 from collections.abc import Callable, Container, Iterator
@@ -222,7 +222,7 @@ def _prompt_contains(check: named.PromptContains, fields: Fields) -> Found:
 
 
 def _word(value: object) -> dict[str, Any]:
-    """Return the detail of a value that is a word; how another is told is not fixed."""
+    """Return the detail for a string value; the detail of any other value is not fixed."""
     return {"value": value} if isinstance(value, str) else {}
 
 

@@ -1,4 +1,4 @@
-"""What a contract says must come of a request: rejected by a rule, or answered by an engine that gets this."""
+"""The result of a request under a contract: a rejection by a rule, or the request that the engine receives."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -28,13 +28,13 @@ REQUEST: Final = "request"
 """The rule that a request is one strict JSON object, with `model`, `messages` and `stream` once and as they should."""
 
 MODELS: Final = "models"
-"""The rule of which names are answered."""
+"""The id of the rule for model names."""
 
 SIZE: Final = "limits.max_body_bytes"
 
 
 class CaseMatch(NamedTuple):
-    """Where a request is judged: the mode that is read from it and the case for it, None outside of all."""
+    """The mode of a request and the case that matches it; None: no case matches."""
 
     mode: str | None
     case: Case | None
@@ -50,9 +50,9 @@ class RejectedOutcome(NamedTuple):
 
 
 class ForwardedOutcome(NamedTuple):
-    """The request is answered by an engine, which gets `engine`; `untouched` says that these are the client's bytes.
+    """The engine receives the request `engine`; `untouched`: these are the client's bytes.
 
-    model: the name that the response carries; None: the engine's own. usage: see ExpectedAcceptance.
+    model: the model name in the response; None: the engine's own. usage: see ExpectedAcceptance.
     """
 
     engine: Fields
@@ -74,7 +74,7 @@ class Oracle:
         self.served = served
 
     def outcome(self, request: ChatRequest, case_match: CaseMatch | None = None) -> RejectedOutcome | ForwardedOutcome:
-        """Return what must come of a request; `place`, if given, is where it is judged whatever it says."""
+        """Return the expected result of a request; `case_match` replaces the match derived from the request."""
         if request.size() > self.contract.limits.max_body_bytes:
             details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
             return RejectedOutcome(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
@@ -90,7 +90,7 @@ class Oracle:
         return self._decided_outcome(request, fields, served, case_match)
 
     def served_for(self, name: str) -> str | None:
-        """Return the model that a name is answered by; None: there is none."""
+        """Return the served model for a name; None if there is none."""
         if name in self.served:
             return name
         alias = self.contract.models.aliases.get(name)
@@ -123,7 +123,7 @@ class Oracle:
         return CaseMatch(mode, None)
 
     def sections_of(self, case_match: CaseMatch) -> tuple[Sections, tuple[Rule, ...]]:
-        """Return what holds at a place, and the rules there."""
+        """Return the sections and the rules of a case match."""
         if case_match.case is None:
             return self.contract, self.contract.rules
         return case_match.case.sections, self.contract.case_rules[case_match.case.name]
@@ -151,7 +151,7 @@ class Oracle:
 
 
 class _Absent:
-    """What stands for a member that is not there, so that it differs from one that is null."""
+    """Marks a missing member, which differs from one that is null."""
 
     @staticmethod
     def of(fields: Fields, name: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -203,7 +203,7 @@ def _fault_of_unknown(rule: UnknownFieldsRule, request: ChatRequest) -> Fault | 
 
 
 def _governed_twice(request: ChatRequest, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:
-    """Yield the fields that a contract looks at and that are sent more than once: of those one value leaves."""
+    """Yield the fields that a contract reads and that are sent more than once: the engine receives one value."""
     governed = {path.partition(".")[0] for path in read}
     governed |= {name for rule in rules if isinstance(rule, Const | Range) for name in names_of(rule.field)}
     for rule in rules:

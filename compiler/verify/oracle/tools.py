@@ -1,4 +1,4 @@
-"""What the named checks about tools say of a request."""
+"""The oracle for the named checks on tools."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Values of requests as the language of contracts reads them: paths, equality, numbers, types, and their wording."""
+"""Request values as the contract language reads them: paths, equality, numbers, types and display texts."""
 
 import json
 import math
@@ -21,7 +21,7 @@ _SHOWN: Final = 200
 
 
 def at(fields: Fields, dotted: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return what stands at a dotted path of nested objects; None where that is null or nothing."""
+    """Return the value at a dotted path of nested objects; None if it is null or missing."""
     value: Any = fields
     for step in dotted.split("."):
         if not isinstance(value, dict):
@@ -31,14 +31,14 @@ def at(fields: Fields, dotted: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def stands(fields: Fields, dotted: str) -> bool:
-    """Return whether something stands at a dotted path, be it null."""
+    """Return whether there is a value, null included, at a dotted path."""
     above, _, last = dotted.rpartition(".")
     holder = at(fields, above) if above else fields
     return isinstance(holder, dict) and last in holder
 
 
 def put(fields: Fields, dotted: str, value: object) -> None:
-    """Set what stands at a dotted path; what is no object on the way becomes one."""
+    """Set the value at a dotted path; a parent that is not an object becomes one."""
     *above, last = dotted.split(".")
     for step in above:
         if not isinstance(fields.get(step), dict):
@@ -48,7 +48,7 @@ def put(fields: Fields, dotted: str, value: object) -> None:
 
 
 def take_away(fields: Fields, dotted: str) -> None:
-    """Remove what stands at a dotted path, and the objects that are empty then."""
+    """Remove the value at a dotted path, and the parents that are empty afterwards."""
     first, _, rest = dotted.partition(".")
     if not rest:
         fields.pop(first, None)
@@ -82,10 +82,10 @@ _RE2.log_errors = False
 
 
 def is_match(pattern: str, value: object) -> bool:
-    """Return whether a value is a text, the whole of which a pattern in the syntax of RE2 matches.
+    """Return whether a value is a string that a pattern in RE2 syntax matches as a whole.
 
-    What such a pattern means only RE2 says, so this is no second reading of patterns; that it is asked for the whole
-    of a text, and for no more than so much of it, is.
+    RE2 itself evaluates the pattern, so this is no second implementation of patterns. The match of the whole text and
+    the limit on its length are implemented here a second time.
     """
     if not isinstance(value, str) or len(value) > LONGEST_MATCH or any("\ud800" <= each <= "\udfff" for each in value):
         return False
@@ -93,7 +93,7 @@ def is_match(pattern: str, value: object) -> bool:
 
 
 def number_in(field: str, value: object) -> float | None:
-    """Return the number that an engine reads in a field; a string may say one, and true is one."""
+    """Return the number that an engine reads in a field; strings may hold a number, and true is 1."""
     if isinstance(value, str):
         if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
             return None
@@ -128,13 +128,13 @@ def plain_number(number: float | None) -> float | None:
 
 
 def display(value: object) -> str | None:
-    """Return a value as a text tells it; None where it is too long to be told whole."""
+    """Return the display text of a value; None if it is too long to be shown whole."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else None
 
 
 def choices(values: Iterable[Scalar]) -> str:
-    """Return scalars as a text tells them: `0, 0.6 or 1`."""
+    """Return the display text of scalars: `0, 0.6 or 1`."""
     words = [each if isinstance(each, str) else str(display(_plain(each))) for each in values]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 

@@ -1,4 +1,4 @@
-"""What a run found, told to people and to programs: each format is a function from the run to bytes."""
+"""The reports on a run. Each format is a function from the run to bytes."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,11 +1,11 @@
-"""A run as one JSON object; keys are only ever added, and `format_version` rises when one changes its meaning.
+"""A run as one JSON object. Members are only added; `format_version` rises when a member changes its meaning.
 
     {
       "format_version": 1,
       "profile": …, "digest": …, "target": …, "models": […],
-      "begun": when the first request was sent, in UTC, or null, "release": of profilec,
-      "record": the file that answers were taken from or null, "remembered": how many of them,
-      "caution": what speaks against believing it all, or null,
+      "begun": the time of the first request, in UTC, or null, "release": of profilec,
+      "record": the file with recorded responses or null, "remembered": how many were used,
+      "caution": a reason to doubt the results, or null,
       "passed": 1, "failed": 0, "not_observable": 0, "not_tried": 0, "requests": 1, "seconds": 0.1,
       "checks": [{"id", "rule", "case", "model", "shows", "result", "reason", "sent", "sent_bytes",
                   "expected", "expected_status", "came_back": {"status", "content_type", "body", "failure"},
@@ -14,7 +14,7 @@
     }
 
 `sent` is the whole body of the request, and `sent_bytes` its size. Of a body above 1 MiB `sent` is the bare request
-object without the blanks behind it, in which `~letters:N~` stands for N letters. `body` and `engine_got` are cut in the
+object without the blanks behind it, in which `~letters:N~` replaces N letters. `body` and `engine_got` are cut in the
 middle where they are long; `engine_got` is null where no engine got the request, or that was not captured. Where no
 response came, `failure` says why, and `status` is 0.
 """

@@ -1,4 +1,4 @@
-"""A run as JUnit XML, as CI servers read it: a suite for each rule, a case for each check."""
+"""A run as JUnit XML, for CI servers: a test suite for each rule, a test case for each check."""
 
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring

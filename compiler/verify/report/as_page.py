@@ -1,4 +1,4 @@
-"""A run as one HTML page that needs nothing beside it: a summary, what failed, then every rule. Light and dark."""
+"""A run as one self-contained HTML page: a summary, the failures, then every rule. Light and dark."""
 
 import re
 from collections import Counter
@@ -24,7 +24,7 @@ from compiler.verify.report.page_style import STYLE
 from compiler.verify.run import VERDICTS, CompletedCheck, RuleResults, VerifyRun
 
 SHOWN_OPEN: Final = 3
-"""Failures of a rule that stand open; the others unfold."""
+"""Number of failures of a rule that are shown expanded; the others are collapsed."""
 
 _MARKS: Final = {
     "pass": ("pass", "✓"),
@@ -38,7 +38,7 @@ _NAMES: Final = {"pass": "passed", "fail": "failed"}
 """How results are named where it is not by themselves."""
 
 _GRADED: Final = re.compile(r"\([HML]\)")
-"""How presets say behind a piece of evidence how sure it is."""
+"""The marks of confidence with which presets end a piece of evidence."""
 
 
 def page_of(run: VerifyRun) -> bytes:
@@ -81,8 +81,8 @@ def _head(run: VerifyRun) -> Iterator[str]:
 
 def _bar(run: VerifyRun) -> Iterator[str]:
     total = max(1, len(run.completed))
-    told = ", ".join(f"{run.count(result):,} {_NAMES.get(result, result)}" for result in shown_results(run))
-    yield f"<div class='bar' role='img' aria-label='{told}'>"
+    text = ", ".join(f"{run.count(result):,} {_NAMES.get(result, result)}" for result in shown_results(run))
+    yield f"<div class='bar' role='img' aria-label='{text}'>"
     for result in ("pass", "fail", "not observable"):
         share = 100 * run.count(result) / total
         if share:
@@ -119,8 +119,8 @@ def _failures(run: VerifyRun) -> Iterator[str]:
     yield "<h2>What is not kept</h2>"
     for number, each in broken:
         failed = [completed for completed in each.completed if completed.verdict.result == "fail"]
-        told = f"{counted(len(failed), 'check')} failed"
-        yield f"<section id='failed-{number}'><h3>{_broken(each.rule)} <small>{told}</small></h3>"
+        text = f"{counted(len(failed), 'check')} failed"
+        yield f"<section id='failed-{number}'><h3>{_broken(each.rule)} <small>{text}</small></h3>"
         for completed in failed[:SHOWN_OPEN]:
             yield from _failure(completed)
         if len(failed) > SHOWN_OPEN:
@@ -160,9 +160,9 @@ def _rules(run: VerifyRun) -> Iterator[str]:
 
 def _rule(number: int, each: RuleResults) -> Iterator[str]:
     counts = {result: each.count(result) for result in VERDICTS} | {"not tried": len(each.skipped)}
-    told = ", ".join(f"{count:,} {_NAMES.get(result, result)}" for result, count in counts.items() if count)
+    text = ", ".join(f"{count:,} {_NAMES.get(result, result)}" for result, count in counts.items() if count)
     worst = next(result for result in ("fail", "not observable", "pass", "not tried") if counts[result])
-    yield f"<details class='rule'><summary>{_mark(worst)} <strong>{_broken(each.rule)}</strong> <small>{told}</small>"
+    yield f"<details class='rule'><summary>{_mark(worst)} <strong>{_broken(each.rule)}</strong> <small>{text}</small>"
     # A link opens the details that hold what it leads to, but not the ones that it leads to.
     yield f"</summary><div id='rule-{number}'>"
     first = next(iter(each.completed), None)
@@ -220,7 +220,7 @@ def _foot(run: VerifyRun) -> Iterator[str]:
 
 
 def _broken(rule: str) -> str:
-    """Return the name of a rule, which lines may break where a new word begins."""
+    """Return the name of a rule with possible line breaks between its words."""
     return re.sub(r"(?<=[._])", "<wbr>", _text(rule))
 
 

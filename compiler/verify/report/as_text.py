@@ -22,13 +22,13 @@ from compiler.verify.report.formatting import (
 from compiler.verify.run import CompletedCheck, RuleResults, VerifyRun
 
 SHOWN_PER_RULE: Final = 3
-"""Most failures of a rule that are told; the other formats have them all."""
+"""Most failures of a rule that are shown; the other formats show all."""
 
 _LONGEST: Final = 400
 
 
 _INDENT: Final = 13
-"""Columns before what a failure tells."""
+"""Width of the column before the details of a failure."""
 
 _NARROWEST: Final = 40
 

@@ -1,4 +1,4 @@
-"""What every report tells: requests and responses shown, and counts in words."""
+"""What all reports share: display texts of requests and responses, and counts."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from compiler.verify.check import ChatRequest, Check, ExpectedAcceptance, writte
 from compiler.verify.run import VERDICTS, VerifyRun
 
 MAX_SHOWN: Final = 2000
-"""Longest request or answer in characters that is shown whole."""
+"""Longest request or response, in characters, that is shown whole."""
 
 
 EMPTY: Final = "(an empty body)"
@@ -42,7 +42,7 @@ def _unfilled(request: ChatRequest) -> str:
 
 
 def sent_in_words(request: ChatRequest, most: int = MAX_SHOWN) -> str:
-    """Return the body of a request as it was sent, or words for one that has nothing to show."""
+    """Return the body of a request as it was sent, or a description of one that cannot be shown."""
     return sent(request, most) or EMPTY
 
 
@@ -59,7 +59,7 @@ def engine_got(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
 
 
 def wanted(check: Check) -> str:
-    """Return what is expected of the response to a check's request."""
+    """Return the description of the expected response to a check's request."""
     expected = check.expected
     if not isinstance(expected, ExpectedAcceptance):
         return f"{expected.status} {shown_wanted(expected.body)}"
@@ -101,7 +101,7 @@ def verdict_of(run: VerifyRun) -> str:
 
 
 def caution_of(run: VerifyRun) -> str | None:
-    """Return what speaks against believing a run: nothing was tried, or nothing answered, as with a wrong model."""
+    """Return a reason to doubt a run: no check was made, or no request got a response, as with a wrong model."""
     if not run.is_telling:
         reasons = unobservable_of(run) or untried_of(run)
         most = next((f" ({reason})" for reason, _ in reasons.most_common(1)), "")
@@ -131,12 +131,12 @@ def facts_of(run: VerifyRun) -> list[tuple[str, str]]:
 
 
 def moment_of(run: VerifyRun) -> str:
-    """Return when a run's first request was sent, in words."""
+    """Return the time of a run's first request as text."""
     return "at an unknown time" if run.begun is None else f"{run.begun.replace('T', ' ').removesuffix('Z')} UTC"
 
 
 def pace_of(run: VerifyRun) -> str:
-    """Return how many requests were sent in what time, and how many answers are those of a record."""
+    """Return how many requests were sent in what time, and how many responses come from a record."""
     asked = f"{counted(run.requests, 'request')} in {run.seconds:.1f} s"
     if run.record is None:
         return asked

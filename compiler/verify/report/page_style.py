@@ -1,4 +1,4 @@
-"""How the page looks: one sheet for light and dark, screen and paper, no font or picture from elsewhere."""
+"""The style sheet of the page: light and dark, screen and print, without external fonts or images."""
 
 from typing import Final
 
