@@ -1,4 +1,4 @@
-"""`profilec probe`: the contract of a live endpoint, learned by questions and written as a profile."""
+"""`profilec probe`: learn the contract of a live endpoint from its responses and write it as a profile."""
 
 import sys
 import time
@@ -28,9 +28,9 @@ def today() -> str:
 
 
 def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
-    """Probe an endpoint and write the profile that says what was learned; return 0.
+    """Probe an endpoint and write the profile that was learned; return 0.
 
-    Raises UsageError, and CommandError where the endpoint cannot be asked or answers no request at all.
+    Raises UsageError, and CommandError if the endpoint cannot be reached or accepts no request at all.
     """
     _reject_contradictions(arguments)
     address = chat_url(arguments.url)
@@ -67,7 +67,7 @@ def _request_sender(arguments: Namespace, address: str, open_things: ExitStack) 
     record, known = (None, {}) if arguments.record is None else open_record(arguments.record)
     if record is not None:
         open_things.callback(record.close)
-    # What told of the endpoint's state then may be answered now.
+    # Responses that show the endpoint's own state are left out: the requests may succeed now.
     known = {key: response for key, response in known.items() if response.status not in UNWELL}
     _say(
         f"probing {arguments.model} at {address}: at most {arguments.max_requests:,} requests, "

@@ -1,4 +1,4 @@
-"""The request that all others are made from: the first of a few that an endpoint answers."""
+"""The base request, which all others modify: the first candidate that an endpoint accepts."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -18,11 +18,11 @@ _MOST_TOLD: Final = 300
 
 
 class BaselineError(CommandError):
-    """No request was found that the endpoint answers; the message is one line."""
+    """The endpoint accepts no candidate; the message is one line."""
 
 
 def learn_base(model: str) -> Learner[BaseRequest]:
-    """Return a request that is answered. Raises BaseError when none is."""
+    """Return a request that is accepted. Raises BaseError if there is none."""
     first: ExperimentResult | None = None
     for text, fields in _candidates(model):
         base = BaseRequest(fields, text)

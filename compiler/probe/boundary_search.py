@@ -1,4 +1,4 @@
-"""Where a field stops taking numbers: a coarse ladder, then each edge by bisection to the shortest decimal there."""
+"""Find the range of numbers that a field accepts: coarse steps, then bisection to the shortest decimal at each edge."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ FRACTIONS: Final = (
     *(-1000000, -100, -3, -2, -1, -0.5, 0, 0.01, 0.1, 0.3, 0.37, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1),
     *(1.5, 1.73, 2, 3, 5, 10, 20, 100, 1000, 1000000),
 )
-"""What is tried of a field that takes fractions; 0.37 and 1.73 are values that nobody would list."""
+"""Test values for a field that takes fractions; 0.37 and 1.73 are unlikely members of a list."""
 
 WHOLE: Final = (
     *(-1000000, -2, -1, 0, 1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 256, 1000, 1024, 4096, 10000),
@@ -42,11 +42,11 @@ class RangeEnd(NamedTuple):
 
 
 class AcceptedNumbers(NamedTuple):
-    """Which numbers a field takes.
+    """The numbers that a field accepts.
 
-    kind: all, none, a band with its edges (None: no end was found on that side), a set where only single numbers are
-    accepted, or unclear where too much was not told. results: everything that was asked. gaps: within a band, what was
-    rejected.
+    kind: all; none; a range with its edges (None: no end was found on that side); a set, if only single numbers are
+    accepted; or unclear, if too many results are inconclusive. results: all experiments. gaps: the rejected numbers
+    within a range.
     """
 
     kind: str
@@ -99,7 +99,7 @@ def numbers(request: AskNumber, ladder: Sequence[float], *, is_whole: bool) -> L
 
 
 def _is_range(trials: _NumberTrials, conclusive: list[float], *, is_whole: bool) -> Learner[bool]:
-    """Return whether numbers between and beside the accepted ones are accepted too: a list is one of those tried."""
+    """Return whether numbers between and beside the accepted ones are accepted too, so that they are no list."""
     accepted = [number for number in conclusive if trials.takes(number)]
     if not _ODD.isdisjoint(accepted):
         return True
@@ -114,21 +114,21 @@ def _is_range(trials: _NumberTrials, conclusive: list[float], *, is_whole: bool)
 
 
 def _between(one: float, other: float, *, is_whole: bool) -> float | None:
-    """Return a number between two that nobody would list; None where there is none."""
+    """Return a number between two that is an unlikely member of a list; None if there is none."""
     if not is_whole:
         return round(one + (other - one) * _SHARE, 4)
     return None if other - one <= 1 else one + max(1, int((other - one) * _SHARE))
 
 
 def _beside(accepted: list[float], *, is_whole: bool) -> list[float]:
-    """Return the neighbours of numbers of which each stands alone."""
+    """Return the neighbours of isolated numbers."""
     if is_whole:
         return [number + step for number in accepted for step in (-1, 1)]
     return [math.nextafter(number, side) for number in accepted for side in (-math.inf, math.inf)]
 
 
 def _edge(trials: _NumberTrials, inside: float, outside: float, *, is_whole: bool) -> Learner[RangeEnd]:
-    """Learn where between two numbers, of which one is accepted, the edge is."""
+    """Learn the edge between two numbers, one of which is accepted."""
     step = Decimal(10) ** math.floor(math.log10(abs(outside - inside)))
     finest = Decimal(1) if is_whole else _FINEST
     while True:

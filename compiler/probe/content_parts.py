@@ -1,4 +1,4 @@
-"""Parts of contents: which types of them a message of each role may have."""
+"""Content parts: the types that messages of each role may have."""
 
 import re
 from typing import Any, Final
@@ -70,14 +70,14 @@ def _types(of_kinds: dict[str, ExperimentResult]) -> list[str] | None:
     if not unknown.is_rejected or not of_kinds["text"].is_accepted:
         return None
     kinds = [kind for kind, result in of_kinds.items() if not (result.is_rejected and _is_alike(result, unknown, kind))]
-    # Where the types are listed in the words of a rejection, their order is that of the rule.
+    # If the message of a rejection lists the types, they have the order of the rule.
     said = " ".join(texts_in(unknown))
     places = {kind: found.start() for kind in kinds if (found := re.search(rf"\b{kind}\b", said)) is not None}
     return sorted(kinds, key=places.__getitem__) if len(places) == len(kinds) else kinds
 
 
 def _is_alike(result: ExperimentResult, unknown: ExperimentResult, kind: str) -> bool:
-    """Return whether a type is rejected in the words in which the unknown one is."""
+    """Return whether a type is rejected with the same message as the unknown one."""
     # Beside the type itself, ids of requests and places differ.
     names = re.compile(rf"\b(?:{kind}|{FOREIGN})\b|[0-9a-f]{{8,}}|[0-9]+".encode())
     one, other = (each.response.body for each in (result, unknown))

@@ -1,4 +1,4 @@
-"""Conversations that are tried, and the fewest named checks of messages that explain which of them are rejected."""
+"""Test conversations, and find the fewest named checks of messages that explain which of them are rejected."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ class Conversation(NamedTuple):
 
 
 class TriedConversation(NamedTuple):
-    """A conversation and what came of it."""
+    """A conversation and its result."""
 
     conversation: Conversation
     reply: ExperimentResult
@@ -125,7 +125,7 @@ def _check(name: str, section: Fields) -> _Check:
 
 
 def _explained(tried: list[TriedConversation]) -> LearnedChecks:
-    """Return the fewest checks that reject what was rejected and nothing else; words that are alike go together."""
+    """Return the fewest checks that reject exactly what was rejected; rejections with the same message go together."""
     possible = list(_possible(tried))
     chosen: list[_Check] = []
     left = [each for each in tried if each.reply.is_rejected]
@@ -154,7 +154,7 @@ def _possible(tried: list[TriedConversation]) -> Iterator[_Check]:
 
 
 def _gain(check: _Check, left: list[TriedConversation]) -> tuple[int, int]:
-    """Return how many rejections in the same words a check explains at most, and how many in all."""
+    """Return the most rejections with the same message that a check explains, and their total."""
     by_words = Counter(error_words(each.reply) for each in left if check.rejects(each))
     return max(by_words.values(), default=0), by_words.total()
 
@@ -183,7 +183,7 @@ def _said(check: _Check, tried: list[TriedConversation]) -> str:
 
 
 def error_words(reply: ExperimentResult) -> str:
-    """Return a rejection without roles and numbers, so that those of one rule are alike."""
+    """Return a message without roles and numbers, so that those of one rule are equal."""
     return _CHANGING.sub("", reply.response.body.decode(errors="replace"))
 
 

@@ -1,4 +1,4 @@
-"""What was learned → a profile in YAML, with the evidence beside each value and what is not known at its head."""
+"""Write what was learned as a profile in YAML, with evidence for each value and a header that lists open questions."""
 
 import textwrap
 from pathlib import Path
@@ -19,19 +19,19 @@ from compiler.verify.check import Fields
 
 _WIDTH: Final = 116
 _LONGEST_SOURCE: Final = 1000
-_MOST_TOLD: Final = 12
+_MOST_SHOWN: Final = 12
 
-_NEVER_SEEN: Final = (
-    "what an engine gets: defaults that are injected, values that are forced, raised, lowered, mapped or dropped",
-    "whether a budget above what a model can is clamped: where no cap is written, none was met",
-    "how an engine's own 400 is told, and the words of responses other than 400, 404 and 413",
-    "which of two violations is told first: a draft tells them in the language's own order",
+_NOT_PROBED: Final = (
+    "what an engine receives: defaults that are injected, values that are forced, raised, lowered, mapped or dropped",
+    "whether a budget above the model's limit is clamped: a missing cap means that none was found",
+    "the error text for an engine's own 400, and of responses other than 400, 404 and 413",
+    "which of two violations is reported first: a draft has the default order of the language",
     "other models, other names for this one, and fields that the catalogue of the probe does not have",
 )
 
 
 class ProbeRun(NamedTuple):
-    """What stands around a draft: where it comes from, the day (as 2026-11-30), and how many requests were sent."""
+    """The metadata of a draft: the endpoint and model, the day (as 2026-11-30), and the number of requests."""
 
     name: str
     model: str
@@ -53,7 +53,7 @@ class ProfileDraft(NamedTuple):
 
 
 def draft_of(learned: LearnedContract, run: ProbeRun) -> ProfileDraft:
-    """Return the profile that says what was learned. Raises DraftError where it would not compile."""
+    """Return the profile of what was learned. Raises DraftError if it would not compile."""
     learned = without_wrong_rejections(learned, run.model)
     values = _worded(learned, run)
     contract = contract_of(values)
@@ -64,7 +64,7 @@ def draft_of(learned: LearnedContract, run: ProbeRun) -> ProfileDraft:
 
 
 def profile_values(learned: LearnedContract) -> Fields:
-    """Return the bare values of the profile without words of rejections."""
+    """Return the plain values of the profile without error texts."""
     return assembled(learned.values, learned.cases)
 
 
@@ -74,14 +74,14 @@ def _worded(learned: LearnedContract, run: ProbeRun) -> Fields:
     base = with_words(learned.values, wording, None)
     cases = {name: with_words(case, wording, name) for name, case in learned.cases.items()}
     if wording.errors:
-        base["errors"] = {**wording.errors, "source": "as seen in the rejections of this probe"}
+        base["errors"] = {**wording.errors, "source": "as in the rejections of this probe"}
     for case in cases.values():
         case.pop("errors", None)
     return {"name": run.name, **_dated(assembled(base, cases), run.date)}
 
 
 def _dated(values: Fields, date: str) -> Fields:
-    """Return values in which each source says that it is of this probe."""
+    """Return values in which each source names this probe."""
     dated: Fields = {}
     for key, value in values.items():
         if key == "source" and isinstance(value, str):
@@ -99,12 +99,12 @@ def _head(learned: LearnedContract, run: ProbeRun, wrong: tuple[Mismatch, ...]) 
         "yaml-language-server: $schema=./profile.schema.json",
         f"A draft of what {run.model} is held to at {run.endpoint}, learned by `profilec probe` on {run.date}.",
         "",
-        f"{asked} different requests were answered. What a request did not show does not stand here:",
-        *(f"- {line}" for line in _NEVER_SEEN),
+        f"{asked} different requests got a response. The probe cannot find out:",
+        *(f"- {line}" for line in _NOT_PROBED),
     ]
-    told = [*learned.undetermined, *_unclear(learned), *_unlike(wrong)]
-    if told:
-        lines += ["", "What could not be determined, or not be expressed:", *(f"- {line}" for line in told)]
+    open_questions = [*learned.undetermined, *_unclear(learned), *_unlike(wrong)]
+    if open_questions:
+        lines += ["", "What could not be determined or expressed:", *(f"- {line}" for line in open_questions)]
     return "".join(f"{line}\n" for each in lines for line in _wrapped(each))
 
 
@@ -118,30 +118,30 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _unclear(learned: LearnedContract) -> list[str]:
-    """Say what was asked and not answered, and what was not asked."""
+    """Return lines on the requests without a conclusive response, and on those that were not sent."""
     lines = []
-    for kind, said in _UNTOLD.items():
+    for kind, said in _INCONCLUSIVE.items():
         by_about: dict[str, list[ExperimentResult]] = {}
         for result in learned.results:
             if result.kind == kind:
                 by_about.setdefault(result.experiment.about, []).append(result)
         for about, results in sorted(by_about.items()):
             responses = sorted({_answered(result) for result in results} - {""})
-            told = (
+            details = (
                 f" ({', '.join(responses)}): {'; '.join(_changes(result) for result in results[:3])}"
                 if responses
                 else ""
             )
-            lines.append(f"{about}: {len(results)} {said}{told}")
+            lines.append(f"{about}: {len(results)} {said}{details}")
     return lines
 
 
-_UNTOLD: Final = {
+_INCONCLUSIVE: Final = {
     "overflow": "too long for the context that the engine runs with, which is no rule of a contract",
     "unclear": "failed",
     "unasked": "not asked: --max-requests was reached",
 }
-"""What is told of replies that say nothing, by verdict."""
+"""Texts for inconclusive responses, by verdict."""
 
 
 def _answered(result: ExperimentResult) -> str:
@@ -153,7 +153,7 @@ def _changes(result: ExperimentResult) -> str:
 
 
 def _unlike(wrong: tuple[Mismatch, ...]) -> list[str]:
-    """Say of which rules the draft would answer something otherwise than it was answered."""
+    """Return lines on the rules for which the draft would respond differently than the endpoint did."""
     lines = []
     for is_verdict, said in ((True, "accepted or rejected otherwise here"), (False, "rejected in other words here")):
         counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The shapes that bodies of errors have: where the text stands, where type, code and field, what is always alike."""
+"""The shapes of error bodies: the positions of message, type, code and field, and the constant rest."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from compiler.probe.template_induction import escaped
 from router.contract.errors import ApiError
 
 BodyPath = tuple[str | int, ...]
-"""Where a value stands in a body: keys and places."""
+"""The position of a value in a body: keys and indexes."""
 
 OWN: Final = {"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}}
 """The shape that the router gives its errors by itself."""
@@ -20,9 +20,9 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{16,}|[0
 
 
 class ErrorSample(NamedTuple):
-    """One rejection: where the draft has it from, as the draft would know it, and as it came.
+    """One rejection: its rule, the draft's own error for it, and the response.
 
-    place: the name of the case. rule: the rule or step. sent: what the request may have put into the words.
+    place: the name of the case. rule: the rule or step. sent: the request's values that the message may repeat.
     """
 
     place: str | None
@@ -35,13 +35,13 @@ class ErrorSample(NamedTuple):
 
     @property
     def details(self) -> dict[str, Any]:
-        """What stands for the placeholders."""
+        """The values of the placeholders."""
         known = {**self.error.details, "message": self.error.message, "param": self.error.param}
         return {**known, "status": self.status, "request_id": self.request_id}
 
 
 class Envelope(NamedTuple):
-    """A shape: its template, where the text stands, and where what differs from error to error does, by slot."""
+    """A shape: its template, the position of the message, and those of the values that vary, by slot."""
 
     template: dict[str, Any]
     text_at: BodyPath
@@ -49,7 +49,7 @@ class Envelope(NamedTuple):
 
 
 def leaves_of(value: object, at: BodyPath = ()) -> dict[BodyPath, Any]:
-    """Return the values in a body that hold no others, by where they stand."""
+    """Return the scalar values in a body by their positions."""
     if isinstance(value, dict) and value:
         return {place: leaf for key, inner in value.items() for place, leaf in leaves_of(inner, (*at, key)).items()}
     if isinstance(value, list) and value:
@@ -121,7 +121,7 @@ def _key(place: BodyPath) -> str:
 
 
 def _mark(place: BodyPath, values: list[Any], samples: Sequence[ErrorSample], slots: dict[str, BodyPath]) -> Any:  # noqa: ANN401
-    """Return what stands in the template at a place."""
+    """Return the value at a position of the template."""
     first = values[0]
     key = _key(place)
     if all(value is None for value in values):
@@ -153,7 +153,7 @@ def _mark(place: BodyPath, values: list[Any], samples: Sequence[ErrorSample], sl
 
 
 def _may_be_words(value: object) -> bool:
-    """Return whether a profile can say a type, or a code, like this."""
+    """Return whether a profile can express such a type or code."""
     if isinstance(value, str):
         return 0 < len(value) <= _LONGEST_WORD and value.isprintable()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -191,7 +191,7 @@ def _with_marks(value: Any, marks: Mapping[BodyPath, Any], at: BodyPath = ()) ->
 
 
 def value_at_place(body: Any, place: BodyPath) -> Any:  # noqa: ANN401 - any JSON
-    """Return what stands at a place of a body."""
+    """Return the value at a position of a body."""
     for step in place:
         body = body[step]
     return body

@@ -1,4 +1,4 @@
-"""How rejections are told: what all of them share goes to `errors`, what a rule says of its own stays with the rule."""
+"""Learn the error texts of rejections: what all share goes to `errors`, the rest to the `error` of each rule."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ _OF_RULES: Final = ("fields.", "checks.")
 
 
 class _RejectionGroup(NamedTuple):
-    """Rejections by one part of one rule in one case, and how they are told: words as a profile writes them."""
+    """Rejections by one part of one rule in one case, and their error texts as a profile writes them."""
 
     place: str | None
     rule: str
@@ -60,8 +60,8 @@ def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) 
             place = None if _is_as_usual(contract, place, decision.rule) else place
             request_id = result.experiment.request.request_id()
             decision.error.details.setdefault("model", model)
-            told = (decision.error, result.response.status, body, request_id, sent_by(result.experiment))
-            found.append(ErrorSample(place, decision.rule, *told))
+            details = (decision.error, result.response.status, body, request_id, sent_by(result.experiment))
+            found.append(ErrorSample(place, decision.rule, *details))
     return found
 
 
@@ -90,14 +90,14 @@ def _object_in(result: ExperimentResult) -> dict[str, Any] | None:
 
 
 class ErrorTemplates(NamedTuple):
-    """The section `errors`, and the words of rules: by case and rule, by part."""
+    """The section `errors`, and the error texts of rules: by case and rule, by part."""
 
     errors: Fields
     of_rules: dict[tuple[str | None, str], Fields]
 
 
 def wording_of(samples: Sequence[ErrorSample]) -> ErrorTemplates:
-    """Return the words that tell rejections as they came."""
+    """Return the error texts that reproduce the rejections."""
     by_shape: dict[Hashable, list[ErrorSample]] = {}
     for sample in samples:
         by_shape.setdefault(shape_of(sample.body), []).append(sample)
@@ -137,7 +137,7 @@ def _groups(samples: Sequence[ErrorSample], envelopes: dict[Any, Envelope]) -> I
 
 
 def _sayable(template: str) -> str:
-    """Return a message if a profile can say it: no long text, and none of several lines."""
+    """Return a message if a profile can express it: printable, one line, not too long."""
     return template if template.isprintable() and 0 < len(template) <= _LONGEST_MESSAGE else _MESSAGE
 
 
@@ -145,7 +145,7 @@ _LONGEST_MESSAGE: Final = 2000
 
 
 def _in_shared_words(groups: list[_RejectionGroup]) -> list[_RejectionGroup]:
-    """Return groups with the same message where one template gives what several of a code say."""
+    """Return groups with a common message where one template gives several messages of a code."""
     shared: list[_RejectionGroup] = []
     for code in dict.fromkeys(group.code for group in groups):
         own = [group for group in groups if group.code == code]
@@ -157,7 +157,7 @@ def _in_shared_words(groups: list[_RejectionGroup]) -> list[_RejectionGroup]:
 
 
 def _in_words_of_base(groups: list[_RejectionGroup]) -> list[_RejectionGroup]:
-    """Return groups of cases with the words that the same part has outside of all cases, where these fit."""
+    """Return the groups of cases with the error text of the same part outside all cases, if it fits."""
     usual = {(group.rule, group.part): group for group in groups if group.place is None}
     result = []
     for group in groups:
@@ -183,13 +183,13 @@ _MOST_TRIED: Final = 8
 
 
 def _words(samples: Sequence[ErrorSample], envelope: Envelope) -> Fields:
-    """Return what a group of rejections is told with, but its message."""
+    """Return the error members of a group of rejections, without the message."""
     words: Fields = {"status": _commonest(sample.status for sample in samples)}
     for slot, place in envelope.slots.items():
-        told = [value_at_place(without_ids(sample), place) for sample in samples]
-        if slot == "param" and all(value == sample.error.param for value, sample in zip(told, samples, strict=True)):
+        values = [value_at_place(without_ids(sample), place) for sample in samples]
+        if slot == "param" and all(value == sample.error.param for value, sample in zip(values, samples, strict=True)):
             continue
-        words[slot] = _commonest(told)
+        words[slot] = _commonest(values)
     return words
 
 
@@ -199,14 +199,14 @@ def _text(sample: ErrorSample, envelope: Envelope) -> str:
 
 
 def _commonest(values: Iterable[Any]) -> Any:  # noqa: ANN401 - any value
-    """Return the value that occurs most; of those that occur alike, the first."""
+    """Return the most frequent value; of equally frequent ones the first."""
     listed = list(values)
     counts = Counter(map(repr, listed))
     return max(listed, key=lambda value: counts[repr(value)])
 
 
 def _usual(group: _RejectionGroup) -> Fields:
-    """Return the words that are active for a code where a profile says nothing."""
+    """Return the default error texts for a code."""
     status = STATUS_OF[group.code]
     kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
     return {"status": status, "type": kind, "code": group.code, "message": _MESSAGE}
@@ -234,15 +234,15 @@ def _shared(
     commonest: Any,  # noqa: ANN401 - any JSON value
     envelopes: dict[Any, Envelope],
 ) -> Fields:
-    """Return the words that most of some groups have and that are not active anyway."""
+    """Return the error members that most of some groups share and that are not the default."""
     shared: Fields = {}
     for name in ("status", "type", "code"):
-        told = [group.words[name] for group in groups if name in group.words]
-        if not told:
+        values = [group.words[name] for group in groups if name in group.words]
+        if not values:
             continue
-        gain, place = max((_gain(name, value, groups, usual), -place) for place, value in enumerate(told))
-        if gain > 0 and told[-place] is not None:
-            shared[name] = told[-place]
+        gain, place = max((_gain(name, value, groups, usual), -place) for place, value in enumerate(values))
+        if gain > 0 and values[-place] is not None:
+            shared[name] = values[-place]
     message = _commonest(group.words["message"] for group in groups)
     gain = _gain("message", message, groups, usual)
     is_rule = all(group.rule.startswith(_OF_RULES) for group in groups)
@@ -250,16 +250,16 @@ def _shared(
     if gain > 0 and (is_general or not (is_rule or _is_mixed(groups))):
         shared["message"] = message
     shape = max((group.shape for group in groups), key=lambda each: _weight(groups, each))
-    in_force = usual[0].get("body", envelopes[commonest].template)
-    if envelopes[shape].template != in_force:
+    active = usual[0].get("body", envelopes[commonest].template)
+    if envelopes[shape].template != active:
         shared["body"] = envelopes[shape].template
     return shared
 
 
 def _gain(name: str, value: object, groups: list[_RejectionGroup], usual: list[Fields]) -> int:
-    """Return how many groups more are told right where a word is what is active for all of them.
+    """Return how many more groups are right if a value becomes the default for all.
 
-    What no rule can set right weighs more.
+    Groups that no rule can correct weigh more.
     """
     gain = 0
     for group, words in zip(groups, usual, strict=True):
@@ -274,7 +274,7 @@ _NOT_OF_RULES: Final = 100
 
 
 def _is_mixed(groups: list[_RejectionGroup]) -> bool:
-    """Return whether groups are those of every 400: their text is no one's own."""
+    """Return whether groups are those of every 400, so that their text belongs to no single code."""
     return len({group.code for group in groups}) > 1 or groups[0].code == _BAD_REQUEST
 
 
@@ -284,28 +284,28 @@ def _of_rules(
     commonest: Any,  # noqa: ANN401
     envelopes: dict[Any, Envelope],
 ) -> dict[tuple[str | None, str], Fields]:
-    """Return what words rules have of their own, by part, beyond those that `errors` gives them."""
-    told: dict[tuple[str | None, str], Fields] = {}
+    """Return the rules' own error texts, by part, without what `errors` provides."""
+    errors: dict[tuple[str | None, str], Fields] = {}
     for group in groups:
         if not group.rule.startswith(_OF_RULES):
             continue
         layer = {**answers.get(_BAD_REQUEST, {}), **answers.get(group.code, {})}
-        in_force = {**_usual(group), **layer}
-        own = {name: value for name, value in group.words.items() if in_force.get(name) != value and value is not None}
+        active = {**_usual(group), **layer}
+        own = {name: value for name, value in group.words.items() if active.get(name) != value and value is not None}
         if "param" in group.words and group.words["param"] is None:
             own["param"] = "{null}"
         body = envelopes[group.shape].template
         if body != layer.get("body", envelopes[commonest].template):
             own["body"] = body
-        told.setdefault((group.place, group.rule), {})[group.part] = own
-    for (place, rule), parts in told.items():
+        errors.setdefault((group.place, group.rule), {})[group.part] = own
+    for (place, rule), parts in errors.items():
         if place is not None:
-            told[place, rule] = {**told.get((None, rule), {}), **parts}
-    return {key: _error(parts) for key, parts in told.items()}
+            errors[place, rule] = {**errors.get((None, rule), {}), **parts}
+    return {key: _error(parts) for key, parts in errors.items()}
 
 
 def _error(parts: Fields) -> Any:  # noqa: ANN401 - a text or a mapping
-    """Return the `error` of a rule, the parts that are told alike together."""
+    """Return the `error` of a rule; parts with equal texts are merged."""
     alike = [words for part, words in parts.items() if part]
     if not any(parts.values()):
         return {}
@@ -321,12 +321,12 @@ def _short(words: Fields) -> Any:  # noqa: ANN401
 
 
 def with_words(values: Fields, wording: ErrorTemplates, place: str | None) -> Fields:
-    """Return sections with the words of their rules in them."""
+    """Return sections with the error texts of their rules."""
     result = dict(values)
     for section in ("fields", "checks"):
         for name, rule in result.get(section, {}).items():
             path = f"{section}.{name}"
-            # What is rejected nowhere in a case is told there as it is elsewhere.
+            # A part that no request of a case violates has the same text as elsewhere.
             error = wording.of_rules.get((place, path), wording.of_rules.get((None, path)))
             if error:
                 result[section] = {**result[section], name: {**rule, "error": error}}
@@ -341,7 +341,7 @@ class Mismatch(NamedTuple):
 
 
 def mismatches(contract: Contract, results: Iterable[ExperimentResult], model: str) -> list[Mismatch]:
-    """Return the replies that a contract would not give, by verdict or by words."""
+    """Return the responses that a contract would not reproduce, in the decision or in the text."""
     from router.contract.errors import build_error_response  # noqa: PLC0415
 
     found, served = [], ServedIds((model,))
@@ -353,8 +353,8 @@ def mismatches(contract: Contract, results: Iterable[ExperimentResult], model: s
             found.append(Mismatch(result, is_verdict=True))
         elif isinstance(decision, Rejection):
             request_id = result.experiment.request.request_id()
-            told = build_error_response(decision.error, decision.errors, request_id)
-            if told.status != result.response.status or not _is_alike(told.body, result, request_id):
+            expected = build_error_response(decision.error, decision.errors, request_id)
+            if expected.status != result.response.status or not _is_alike(expected.body, result, request_id):
                 found.append(Mismatch(result, is_verdict=False))
     return found
 

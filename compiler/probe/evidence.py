@@ -1,4 +1,4 @@
-"""What was asked and answered, in a line: the evidence that stands behind a value of a draft."""
+"""One line of evidence for a value of a draft: what was sent, accepted and rejected."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -34,7 +34,7 @@ def evidence_of_values(results: Sequence[ExperimentResult], path: str) -> str:
 
 
 def evidence_of(accepted: Iterable[str], rejected: Iterable[str], results: Sequence[ExperimentResult]) -> str:
-    """Say which things, in words, were accepted and rejected."""
+    """Return a text on what was accepted and rejected."""
     return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(rejected)), results)
 
 

@@ -1,6 +1,6 @@
-"""Questions, replies, and learning as a conversation: a generator that yields questions and is sent the replies.
+"""Experiments and their results. A learner is a generator that yields experiments and is sent the results.
 
-Nothing here asks anybody: whoever drives a learning sends its questions and passes the replies in.
+Nothing here sends requests: the caller of a learner sends its experiments and passes the results in.
 """
 
 import copy
@@ -15,10 +15,10 @@ from compiler.verify.oracle.values import put
 from router.contract.schema.fields import BUDGET_FIELDS, WHOLE_NUMBER_FIELDS
 
 ResultKind = Literal["accepted", "rejected", "overflow", "unclear", "unasked"]
-"""What came of a request.
+"""The verdict on a response.
 
-overflow: it is too long for the context that the engine runs with, which is no rule of a contract. unclear: what came
-back tells of the endpoint's state or of another field, or fails within it. unasked: it was not sent.
+overflow: the request is too long for the engine's context, which is no rule of a contract. unclear: the response is
+about the endpoint's state or another field, or the endpoint failed. unasked: the request was not sent.
 """
 
 _OK: Final = 200
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 class Experiment(NamedTuple):
-    """One request, and what it changes in a base request.
+    """One request, as changes of a base request.
 
-    about: what is asked about, in the words of `--only`. changes: by dotted path, what is set in the base request.
-    without: top-level fields of the base that are left out.
+    about: the subject, as `--only` names it. changes: the values to set in the base request, by dotted path.
+    without: top-level fields of the base to remove.
     """
 
     about: str
@@ -42,7 +42,7 @@ class Experiment(NamedTuple):
 
 
 class ExperimentResult(NamedTuple):
-    """What came of a question."""
+    """The result of an experiment."""
 
     experiment: Experiment
     kind: ResultKind
@@ -50,17 +50,17 @@ class ExperimentResult(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the request was answered."""
+        """Whether the request was accepted."""
         return self.kind == "accepted"
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the request was rejected for what stands in it."""
+        """Whether the request was rejected for its content."""
         return self.kind == "rejected"
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the reply says anything."""
+        """Whether the response allows a conclusion."""
         return self.kind in {"accepted", "rejected"}
 
 
@@ -69,7 +69,7 @@ Learner = Generator[Sequence[Experiment], Sequence[ExperimentResult], T]
 
 
 class BaseRequest(NamedTuple):
-    """A request that is known to be answered, to be changed in one thing at a time; `text` is the prompt in it."""
+    """A request that is known to be accepted; experiments change one thing in it. `text` is its prompt."""
 
     fields: Fields
     text: str
@@ -92,7 +92,7 @@ class BaseRequest(NamedTuple):
 
 
 def result_of(experiment: Experiment, response: EndpointResponse | None) -> ExperimentResult:
-    """Return what a response says to a question; None: it was not sent."""
+    """Return the verdict on the response to an experiment; None: it was not sent."""
     if response is None:
         return ExperimentResult(experiment, "unasked", EndpointResponse(0, "", b""))
     if response.failure is None and response.status == _OK:
@@ -110,9 +110,9 @@ _OVERFLOW: Final = re.compile(
     rb"|cannot be greater than max_model_len"  # vLLM of a budget
     rb"|longer than the model's context length"  # SGLang
 )
-"""How engines say that a prompt, or a prompt with its budget, does not fit into their context.
+"""Messages of engines for a prompt, or a prompt with its budget, that exceeds the context.
 
-Sources: llama.cpp b10434 and vLLM 0.32 as they answer, SGLang 0.5.23's source, OpenAI's guide to errors.
+Sources: responses of llama.cpp b10434 and vLLM 0.32, SGLang 0.5.23's source, OpenAI's guide to errors.
 """
 
 
@@ -142,7 +142,7 @@ def _param_of(response: EndpointResponse) -> str:
 def is_read_otherwise(result: ExperimentResult) -> bool:
     """Return whether a result is about a fraction in a field that this router always reads as a whole number.
 
-    Some engines cut it off (llama.cpp answers n: 1.5 as 1); no rule of the language takes it.
+    Some engines truncate it (llama.cpp reads n: 1.5 as 1); no rule of the language can express that.
     """
     changes = result.experiment.changes
     fractions = (changes.get(name) for name in WHOLE_NUMBER_FIELDS)

@@ -1,4 +1,4 @@
-"""One request field: what is tried in it, and the rule that says best what came back."""
+"""Learn one request field: send test values, and find the rule that explains the results best."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,9 +37,9 @@ _LONGEST_TEXTS: Final = (1, 16, 32, 33, 64, 65, 128, 256, 257, 1024, 4096)
 
 
 class LearnedField(NamedTuple):
-    """What was learned of a field: its rule in the profile language, in which `source` says on what evidence.
+    """What was learned about a field: its rule in the profile language, in which `source` gives the evidence.
 
-    good: a value that is accepted (None: none is known). undetermined: what could not be determined, in words.
+    good: a value that is accepted (None: none is known). undetermined: lines on what could not be determined.
     """
 
     rule: Fields
@@ -48,7 +48,7 @@ class LearnedField(NamedTuple):
 
 
 def learn_field(base: BaseRequest, entry: CorpusEntry) -> Learner[LearnedField]:
-    """Learn the rule of a field, with what some endpoints want beside it where they take that."""
+    """Learn the rule of a field, with the companion fields that some endpoints require."""
     if not entry.beside:
         return (yield from _learn(base, entry, {}))
     alone = yield from ask_one(base.experiment(f"fields.{entry.path}", entry.beside))
@@ -88,7 +88,7 @@ def _learn(base: BaseRequest, entry: CorpusEntry, beside: Fields) -> Learner[Lea
 
 
 def _words_listed(results: Iterable[ExperimentResult], entry: CorpusEntry) -> list[str]:
-    """Return the words in quotes with which a foreign word is rejected: values that are accepted may be among them."""
+    """Return the quoted words of the rejection of an unknown value; some may be accepted values."""
     rejected = [result for result in results if result.is_rejected and FOREIGN in result.experiment.changes.values()]
     said = " ".join(text for result in rejected for text in texts_in(result))
     words = dict.fromkeys(_QUOTED.findall(said))
@@ -127,7 +127,7 @@ class _ValueTrials:
 
 
 def _screen_of(entry: CorpusEntry) -> tuple[Any, ...]:
-    """Return the few values that tell whether anything is rejected at all."""
+    """Return the few values that show whether anything is rejected at all."""
     if entry.kind in {"fraction", "whole"}:
         return (entry.values[0], entry.values[-1], *_SCREEN_OF_NUMBERS)
     if entry.kind == "words":
@@ -181,7 +181,7 @@ def _fitted(
     of_numbers: AcceptedNumbers | None,
     of_texts: AcceptedTexts | None,
 ) -> LearnedField:
-    """Return the rule that explains the replies best, the simplest of those that explain them alike."""
+    """Return the rule that explains the results best; of equally good ones the simplest."""
     conclusive = [result for result in results if result.is_conclusive]
     if not any(result.is_accepted for result in conclusive):
         if entry.path == "messages":
@@ -250,7 +250,7 @@ def _hypotheses(
 
 
 def _is_listed(entry: CorpusEntry, conclusive: list[ExperimentResult], of_numbers: AcceptedNumbers | None) -> bool:
-    """Return whether what is accepted may be a list of values: of numbers one is shown by those rejected in between."""
+    """Return whether the accepted values may be a list. Numbers are one if some between them are rejected."""
     if of_numbers is not None:
         return entry.kind != "list" and of_numbers.kind == "set"
     taken = [at(result.experiment.request.fields(), entry.path) for result in conclusive if result.is_accepted]
@@ -258,7 +258,7 @@ def _is_listed(entry: CorpusEntry, conclusive: list[ExperimentResult], of_number
 
 
 def _kinds_taken(conclusive: list[ExperimentResult], entry: CorpusEntry) -> list[Any]:
-    """Return what `type` may say of the values that are accepted."""
+    """Return the `type` of the accepted values."""
     kinds: list[Any] = [kind for kind in _KINDS if _takes_kind(conclusive, entry.path, kind)]
     if entry.kind == "whole":
         kinds.sort(key=lambda kind: kind != "integer")
@@ -330,7 +330,7 @@ def _status(conclusive: Iterable[ExperimentResult]) -> str:
 
 
 def _required_beside(base: BaseRequest, entry: CorpusEntry, found: LearnedField) -> Learner[LearnedField]:
-    """Learn whether a field needs what was sent beside it."""
+    """Learn whether a field needs the companion fields that were sent."""
     about = f"fields.{entry.path}"
     ((path, value),) = entry.beside.items()
     other = (not value) if isinstance(value, bool) else FOREIGN

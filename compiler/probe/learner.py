@@ -1,4 +1,4 @@
-"""All that is learned of an endpoint, in its order: a base request, fields and checks, limits, other situations."""
+"""Learn everything about an endpoint, in this order: base request, fields and checks, limits, modes and cases."""
 
 import json
 import re
@@ -25,7 +25,7 @@ UNKNOWN_MODELS: Final = ("probe-unknown-model", "probe-unheard-of")
 
 
 class ProbeGoal(NamedTuple):
-    """What is to be learned: of which model, up to which size of bodies in bytes, and of which rules (none: all)."""
+    """What to learn: the model, the largest body in bytes, and the rules (none: all)."""
 
     model: str
     max_body: int
@@ -33,10 +33,10 @@ class ProbeGoal(NamedTuple):
 
 
 class LearnedContract(NamedTuple):
-    """All that was learned.
+    """Everything that was learned.
 
-    values: the sections of a profile, without words of rejections. cases: by the name of a case, its sections whole.
-    undetermined: what could not be determined, in lines. results: everything that was asked, in its order.
+    values: the sections of a profile, without error texts. cases: the complete sections of each case, by its name.
+    undetermined: lines on what could not be determined. results: all results, in order.
     """
 
     values: Fields
@@ -46,7 +46,7 @@ class LearnedContract(NamedTuple):
 
 
 def learn(aims: ProbeGoal) -> Learner[LearnedContract]:
-    """Learn the contract of an endpoint for a model. Raises BaseError where no request is answered."""
+    """Learn the contract of an endpoint for a model. Raises BaseError if no request is accepted."""
     kept: list[ExperimentResult] = []
     base = yield from collect_results(learn_base(aims.model), kept)
     scope = Scope(aims.only)
@@ -144,9 +144,9 @@ def _learn_around(base: BaseRequest, scope: Scope, max_body: int) -> Learner[tup
 
 def _unreadable(base: BaseRequest) -> list[Experiment]:
     whole = base.experiment("request").request
-    chat_requests = [whole._replace(text=text) for text in ("{", "", "[]")]
-    chat_requests += [whole.replaced("model"), whole.replaced("model", "1"), whole.replaced("stream", '"true"')]
-    return [Experiment("request", {}, request) for request in chat_requests]
+    malformed = [whole._replace(text=text) for text in ("{", "", "[]")]
+    malformed += [whole.replaced("model"), whole.replaced("model", "1"), whole.replaced("stream", '"true"')]
+    return [Experiment("request", {}, request) for request in malformed]
 
 
 def _learn_stream(base: BaseRequest) -> Learner[Fields]:

@@ -1,4 +1,4 @@
-"""How many images, what they may refer to, and how large they and the whole body may be."""
+"""Learn the limits on images and bodies: the number, sources and size of images, and the size of the body."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -52,8 +52,8 @@ def learn_images(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
         if elsewhere.is_accepted:
             check = {**check, "max_data_urls": limits["max_images"], "source": limits["source"]}
             limits = {}
-    size, not_told = yield from _learn_size(base, max_body)
-    undetermined = (*undetermined, *not_told)
+    size, size_gaps = yield from _learn_size(base, max_body)
+    undetermined = (*undetermined, *size_gaps)
     if size is not None:
         check = {**check, **size}
     return LearnedLimits(limits, {"images": check} if check else {}, undetermined)
@@ -114,7 +114,7 @@ def _learn_sources(base: BaseRequest) -> Learner[LearnedChecks]:
 def _learn_size(
     base: BaseRequest, max_body: int, usual: str | None = None
 ) -> Learner[tuple[Fields | None, tuple[str, ...]]]:
-    """Return what `checks.images` says of sizes, and what could not be determined."""
+    """Return the sizes in `checks.images`, and what could not be determined."""
     try:
         return (yield from _size(base, max_body, usual)), ()
     except _InconclusiveError as error:
@@ -122,9 +122,9 @@ def _learn_size(
 
 
 def _size(base: BaseRequest, max_body: int, usual: str | None) -> Learner[Fields | None]:
-    """Learn how large an image may be, as a data URL and decoded, as far as the bound on bodies goes.
+    """Learn the size limits of an image, as a data URL and decoded, up to the limit of request bodies.
 
-    usual: how each image is rejected, where each is; one that is too large is rejected in other words.
+    usual: the rejection of every image, if all are rejected; an image that is too large gets another message.
     """
 
     def is_taken(result: ExperimentResult) -> bool:
@@ -168,7 +168,7 @@ def _url(base: BaseRequest, size: int) -> Experiment:
 
 
 _ROUND: Final = (20 * MIB, 10 * MIB)
-"""Bounds on the length of a URL that are told from one on the image by nothing else than that they are round."""
+"""Round numbers; only these distinguish a limit on the URL's length from one on the image."""
 
 _SPARE: Final = 4096
 """Bytes that the rest of a request may take."""
@@ -195,11 +195,11 @@ def learn_body(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
 
 
 class _InconclusiveError(Exception):
-    """What came back says nothing about a size; the message is what came."""
+    """The response allows no conclusion about a size; the message describes the response."""
 
 
-def _one_told(experiment: Experiment) -> Learner[ExperimentResult]:
-    """Ask one question. Raises _NotToldError where the reply says nothing."""
+def _conclusive_result(experiment: Experiment) -> Learner[ExperimentResult]:
+    """Run one experiment. Raises _InconclusiveError if the response allows no conclusion."""
     result = yield from ask_one(experiment)
     if not result.is_conclusive:
         size = experiment.request.size()
@@ -210,13 +210,13 @@ def _one_told(experiment: Experiment) -> Learner[ExperimentResult]:
 
 
 def _without_limit(max_body: int) -> LearnedLimits:
-    """Return what is written where the bound on bodies was reached: a profile has some limit in any case."""
-    told = f"limits.max_body_bytes: a body of {max_body:,} bytes is accepted; more was not tried"
+    """Return the limit to write if the largest body was accepted: a profile always has one."""
+    line = f"limits.max_body_bytes: a body of {max_body:,} bytes is accepted; more was not tried"
     if max_body < DEFAULT_MAX_BODY_BYTES:
-        return LearnedLimits({}, {}, (f"{told}, and the limit that holds where a profile has none stands",))
+        return LearnedLimits({}, {}, (f"{line}, so the profile has the default limit",))
     size = max_body if max_body % 1024 else size_of(max_body)
     said = f"{max_body:,} bytes accepted, more was not tried"
-    return LearnedLimits({"max_body_bytes": size, "source": said}, {}, (told,))
+    return LearnedLimits({"max_body_bytes": size, "source": said}, {}, (line,))
 
 
 def _is_accepted(result: ExperimentResult) -> bool:
@@ -231,7 +231,7 @@ def _edge(
     step = MIB
     while low < most:
         size = min(step, most)
-        result = yield from _one_told(of_bytes(size))
+        result = yield from _conclusive_result(of_bytes(size))
         if not is_taken(result):
             high = size
             break
@@ -284,7 +284,7 @@ def _bracketed(
         if not low < size < high:
             first, last = (middle, last) if size <= low else (first, middle)
             continue
-        result = yield from _one_told(of_bytes(size))
+        result = yield from _conclusive_result(of_bytes(size))
         if is_taken(result):
             low, first = size, middle
         else:

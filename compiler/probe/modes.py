@@ -1,4 +1,4 @@
-"""Other rules for other requests: what brings them about, and what holds there."""
+"""Learn modes and cases: the requests to which other rules apply, and those rules."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -27,7 +27,7 @@ _MARK: Final = "checks.messages"
 
 
 Marks = tuple[tuple[str, str] | None, ...]
-"""What came of each of some questions: the verdict and the words; None where it cannot be determined."""
+"""The verdicts and messages of some experiments; None where they cannot be determined."""
 
 
 class LearnedModes(NamedTuple):
@@ -40,7 +40,7 @@ class LearnedModes(NamedTuple):
 
 
 class _SwitchEffect(NamedTuple):
-    """A switch, and what it made of each of the telling questions: None where it cannot be determined."""
+    """A switch, and its results in each of the indicators; None where they cannot be determined."""
 
     switch: Switch
     marks: Marks
@@ -48,30 +48,32 @@ class _SwitchEffect(NamedTuple):
 
 def learn_modes(base: BaseRequest, usual: LearnedSections, scope: Scope) -> Learner[LearnedModes]:
     """Learn what brings requests under other rules than usual, and these."""
-    telling = _telling(usual.results)
+    indicators = _telling(usual.results)
     known = [switch for switch in SWITCHES if not _roots(switch.fields) & scope.unknown]
     plain = yield from ask_all(*(base.experiment(ABOUT, switch.fields) for switch in known))
     switches = [switch for switch, reply in zip(known, plain, strict=True) if reply.is_accepted]
-    seen = yield from run_together({switch.said: _see(base, switch, telling) for switch in switches})
-    before = tuple(_mark(reply) for reply in telling)
-    others = [each for each in seen.values() if _differs(each.marks, before)]
+    effects = yield from run_together({switch.said: _see(base, switch, indicators) for switch in switches})
+    before = tuple(_mark(reply) for reply in indicators)
+    others = [each for each in effects.values() if _differs(each.marks, before)]
     of_modes = [each for each in others if each.switch.mode is not None]
     if not of_modes:
         return (
-            yield from _of_values(base, [each for each in others if each.switch.mode is None], before, telling, scope)
+            yield from _of_values(
+                base, [each for each in others if each.switch.mode is None], before, indicators, scope
+            )
         )
     groups = _grouped(of_modes)
     default = _OTHER_MODE.get(str(of_modes[0].switch.mode), "usual")
     mode: Fields = {"default": default}
     names = {name if name != default else f"{name} too": group for name, group in groups.items()}
-    mode["match"] = yield from _readings(base, names, [*seen.values()], default, telling)
+    mode["match"] = yield from _readings(base, names, [*effects.values()], default, indicators)
     cases: dict[str, Fields] = {}
     learned: dict[str, LearnedSections] = {}
     for name, group in names.items():
         switch = group[0].switch
         apart = scope._replace(apart=_roots(switch.fields))
         turned = base.with_fields(switch.fields)
-        changed = _differing(group[0].marks, before, telling)
+        changed = _differing(group[0].marks, before, indicators)
         changed |= yield from _changed(turned, usual.results, apart)
         narrowed = apart._replace(only=tuple(sorted(changed)))
         learned[name] = (yield from learn_sections(turned, narrowed)) if changed else LearnedSections({}, (), ())
@@ -80,17 +82,17 @@ def learn_modes(base: BaseRequest, usual: LearnedSections, scope: Scope) -> Lear
     return LearnedModes({**mode, "source": said}, cases, learned)
 
 
-def _differing(marks: Marks, before: Marks, telling: Sequence[ExperimentResult]) -> set[str]:
-    """Return what the telling questions that a switch changes are about."""
+def _differing(marks: Marks, before: Marks, indicators: Sequence[ExperimentResult]) -> set[str]:
+    """Return the subjects of the indicators that a switch changes."""
     return {
         reply.experiment.about
-        for reply, one, other in zip(telling, marks, before, strict=True)
+        for reply, one, other in zip(indicators, marks, before, strict=True)
         if None not in {one, other} and one != other
     }
 
 
 def _changed(turned: BaseRequest, usual: Sequence[ExperimentResult], scope: Scope) -> Learner[set[str]]:
-    """Return what is answered otherwise under a switch: of each rule, some of what was asked is asked again."""
+    """Return the subjects whose results differ under a switch; a sample of each rule's experiments is repeated."""
     chosen: list[ExperimentResult] = []
     by_about: dict[str, list[ExperimentResult]] = {}
     for reply in usual:
@@ -100,7 +102,7 @@ def _changed(turned: BaseRequest, usual: Sequence[ExperimentResult], scope: Scop
         rejected = list({error_words(reply): reply for reply in results if reply.is_rejected}.values())
         accepted = [reply for reply in results if reply.is_accepted]
         if rejected:
-            # Where everything is accepted, the extremes are; where something is rejected, what stands at the edge.
+            # If everything is accepted, the sample has the extremes; if something is rejected, the values at the edges.
             chosen += [*_spread(rejected), *_spread(accepted)]
         else:
             chosen += accepted[:2]
@@ -148,11 +150,11 @@ def _mark(reply: ExperimentResult) -> tuple[str, str] | None:
     return reply.kind, error_words(reply) if reply.is_rejected else ""
 
 
-def _see(base: BaseRequest, switch: Switch, telling: Sequence[ExperimentResult]) -> Learner[_SwitchEffect]:
-    """Ask the telling questions of a base in which a switch is turned."""
+def _see(base: BaseRequest, switch: Switch, indicators: Sequence[ExperimentResult]) -> Learner[_SwitchEffect]:
+    """Run the indicators with a switch set in the base request."""
     turned, roots = base.with_fields(switch.fields), _roots(switch.fields)
-    apart = [bool(roots & _roots(reply.experiment.changes)) for reply in telling]
-    asked_of = [reply.experiment for reply, is_apart in zip(telling, apart, strict=True) if not is_apart]
+    apart = [bool(roots & _roots(reply.experiment.changes)) for reply in indicators]
+    asked_of = [reply.experiment for reply, is_apart in zip(indicators, apart, strict=True) if not is_apart]
     results = iter((yield from ask_all(*map(turned.on_base, asked_of))))
     return _SwitchEffect(switch, tuple(None if is_apart else _mark(next(results)) for is_apart in apart))
 
@@ -165,10 +167,10 @@ def _differs(marks: Marks, before: Marks) -> bool:
     return any(one != other for one, other in zip(marks, before, strict=True) if None not in {one, other})
 
 
-def _grouped(seen: Sequence[_SwitchEffect]) -> dict[str, list[_SwitchEffect]]:
+def _grouped(effects: Sequence[_SwitchEffect]) -> dict[str, list[_SwitchEffect]]:
     """Return the switches that have the same effect together, each group by the name of its mode."""
     groups: dict[str, list[_SwitchEffect]] = {}
-    for each in seen:
+    for each in effects:
         alike = next((group for group in groups.values() if not _differs(group[0].marks, each.marks)), None)
         if alike is not None:
             alike.append(each)
@@ -181,22 +183,22 @@ def _grouped(seen: Sequence[_SwitchEffect]) -> dict[str, list[_SwitchEffect]]:
 def _readings(
     base: BaseRequest,
     groups: dict[str, list[_SwitchEffect]],
-    seen: list[_SwitchEffect],
+    effects: list[_SwitchEffect],
     default: str,
-    telling: list[ExperimentResult],
+    indicators: list[ExperimentResult],
 ) -> Learner[list[Fields]]:
     """Return how the mode is read, in the order in which one switch prevails over another."""
     of_mode = {each.switch.said: name for name, group in groups.items() for each in group}
-    readers = [each for each in seen if each.switch.mode is not None]
+    readers = [each for each in effects if each.switch.mode is not None]
     pairs = [
         (one, other, place)
         for one, other in combinations(readers, 2)
         if of_mode.get(one.switch.said) != of_mode.get(other.switch.said)
-        if (place := _telling_apart(one, other, telling)) is not None
+        if (place := _distinguishing_index(one, other, indicators)) is not None
     ]
     results = yield from ask_all(
         *(
-            base.with_fields({**one.switch.fields, **other.switch.fields}).on_base(telling[place].experiment)
+            base.with_fields({**one.switch.fields, **other.switch.fields}).on_base(indicators[place].experiment)
             for one, other, place in pairs
         )
     )
@@ -214,21 +216,21 @@ def _readings(
     ]
 
 
-def _telling_apart(one: _SwitchEffect, other: _SwitchEffect, telling: list[ExperimentResult]) -> int | None:
-    """Return the place of a question that two switches answer differently; None where both cannot be turned."""
+def _distinguishing_index(one: _SwitchEffect, other: _SwitchEffect, indicators: list[ExperimentResult]) -> int | None:
+    """Return the index of an experiment with different results under two switches; None if both cannot be set."""
     if {*one.switch.fields} & {*other.switch.fields}:
         return None
     roots = _roots({**one.switch.fields, **other.switch.fields})
-    for place, reply in enumerate(telling):
+    for place, reply in enumerate(indicators):
         marks = {one.marks[place], other.marks[place]}
         if len(marks) > 1 and None not in marks and not roots & _roots(reply.experiment.changes):
             return place
     return None
 
 
-def _sorted(seen: list[_SwitchEffect], before: dict[str, set[str]]) -> list[_SwitchEffect]:
-    """Return switches such that each stands behind those that prevail over it, and else as they stand."""
-    left, result = list(seen), []
+def _sorted(effects: list[_SwitchEffect], before: dict[str, set[str]]) -> list[_SwitchEffect]:
+    """Return the switches in an order in which each follows those that prevail over it."""
+    left, result = list(effects), []
     while left:
         names = {each.switch.said for each in left}
         first = next((each for each in left if not before[each.switch.said] & names), left[0])
@@ -238,13 +240,13 @@ def _sorted(seen: list[_SwitchEffect], before: dict[str, set[str]]) -> list[_Swi
 
 
 def _of_values(
-    base: BaseRequest, others: list[_SwitchEffect], before: Marks, telling: list[ExperimentResult], scope: Scope
+    base: BaseRequest, others: list[_SwitchEffect], before: Marks, indicators: list[ExperimentResult], scope: Scope
 ) -> Learner[LearnedModes]:
-    """Learn what a single value of a field changes: what was seen to be otherwise, and no more."""
+    """Learn the changes by a single value of a field: the observed ones only."""
     cases: dict[str, Fields] = {}
     learned: dict[str, LearnedSections] = {}
     for each in others:
-        changed = _differing(each.marks, before, telling)
+        changed = _differing(each.marks, before, indicators)
         ((path, value),) = each.switch.fields.items()
         name = f"{path}-{value}"
         narrowed = scope._replace(only=tuple(sorted(changed)), apart=_roots(each.switch.fields))

@@ -1,4 +1,4 @@
-"""How many videos, audios and files the messages of a request may carry."""
+"""Learn how many videos, audios and files the messages of a request may carry."""
 
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler.verify.check import Fields
 
 OTHER_LIMITS: Final = {limit: modality for modality, limit in PART_LIMITS.items() if modality != "image"}
-"""Member of `limits` → the modality whose parts it bounds. Of images more is learned than their number."""
+"""Member of `limits` → the modality whose parts it bounds. For images, `limits` learns more than the number."""
 
 
 class _PartLimit(NamedTuple):

@@ -1,4 +1,4 @@
-"""Questions sent and replies brought back: within a bound on requests, and never twice what is known already."""
+"""Send experiments and return results: within a limit on requests, and none that is already recorded."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -32,9 +32,9 @@ def run_learner(learning: Learner[T], send: Send) -> T:
 
 
 class RequestSender(NamedTuple):
-    """Who is asked: an endpoint (None: nobody), what is known of it already, and where to write down what is new.
+    """The sender of requests: an endpoint (None: none), the known responses, and the record for new ones.
 
-    most: how many requests may be sent in all, repetitions included. tell: is told how many were sent.
+    most: limit on requests in total, retries included. tell: receives the number of requests sent.
     """
 
     client: EndpointClient | None
@@ -44,9 +44,9 @@ class RequestSender(NamedTuple):
     tell: Callable[[int], None]
 
     def responses(self, chat_requests: Sequence[ChatRequest]) -> Mapping[str, EndpointResponse]:
-        """Return the responses to requests, those that are not known as far as the bound lets them be sent.
+        """Return the responses to requests: the known ones, and new ones up to the limit.
 
-        Raises EndpointError where the endpoint lets nobody in, is not there, or has gone.
+        Raises EndpointError if the endpoint rejects the credentials, is unreachable, or stops responding.
         """
         left = list({request.key(): request for request in chat_requests if request.key() not in self.known}.values())
         failures = 0
@@ -64,7 +64,7 @@ class RequestSender(NamedTuple):
                 failures += 1
                 if failures >= _MOST_FAILURES or not any(response.status == _OK for response in self.known.values()):
                     raise
-                # The first of those that are left failed; others may be answered.
+                # The first of the remaining requests failed; others may succeed.
                 unanswered = [request for request in chunk if request.key() not in self.known]
                 self.known[unanswered[0].key()] = EndpointResponse(0, "", b"", failure=str(error))
                 left = [*unanswered[1:], *left]

@@ -1,4 +1,4 @@
-"""What holds for the requests of one situation: every field and check that is asked about, side by side."""
+"""Learn the rules for the requests of one situation: all fields and checks, concurrently."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from router.contract.schema.rule_list import PART_LIMITS
 OUTPUT: Final = "output.max_tokens"
 
 _OWN_WORDS: Final = b"expected a positive integer"
-"""What this project's router says of a budget that is none."""
+"""Error message of this project's router for an invalid budget."""
 
 _PAIRS: Final = (
     ("max_tokens", "max_completion_tokens"),
@@ -156,7 +156,7 @@ def _without_budget(base: BaseRequest) -> BaseRequest:
 
 
 def _with_pairs(base: BaseRequest, found: dict[str, LearnedField]) -> Learner[tuple[dict[str, Fields], list[str]]]:
-    """Return the rules of fields; those of fields that are not taken together say so."""
+    """Return the rules of fields; rules of fields that exclude each other say so."""
     rules = {path: dict(each.rule) for path, each in found.items()}
     undetermined = [line for each in found.values() for line in each.undetermined]
     pairs = [pair for pair in _PAIRS if all(path in found and found[path].good is not None for path in pair)]
@@ -166,13 +166,13 @@ def _with_pairs(base: BaseRequest, found: dict[str, LearnedField]) -> Learner[tu
             said = f"rejected together with {other} {statuses([result])}"
             source = f"{rules[one]['source']}; {said}" if "source" in rules[one] else said
             rules[one] |= {"excludes": [other], "source": source}
-    # An engine may not look at a budget beside the one that it prefers.
+    # An engine may ignore a budget if the request also has the one that it prefers.
     yield from ask_all(*_wrong_budgets(base, found))
     return rules, undetermined
 
 
 def _wrong_budgets(base: BaseRequest, found: dict[str, LearnedField]) -> Iterator[Experiment]:
-    """Yield questions about budgets that are rejected alone, a number and a text, beside other ones that are not."""
+    """Yield experiments that combine budgets that are rejected alone, a number and a text, with accepted ones."""
     for one, other in ((path, beside) for path in sorted(BUDGET_ENTRIES) for beside in (*BUDGET_ENTRIES, "n_predict")):
         good = found[other].good if other in found else _SMALL_BUDGET
         if one in found and one != other and found[one].rule and good is not None:
@@ -200,14 +200,14 @@ def _folded_budget(fields: dict[str, Fields], results: list[ExperimentResult]) -
     for path in sorted(BUDGET_ENTRIES):
         rule = fields.pop(path)
         is_other = "min" in rule and not any(_OWN_WORDS in each.response.body for each in _rejected_low(path, results))
-        # The language tells a budget of 0 in the words for bad requests; a field's rule has words of its own.
+        # A budget of 0 gets the language's error text for bad requests; a field's rule has its own.
         if is_other:
             fields[path] = {"min": 1, "max": cap, "source": rule["source"]}
     return {"max_tokens": {"cap": cap, "default": "none", "source": source}}
 
 
 def _is_emptiness_alike(results: list[ExperimentResult]) -> bool:
-    """Return whether no message at all is rejected in the words in which some conversation is."""
+    """Return whether the rejection of some conversation has the same message as that of an empty list of messages."""
     empty = {
         error_words(result)
         for result in results
@@ -239,13 +239,13 @@ def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
         different_cases[name] = {"when": case["when"], **_without_idle_sources(different, there)}
     kept = {name: case for name, case in different_cases.items() if len(case) > 1}
     if not any("mode" in case["when"] for case in kept.values()):
-        # A mode in which nothing is otherwise is none.
+        # A mode without differences is no mode.
         base = {name: section for name, section in base.items() if name != "mode"}
     return {**base, **({"cases": kept} if kept else {})}
 
 
 def _without_idle_sources(section: Fields, below: Fields) -> Fields:
-    """Return what differs from what is below, without rules of which the evidence alone does."""
+    """Return the differences from the base, without rules that differ only in their evidence."""
     found: Fields = {}
     for key, value in section.items():
         under = below.get(key)

@@ -1,4 +1,4 @@
-"""What is asked about: the request fields that servers and vendors are known to read, and what to try in each."""
+"""The catalogue of experiments: request fields that servers and vendors are known to read, and test values for each."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -12,8 +12,8 @@ Kind = Literal["fraction", "whole", "words", "list", "text", "object"]
 class CorpusEntry(NamedTuple):
     """A field to learn.
 
-    kind: what it holds where it is known. values: what else is tried; of numbers: the ladder. beside: fields without
-    which some endpoints reject it.
+    kind: the type, if known. values: further test values; for numbers: the coarse steps. beside: companion fields
+    that some endpoints require.
     """
 
     path: str
@@ -23,7 +23,7 @@ class CorpusEntry(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The top-level field that it stands in."""
+        """The top-level field that contains it."""
         return self.path.partition(".")[0]
 
 
@@ -111,14 +111,14 @@ OTHER_NAMES: Final[Fields] = {
 
 
 class Switch(NamedTuple):
-    """What may bring a request under other rules: the fields that say so, and the mode that they mean."""
+    """A switch to other rules: the fields that set it, and the mode that they mean."""
 
     fields: Fields
     mode: str | None
 
     @property
     def said(self) -> str:
-        """The switch in words."""
+        """The switch as text."""
         return " and ".join(f"{path} {value}" for path, value in self.fields.items())
 
 

@@ -1,4 +1,4 @@
-"""What a question sent that a response may repeat, and whether a text repeats it: words of a rule never do."""
+"""The values of an experiment that a response may repeat, and whether a text repeats them. Keywords are left out."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ SentValues = frozenset[str | float]
 """Texts and numbers of a request."""
 
 _FREE: Final = frozenset({"id", "name", "tool_call_id", "content", "text", "url", "reasoning_content", "arguments"})
-"""Members whose values the client makes up; those of others, as `role` and `type`, are words of the protocol."""
+"""Members whose values the client chooses; the values of others, such as `role` and `type`, are protocol keywords."""
 
 _SHORTEST: Final = 2
 _NUMBER: Final = r"-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
@@ -20,7 +20,7 @@ _NUMBERS: Final = re.compile(rf"(?<![A-Za-z0-9_.]){_NUMBER}(?![A-Za-z0-9_]|\.[0-
 
 
 def sent_by(experiment: Experiment) -> SentValues:
-    """Return what a question changed in the base request, as far as it is made up by the client."""
+    """Return the values that an experiment changed in the base request and that the client chooses."""
     found: set[str | float] = set()
     for value in experiment.changes.values():
         found |= set(_scalars(value))
@@ -50,7 +50,7 @@ def _made_up(value: Any, key: str = "") -> Iterator[str | float]:  # noqa: ANN40
 
 
 def repeated(text: str, sent: SentValues) -> SentValues:
-    """Return what of the things that were sent stands in a text, numbers in any spelling."""
+    """Return the sent values that occur in a text; numbers in any notation."""
     numbers = {float(found) for found in _NUMBERS.findall(text)}
     return frozenset(each for each in sent if (_has_word(text, each) if isinstance(each, str) else each in numbers))
 
@@ -60,7 +60,7 @@ def _has_word(text: str, word: str) -> bool:
 
 
 def places_of(text: str, said: str) -> list[tuple[int, int]]:
-    """Return where something is said in a text; a number is only said where no other number has it within itself."""
+    """Return the positions of a value in a text; a number is not found within another number."""
     if not re.fullmatch(_NUMBER, said):
         before, behind = (r"\b" if re.match(r"\w", end, re.ASCII) else "" for end in (said[0], said[-1]))
         return [found.span() for found in re.finditer(f"{before}{re.escape(said)}{behind}", text, re.ASCII)]

@@ -1,4 +1,4 @@
-"""A draft rejects nothing that was seen answered: rules, or parts of rules, that would are left out, and told."""
+"""Remove from a draft every rule, or part of one, that would reject an accepted request, and report it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,7 @@ from compiler.verify.check import Fields
 from router.contract.decide import Rejection, ServedIds, decide
 
 LARGE: Final = 1024 * 1024
-"""Bodies of more bytes are not judged here."""
+"""Largest body in bytes that is evaluated here."""
 
 _PARTS_OF_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "too_low": ("min", "above"),
@@ -44,14 +44,14 @@ _PARTS_OF_CHECKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "max_data_urls": ("max_data_urls",),
     },
 }
-"""The members of a rule that a part of it stands for; where none is named here, the part is the rule."""
+"""The members of a rule that belong to a part; a part that is missing here is the whole rule."""
 
 _SECTIONS: Final = ("fields", "checks")
 _WHOLE: Final = {"output.max_tokens": "output", "unknown_fields": "unknown_fields"}
 
 
 class _WrongRejection(NamedTuple):
-    """A rejection of what was answered: in which case (None: outside of all), by which rule and part of it."""
+    """A rejection of an accepted request: the case (None: outside all cases), the rule and its part."""
 
     place: str | None
     rule: str
@@ -60,11 +60,11 @@ class _WrongRejection(NamedTuple):
 
 
 def without_wrong_rejections(learned: LearnedContract, model: str) -> LearnedContract:
-    """Return what was learned without what would reject a request that was answered, and with a line about each."""
+    """Return what was learned without the rules that would reject an accepted request, and a line on each."""
     taken = (result for result in learned.results if result.is_accepted and not is_read_otherwise(result))
     accepted = {result.experiment.request.key(): result for result in taken}
-    judged = [result for result in accepted.values() if result.experiment.request.size() <= LARGE]
-    while wrong := {(each.place, each.rule, each.part): each for each in _wrong(learned, judged, model)}:
+    evaluated = [result for result in accepted.values() if result.experiment.request.size() <= LARGE]
+    while wrong := {(each.place, each.rule, each.part): each for each in _wrong(learned, evaluated, model)}:
         before = learned
         for each in wrong.values():
             learned = _without(learned, each)
@@ -73,9 +73,9 @@ def without_wrong_rejections(learned: LearnedContract, model: str) -> LearnedCon
     return learned
 
 
-def _wrong(learned: LearnedContract, judged: Sequence[ExperimentResult], model: str) -> Iterator[_WrongRejection]:
+def _wrong(learned: LearnedContract, evaluated: Sequence[ExperimentResult], model: str) -> Iterator[_WrongRejection]:
     contract, served = contract_of(assembled(learned.values, learned.cases)), ServedIds((model,))
-    for result in judged:
+    for result in evaluated:
         decision = decide(result.experiment.request.body(), contract, served)
         if isinstance(decision, Rejection):
             place = None if decision.case_selection.case is None else decision.case_selection.case.name

@@ -1,4 +1,4 @@
-"""A text with what it is about replaced by placeholders: the template that gives every text of some examples."""
+"""Find the template of error messages: a text with placeholders that reproduces every example."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
@@ -9,7 +9,7 @@ from router.contract.templates import PLACEHOLDERS, filled
 
 
 class Example(NamedTuple):
-    """A text, what is known of the error that it tells (what stands for each placeholder), and what was sent."""
+    """A message, the details of its error (the value of each placeholder), and the sent values."""
 
     text: str
     details: Mapping[str, Any]
@@ -61,16 +61,16 @@ def _repeats(template: str, given: Sequence[Example]) -> bool:
 
 
 _BLANK: Final = dict.fromkeys(PLACEHOLDERS, "\0")
-"""Fills a template so that its own words alone are left."""
+"""Values that fill a template so that only its own words remain."""
 
 
 def _richest(examples: Sequence[Example]) -> list[Example]:
-    """Return the examples in which most of what is known of the error is told."""
+    """Return the examples whose text contains most of the known details."""
 
-    def told(example: Example) -> int:
+    def count(example: Example) -> int:
         return sum(said in example.text for name in _NAMES if (said := _said(example.details.get(name))))
 
-    return sorted(examples, key=told, reverse=True)[:_MOST_RICH]
+    return sorted(examples, key=count, reverse=True)[:_MOST_RICH]
 
 
 _MOST_RICH: Final = 2
@@ -101,7 +101,7 @@ def _templates(example: Example, *, prefers_names: bool) -> Iterator[str]:
 _MOST_WAYS: Final = 32
 
 TemplatePlaces = Sequence[tuple[int, int]]
-"""Where something stands in a text: beginnings and ends."""
+"""The start positions of a value in a text."""
 
 
 def _length(places: TemplatePlaces) -> int:
@@ -122,7 +122,7 @@ def _said(value: object) -> str:
 
 
 def _replaced(text: str, found: Mapping[str, TemplatePlaces], which: Mapping[str, int | None]) -> str:
-    """Return a text in which what is said, in all places or in one, stands as placeholders, longer ones first."""
+    """Return texts in which values are replaced by placeholders, at all positions or one; longer values first."""
     taken: list[tuple[int, int, str]] = []
     for name in sorted(which, key=lambda each: -_length(found[each])):
         for number, (begin, end) in enumerate(found[name]):

@@ -1,4 +1,4 @@
-"""Texts that a field, or a name, takes: how long they may be, and which letters may stand in them."""
+"""Learn the texts that a field or a name accepts: their length and their characters."""
 
 import json
 import re
@@ -28,16 +28,16 @@ _LETTERS: Final = {
     ":": ":",
     "\n": "\\n",
 }
-"""Letters that are tried, and what in a pattern stands for others of their kind."""
+"""The characters that are tested, and the pattern for their kind."""
 
 _TWO_BYTES: Final = "é"
 _SHORTEST: Final = 2
 
 
 class AcceptedTexts(NamedTuple):
-    """Which texts are accepted: how long, which letters may stand first and which behind, and what is counted.
+    """The accepted texts: their length, the first and the further characters, and the unit of the length.
 
-    is_length_its_own: whether a text that is too long is rejected in other words than one of wrong letters.
+    is_length_its_own: whether a text that is too long gets another message than one with wrong characters.
     """
 
     lengths: AcceptedNumbers
@@ -93,16 +93,16 @@ def _text_of(result: ExperimentResult) -> str:
 
 
 def _plain(result: ExperimentResult) -> str:
-    """Return a response without what was sent and without numbers, so that equal words are equal."""
+    """Return the message of a response without sent values and numbers, so that equal messages are equal."""
     said, sent = result.response.body.decode(errors="replace"), _text_of(result)
-    # A text may stand in it as JSON, and as JSON within JSON.
+    # The message may contain a text as JSON, and as JSON within JSON.
     for form in (json.dumps(json.dumps(sent, ensure_ascii=False), ensure_ascii=False)[1:-1], json.dumps(sent), sent):
         said = said.replace(form, "") if form else said
     return re.sub(r"[0-9]+|a{3,}[^ ]*|[\"\\\\]", "", said)
 
 
 def rules_of_texts(texts: AcceptedTexts) -> Iterator[Fields]:
-    """Yield rules that may say which texts are accepted."""
+    """Yield rules that may describe the accepted texts."""
     high = texts.lengths.high
     if texts.takes_any_letter and texts.lengths.low is None:
         if high is not None and texts.are_bytes:

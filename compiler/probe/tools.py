@@ -1,4 +1,4 @@
-"""Tools, how they are chosen, formats of responses, and tools within messages: what of each is accepted."""
+"""Learn which tools, tool choices, response formats, and tools within messages are accepted."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -118,10 +118,10 @@ def learn_tools(base: BaseRequest) -> Learner[LearnedChecks]:
 
 def learn_message_tools(base: BaseRequest) -> Learner[LearnedChecks]:
     """Learn whether messages may hold tools, and how these must look."""
-    about, chat_requests = "checks.message_tools", user(base.text)
+    about, question = "checks.message_tools", user(base.text)
 
     def held(tools: object, role: str = "system", **more: object) -> Fields:
-        return {"messages": [{**holding(tools, role), **more}, chat_requests]}
+        return {"messages": [{**holding(tools, role), **more}, question]}
 
     learned = yield from _learn_tools(base, about, held)
     tools = tools_named("look")
@@ -182,7 +182,7 @@ _SHAPES: Final[dict[str, Any]] = {
     "a function that is not there": [{"type": "function"}],
     "the name 1": [function(1)],
 }
-"""What is no list of tools, in words."""
+"""Values that are no list of tools, with their descriptions."""
 
 
 def _rejected_tools(
@@ -192,7 +192,7 @@ def _rejected_tools(
     twice: Sequence[ExperimentResult],
     texts: AcceptedTexts,
 ) -> list[str]:
-    """Return in words which tools were rejected."""
+    """Return a text on the tools that were rejected."""
     words = [f"type {kind}" for kind, result in zip(_TYPES, of_types, strict=True) if result.is_rejected]
     words += [f"the name {name}" for name, result in zip(_FORBIDDEN, of_names, strict=True) if result.is_rejected]
     words += ["a name twice"] if twice[0].is_rejected else []
