@@ -40,7 +40,7 @@ class LearnedModes(NamedTuple):
 
 
 class _SwitchEffect(NamedTuple):
-    """A switch, and its results in each of the indicators; None where they cannot be determined."""
+    """A switch, and its result in each indicator experiment; None where they cannot be determined."""
 
     switch: Switch
     marks: Marks
@@ -83,7 +83,7 @@ def learn_modes(base: BaseRequest, usual: LearnedSections, scope: Scope) -> Lear
 
 
 def _differing(marks: Marks, before: Marks, indicators: Sequence[ExperimentResult]) -> set[str]:
-    """Return the subjects of the indicators that a switch changes."""
+    """Return the subjects of the indicator experiments that a switch changes."""
     return {
         reply.experiment.about
         for reply, one, other in zip(indicators, marks, before, strict=True)
@@ -151,7 +151,7 @@ def _mark(reply: ExperimentResult) -> tuple[str, str] | None:
 
 
 def _see(base: BaseRequest, switch: Switch, indicators: Sequence[ExperimentResult]) -> Learner[_SwitchEffect]:
-    """Run the indicators with a switch set in the base request."""
+    """Run the indicator experiments with a switch set in the base request."""
     turned, roots = base.with_fields(switch.fields), _roots(switch.fields)
     apart = [bool(roots & _roots(reply.experiment.changes)) for reply in indicators]
     asked_of = [reply.experiment for reply, is_apart in zip(indicators, apart, strict=True) if not is_apart]
