@@ -132,7 +132,7 @@ def _mean_load(context: BalancingContext, key: int) -> float:
 class _RendezvousLanes(NamedTuple):
     """The hashes of engines side by side in one integer, so that a few operations on it mix all with a key at once.
 
-    Each has a lane of 128 bits and stands in its lower half; the upper one has room for what a product carries over.
+    Each hash fills the lower half of a lane of 128 bits. The upper half takes the overflow of a multiplication.
     """
 
     seeds: int

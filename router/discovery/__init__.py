@@ -1,1 +1,1 @@
-"""Finds engines by DNS: the resolver, what it found last, and the set that follows from both."""
+"""Discovery of engines by DNS: the resolver, and the set of engines from its results."""

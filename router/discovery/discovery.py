@@ -41,17 +41,17 @@ _LOG = logging.getLogger("router")
 
 
 class ResolvedSet(NamedTuple):
-    """The result of resolving a name: its addresses, and what went wrong, "" if nothing did."""
+    """The result of resolving a name: its addresses and the problem, "" if there is none."""
 
     addresses: Addresses
     problem: str = ""
 
 
 DnsQuery = Callable[[str, str], tuple[str, ...]]
-"""Return the addresses of a name in records of one type, none where it has none. Raises NoAnswerError."""
+"""Return the addresses of a name in records of one type, an empty tuple if there are none. Raises DnsError."""
 
 
-# --- pure: from DNS answers to engines ---
+# --- pure: from DNS responses to engines ---
 
 
 def names_in(items: Iterable[str]) -> tuple[str, ...]:
@@ -59,14 +59,14 @@ def names_in(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(split_item(item).place for item in items if item.startswith(DNS))
 
 
-def merge_responses(known: Addresses, answers: Mapping[str, tuple[str, ...] | DnsError]) -> ResolvedSet:
+def merge_responses(known: Addresses, responses: Mapping[str, tuple[str, ...] | DnsError]) -> ResolvedSet:
     """Return the addresses of a name after its queries.
 
-    A query that failed changes nothing, and neither do answers without any address: a broken name server, or a service
-    without a ready pod, is no reason to remove engines that may be healthy.
+    The known addresses stay after a failed query, and if no response has an address: a broken name server or a service
+    without a ready pod is no reason to remove engines that may be healthy.
     """
-    failures = [str(answer) for answer in answers.values() if isinstance(answer, DnsError)]
-    new = {kind: known.get(kind, ()) if isinstance(answer, DnsError) else answer for kind, answer in answers.items()}
+    failures = [str(each) for each in responses.values() if isinstance(each, DnsError)]
+    new = {kind: known.get(kind, ()) if isinstance(each, DnsError) else each for kind, each in responses.items()}
     problem = "; ".join(dict.fromkeys(failures))
     if not any(new.values()):
         return ResolvedSet(known, problem or "it has no address")
@@ -91,7 +91,7 @@ def engines_of(
 def _engine_urls(name: str, addresses: Addresses) -> list[str]:
     port = urlsplit(name).port
     found = {ipaddress.ip_address(address) for each in addresses.values() for address in each}
-    # Name servers shuffle their answers; engines keep their order.
+    # Name servers shuffle the addresses; engines keep their order.
     in_order = sorted(found, key=lambda address: (address.version, int(address)))
     return [f"http://[{each}]:{port}" if each.version == _IPV6 else f"http://{each}:{port}" for each in in_order]
 
@@ -179,10 +179,10 @@ class Discovery:
 
     def resolve(self, name: str) -> None:
         """Resolve a name now and update the registry."""
-        answers: dict[str, tuple[str, ...] | DnsError] = {kind: self._query_type(name, kind) for kind in _RECORD_TYPES}
+        responses = {kind: self._query_type(name, kind) for kind in _RECORD_TYPES}
         with self._lock:
             before = self._resolved[name]
-            after = merge_responses(before.addresses, answers)
+            after = merge_responses(before.addresses, responses)
             self._resolved[name] = after
             self.failures += bool(after.problem)
             self._update_engines(self._engines())
@@ -242,6 +242,6 @@ def _make_query(server: DnsServer | None) -> DnsQuery:
 
 def _log_change(name: str, before: ResolvedSet, after: ResolvedSet) -> None:
     if after.problem and not before.problem:
-        _LOG.warning("%s: %s; what it was last stays", name, after.problem)
+        _LOG.warning("%s: %s; its last known addresses stay in use", name, after.problem)
     if before.problem and not after.problem:
         _LOG.info("%s: resolved again", name)

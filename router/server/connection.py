@@ -23,7 +23,7 @@ FINISH_SECONDS: Final = 2.0
 """The timeout of a lingering close: the client gets the response and not a reset."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
-"""Linger at the end, but for no time."""
+"""SO_LINGER on with a timeout of 0: closing resets the connection."""
 
 
 class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
@@ -41,7 +41,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         """Whether a response was cut off in a way that only a reset shows to the client."""
         self.drained = 0
         self.common: dict[str, Any] | None = None
-        """What the environs of its plain requests have in common, once there was one."""
+        """The part of the WSGI environ that all its plain requests share, after the first one."""
         self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.client_send_timeout_seconds)
         self._own = own
         self._most_body = most_body
@@ -54,15 +54,15 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         return not self.awaits_handshake
 
     def receive(self) -> bytes:
-        """Return what has come, b"" at the end. Raises OSError, also where nothing has."""
+        """Return the received bytes, b"" at the end of the stream. Raises OSError, also if no byte was received."""
         piece = bytes(self.sock.recv(HELD_BYTES))
-        # No poller tells of what waits inside the TLS layer.
+        # A poller does not report bytes that the TLS layer has buffered.
         while piece and self.has_decrypted():
             piece += self.sock.recv(HELD_BYTES)
         return piece
 
     def init(self) -> None:
-        """Let gunicorn begin to read, in a thread: what has come already first, and all of the head in time."""
+        """Prepare gunicorn's parser in a thread: with the bytes received so far and a deadline for the headers."""
         if self.cfg.is_ssl and not self.initialized:
             self._begin_under_tls()
         else:
@@ -75,7 +75,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
         self.arrival.data.clear()
 
     def _begin_under_tls(self) -> None:
-        """Do what gunicorn does behind the handshake."""
+        """Set up the parser after the handshake, as gunicorn does."""
         self.initialized = True
         self.is_http2 = tls.is_http2(self.sock)
         self.parser = get_parser(self.cfg, self.sock, self.client, http2_connection=self.is_http2)
@@ -83,7 +83,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
             self.parser.initiate_connection()
 
     def forget_request(self) -> None:
-        """Let go of the request that a thread has served: gunicorn's parser keeps it, and its chunks keep it too."""
+        """Drop the references to a request that a thread has served: gunicorn's parser and chunk reader keep them."""
         if isinstance(self.parser, RequestParser) and self.parser.mesg is not None:
             reader = getattr(self.parser.mesg.body, "reader", None)
             if isinstance(reader, ChunkedReader):
@@ -91,7 +91,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
             self.parser.mesg = None
 
     def rest(self) -> None:
-        """Come back from a thread, with what it has received of the next request."""
+        """Return from a thread to the event loop, with the bytes that it received of the next request."""
         left = b""
         if isinstance(self.parser, RequestParser):
             left = self.parser.unreader.take_buffered() + self.sock.held
@@ -102,22 +102,22 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
             self.arrival.data += self.receive()
 
     def expect(self, left: bytes) -> None:
-        """Wait for another request, of which so much has come."""
+        """Wait for the next request, of which `left` was already received."""
         self.arrival = Arrival(self._most_body, left)
         self.stage = Stage.SILENCE
         self.sock.deadline = None
 
     def stop_blocking(self) -> None:
-        """Make the socket one that the main loop can read. Raises OSError when it is closed."""
+        """Make the socket non-blocking for the main loop. Raises OSError if it is closed."""
         self.sock.deadline = None
         self.sock.setblocking(False)
 
     def reset(self) -> None:
-        """Let the connection end in a reset when it is closed. Raises OSError when it is closed already."""
+        """Make closing reset the connection. Raises OSError if it is already closed."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def has_decrypted(self) -> bool:
-        """Return whether bytes wait inside the TLS layer, where no poller sees them."""
+        """Return whether the TLS layer has buffered bytes, which a poller does not report."""
         return self._is_tls and bool(self.sock.pending())
 
 

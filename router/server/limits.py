@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from router.server.connection import Connection
 
 RESERVED_DESCRIPTORS: Final = 64
-"""Descriptors of a worker for other things than clients and the engines of requests in flight."""
+"""Descriptors that a worker reserves for other uses than clients and the engines of requests in flight."""
 FEWEST_CONNECTIONS: Final = 16
-"""How many clients are connected to a worker at least, however few descriptors it has."""
+"""The lowest limit of client connections of a worker, however few descriptors it has."""
 
 _LOG = logging.getLogger("router")
 
 
 def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be held, beside those in flight."""
+    """Return how many threads may read requests that are too long to be buffered, besides those in flight."""
     return max(1, max_in_flight // 2)
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return how many clients may be connected to a worker with so many descriptors: engines need some too."""
+    """Return the limit of client connections of a worker with so many descriptors. Some are left for engines."""
     wanted = max(1000, 4 * max_in_flight)
     if descriptors == resource.RLIM_INFINITY:
         return wanted
@@ -34,9 +34,9 @@ def most_connections(max_in_flight: int, descriptors: int) -> int:
 
 
 class ReadingPlaces:
-    """The places of requests that are too long to be held, each kept until the request is read.
+    """A semaphore for reading requests that are too long to be buffered; a slot is held until the request is read.
 
-    `later` has a function run in the worker's loop, where alone places are counted.
+    `later` runs a function in the worker's loop, the only place where slots are counted.
     """
 
     def __init__(self, most: int, later: Callable[..., None]) -> None:
@@ -44,7 +44,7 @@ class ReadingPlaces:
         self._later = later
 
     def take(self, connection: "Connection") -> bool:
-        """Take a place for the request of a connection; False when there is none."""
+        """Acquire a slot for the request of a connection. Return False if none is free."""
         if self._left <= 0:
             return False
         self._left -= 1
@@ -53,7 +53,7 @@ class ReadingPlaces:
         return True
 
     def _end(self, connection: "Connection") -> None:
-        # The answer may take its time: meanwhile another one is read.
+        # The response may take long: another request can be read meanwhile.
         if in_task():
             self.give_back(connection)
         else:

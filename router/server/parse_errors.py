@@ -33,7 +33,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[str, str]]] = {
 
 
 class LateHeadError(parsing.ParseException):  # type: ignore[misc] # gunicorn has no types
-    """The headers of a request did not arrive in time; `answer` is the error for its client."""
+    """The headers of a request did not arrive in time. `answer` is the error response for the client."""
 
     def __init__(self, answer: ApiError) -> None:
         super().__init__(answer.message)

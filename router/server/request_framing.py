@@ -1,7 +1,7 @@
-"""What can be guessed of a request from the bytes that have come, so that no thread has to wait for the rest.
+"""Request framing: detects in the event loop whether a request is complete, so that no thread waits for the rest.
 
-A guess decides only when gunicorn's parser gets to see the bytes, and in which order, never what they mean: whatever
-is not plain is left to the parser, which refuses what is malformed, and waits for what is missing, itself.
+The framing only decides when gunicorn's parser gets the bytes, never what they mean. Requests with unusual framing go
+to the parser at once: it rejects malformed ones and waits for missing bytes itself.
 """
 
 import re
@@ -9,10 +9,10 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 HELD_BYTES: Final = 64 * 1024
-"""How much of a request is held until it is here; longer ones are read by a thread."""
+"""Longest request that is buffered until it is complete. A thread reads longer ones."""
 
 MOST_CHUNKS: Final = 1000
-"""How many chunks of a request are looked at, a microsecond each; one in more is left to a thread, like long ones."""
+"""Most chunks of a request that are scanned, a microsecond each. A thread reads requests with more chunks."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -23,23 +23,23 @@ _WORDS_BEFORE_TARGET: Final = 1
 _LINE_END: Final = b"\r\n"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)(?:[ \t]*;.*)?", re.DOTALL)
 _SIZE_LINE_BYTES: Final = 8190
-"""The longest line of a chunk's size that gunicorn reads, unless its options say otherwise."""
+"""Longest chunk-size line that gunicorn accepts by default."""
 
 
 class Stage(Enum):
-    """How much of a request has come."""
+    """How much of a request was received."""
 
     SILENCE = auto()
     HEAD = auto()
     BODY = auto()
     LONG = auto()
-    """Too much to be held, in too many pieces, or not plain: a thread may have to wait for the rest."""
+    """Too long to be buffered, in too many chunks, or of unusual framing: a thread may have to wait for the rest."""
     HERE = auto()
-    """All of it, or enough to refuse it: no thread will wait."""
+    """Complete, or enough of it to reject it: no thread will wait."""
 
 
 class Parts(NamedTuple):
-    """What has come of a request: its head, its body or the beginning of one of that length, and what is behind it."""
+    """The received parts of a request: headers, body (perhaps incomplete), its full length, and the bytes after it."""
 
     head: bytes
     body: bytes
@@ -53,7 +53,7 @@ class _Framing(Enum):
 
 
 class Arrival:
-    """A request that is coming in; `most_body` is the length from which on its body is not waited for."""
+    """A request that is being received. Bodies longer than `most_body` bytes are not buffered."""
 
     def __init__(self, most_body: int, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -68,7 +68,7 @@ class Arrival:
         self._is_last_chunk = False
 
     def stage(self) -> Stage:
-        """Tell how much of the request has come; asked after each piece, it does not look at all of it anew."""
+        """Return how much of the request was received. Each call scans only the bytes added since the last one."""
         if not self.data:
             return Stage.SILENCE
         if self._body_start or self._find_body():
@@ -80,14 +80,14 @@ class Arrival:
         return Stage.LONG if len(self.data) > HELD_BYTES else Stage.HEAD
 
     def parts(self) -> Parts | None:
-        """Return what has come of a request whose head is here; None unless the length of its body is plain."""
+        """Return the received parts of a request with complete headers; None if the length of its body is not plain."""
         if not self._body_start or not isinstance(self._framing, int):
             return None
         start, end = self._body_start, self._body_start + self._framing
         return Parts(bytes(self.data[:start]), bytes(self.data[start:end]), self._framing, bytes(self.data[end:]))
 
     def target(self) -> str | None:
-        """Return the path that the request seems to be for, None where that is not here yet."""
+        """Return the path in the request line, None if it was not received yet."""
         words = bytes(self.data[:HELD_BYTES]).split(b" ", 2)
         return words[1].partition(b"?")[0].decode("latin-1") if len(words) > _WORDS_BEFORE_TARGET else None
 
@@ -100,7 +100,7 @@ class Arrival:
         return True
 
     def _is_head_odd(self) -> bool:
-        """Return whether the parser would refuse the head before its end, or take it for something else than a head."""
+        """Return whether the parser would reject the headers before their end, or parse them as something else."""
         if _BARE_LINE_FEED.search(self.data, self._looked_at):
             return True
         if self._has_line or self.data.find(b"\r\n", 2) < 0:
@@ -121,7 +121,7 @@ class Arrival:
         return Stage.LONG if stage is Stage.BODY and is_long else stage
 
     def _stage_of_chunks(self) -> Stage:
-        """Walk the chunks that are whole, from where the last walk ended."""
+        """Scan the complete chunks, from the end of the last scan."""
         while not self._is_last_chunk:
             if not self._chunk_end:
                 stage = self._look_for_chunk_size()
@@ -140,9 +140,9 @@ class Arrival:
         return self._stage_of_trailers()
 
     def _look_for_chunk_size(self) -> Stage | None:
-        """Read the line that begins a chunk. Return a stage where the walk ends at it.
+        """Read the size line of a chunk. Return a stage if the scan ends at it.
 
-        The parser waits for the end of the line before it refuses it, however odd it is.
+        The parser waits for the end of the line before it rejects the line.
         """
         line_end = self.data.find(_LINE_END, max(self._chunk_start, self._looked_at - 1))
         if line_end < 0:
@@ -166,7 +166,7 @@ class Arrival:
 
 
 def _framing(head: bytes) -> int | _Framing:
-    """Return how a head in lower case seems to frame its body: its length, or in chunks, where that is plain."""
+    """Return the framing of the body by lower-case headers: its length or CHUNKED, else NOT_PLAIN."""
     lengths, codings = head.count(b"content-length"), head.count(b"transfer-encoding")
     if b"\r\nexpect" in head:
         return _Framing.NOT_PLAIN

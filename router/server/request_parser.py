@@ -1,7 +1,7 @@
-"""Requests so plain that they are read at a glance; all others are gunicorn's parser's to judge.
+"""The fast request parser: it reads plain requests; gunicorn's parser reads all others.
 
-Plain is a POST of HTTP/1.1 to a known route, its head short and of printable ASCII, each header there once, its body of
-a plain length and not too long. What is read of it is what gunicorn's parser reads; a test holds the two side by side.
+A request is plain if it is an HTTP/1.1 POST to a known route with short headers of printable ASCII, none repeated, and
+a body with a Content-Length that is not too long. The result equals that of gunicorn's parser; a test compares the two.
 """
 
 import io
@@ -18,22 +18,22 @@ from router.server.sockets import ClientSocket
 
 _NAME = re.compile(r"[!#$%&'*+\-.^`|~0-9A-Za-z]+", re.ASCII)
 _JUDGED: Final = frozenset({"EXPECT", "TRANSFER-ENCODING", "TRAILER", "TE", "UPGRADE", "HTTP2-SETTINGS"})
-"""Headers with a meaning for gunicorn beyond their value."""
+"""Headers that gunicorn interprets. A request with one of them is not plain."""
 _VARIABLES: Final = {"CONTENT-TYPE": "CONTENT_TYPE", "CONTENT-LENGTH": "CONTENT_LENGTH"}
 LONGEST_BYTES: Final = 4 * 1024 * 1024
-"""The longest body that is served in a turn: judging a longer one would keep the others waiting."""
+"""Longest body that is served in a task of the event loop. Evaluating a longer one would block other tasks."""
 
 PIECE_BYTES: Final = 64 * 1024
-"""How much of such a body is received at once."""
+"""Most bytes of such a body that are received in one call."""
 
 _MOST_KNOWN: Final = 1000
 _KEEPS: Final = {"keep-alive": True, "close": False}
 
 
 class Plain(NamedTuple):
-    """A request as an app gets it, whether its connection may carry another one, and what has come of that.
+    """A parsed plain request: its environ, whether the connection is kept alive, and the bytes of the next request.
 
-    `rest` is the body where not all of it is here.
+    `rest` is the body if it is not complete yet.
     """
 
     environ: dict[str, Any]
@@ -43,7 +43,7 @@ class Plain(NamedTuple):
 
 
 class Rest:
-    """A body of which only the beginning has come: received when it is asked for, in a turn."""
+    """An incomplete body. The rest is received when the app reads it, in a task of the event loop."""
 
     def __init__(self, sock: ClientSocket, begun: bytes, length: int) -> None:
         self._sock = sock
@@ -51,11 +51,11 @@ class Rest:
         self._left = length
 
     def read(self, size: int = -1) -> bytes:
-        """Return so much of the body, or all that is left; less where its client ends early. Raises TimeoutError."""
+        """Return up to `size` bytes of the body, all if negative; fewer if it ends early. Raises TimeoutError."""
         wanted = self._left if size < 0 else min(size, self._left)
         pieces, self._begun = [self._begun[:wanted]], self._begun[wanted:]
         left = wanted - len(pieces[0])
-        # No more memory than what has come: many clients may promise much and send nothing.
+        # Allocate only for received bytes: many clients may announce long bodies and send nothing.
         while left and (piece := self._sock.receive(min(left, PIECE_BYTES))):
             pieces.append(piece)
             left -= len(piece)
@@ -63,7 +63,7 @@ class Rest:
         return b"".join(pieces)
 
     def is_read(self) -> bool:
-        """Return whether nothing is left of it."""
+        """Return whether the body was read completely."""
         return self._left == 0
 
 
@@ -144,7 +144,7 @@ class PlainReader:
 
 
 def _is_plain(cfg: Any) -> bool:  # noqa: ANN401 - gunicorn's Config
-    """Return whether gunicorn is told to do nothing with a request but to parse it."""
+    """Return whether gunicorn's options let it only parse requests, without any other processing."""
     return (
         not cfg.is_ssl
         and cfg.http2_cleartext == "off"

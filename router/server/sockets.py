@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from router.runtime import event_loop
 
 SEND_PIECE_BYTES: Final = 64 * 1024
-"""How much of an answer is sent within one `send_seconds`: a slow client may read on, one that stopped may not."""
+"""Bytes of a response that a client must read within `send_seconds`. A slow client can do so, a stopped one cannot."""
 
 OWN_SEND_SECONDS: Final = 2.0
-"""The same for answers of the router's own: whoever reads at all has room for them."""
+"""The send timeout in seconds of the router's own responses: they fit into the receive buffer of a client."""
 
-# Two socket classes get it mixed in; to the type checker it is a socket like both of them.
+# A mixin for two socket classes; for the type checker it is a socket itself.
 if TYPE_CHECKING:
     _Socket = socket.socket
 else:
@@ -25,32 +25,32 @@ else:
 
 
 class BoundedSocket(_Socket):
-    """What the sockets of clients have in common, in the clear and under TLS.
+    """The base of client sockets, with and without TLS: a deadline for many reads.
 
-    A timeout of a socket is for each call alone; a client that sends a byte a second never meets it.
+    A socket timeout applies to each call: a client that sends a byte a second never reaches it.
     """
 
     deadline: float | None = None
-    """When receiving ends, in the time of `time.monotonic()`: from then on it raises TimeoutError. None: never."""
+    """The `time.monotonic()` after which receiving raises TimeoutError. None: no deadline."""
     is_late: bool = False
-    """True when the client has had its time: nothing is received any more, whatever `deadline` says."""
+    """True after the client's deadline passed: receiving raises TimeoutError whatever `deadline` is."""
     send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
     when_read: Callable[[], None] | None = None
-    """What is called, once, when the body of the request is read."""
+    """A callback that runs once when the request body was read completely."""
     held: bytes = b""
-    """What was received already, and is received once more before what the system has."""
+    """Bytes that were already received. `recv` returns them first."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Receive as sockets do, until the deadline."""
         if self.held:
-            # Not all at once: of what a chunk is read from, gunicorn copies the rest for each chunk.
+            # Not all at once: gunicorn copies the rest of the piece for each chunk in it.
             piece, self.held = self.held[:buflen], self.held[buflen:]
             return piece
         if self.is_late:
             raise TimeoutError
         if self.deadline is not None:
-            # What is here by then is taken still: it may have come in time while all of the process stood still.
+            # Bytes in the buffer are still read after the deadline: the process may have been stopped meanwhile.
             self.settimeout(max(0.0, self.deadline - time.monotonic()))
         try:
             return super().recv(buflen, flags)
@@ -73,10 +73,10 @@ class BoundedSocket(_Socket):
                 event_loop.poll_fds({self.fileno(): select.POLLIN}, seconds)
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
-        """Send everything; raises BrokenPipeError, as when the client had closed, once it stops reading."""
+        """Send all bytes. Raises BrokenPipeError if the client stops reading, as if it had closed the connection."""
         in_task = event_loop.in_task()
         if in_task and len(data) <= SEND_PIECE_BYTES:
-            # Nearly always there is room for all of it.
+            # Nearly always the send buffer has room for all bytes.
             try:
                 sent = super().send(data, flags)
             except BlockingIOError:
@@ -97,7 +97,7 @@ class BoundedSocket(_Socket):
                 raise BrokenPipeError(errno.EPIPE, "the client stopped reading") from None
 
     def _send_in_turns(self, piece: memoryview, flags: int) -> None:
-        """Send what there is room for, on a socket that never blocks, and let others go on until there is more."""
+        """Send all bytes on a non-blocking socket. Other tasks run while the send buffer is full."""
         end: float | None = None
         while piece:
             try:
@@ -112,16 +112,16 @@ class BoundedSocket(_Socket):
 
 
 class ClientSocket(BoundedSocket, socket.socket):
-    """A client's connection in the clear."""
+    """A client socket without TLS."""
 
 
 class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
-    """A client's connection under TLS."""
+    """A client socket with TLS."""
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
-        """Send everything; raises BrokenPipeError where no handshake was completed."""
+        """Send all bytes. Raises BrokenPipeError if the handshake is not complete."""
         if self.version() is None:
-            # Sending would go on with the handshake.
+            # Sending would continue the handshake.
             raise BrokenPipeError(errno.EPIPE, "there was no handshake")
         super().sendall(data, flags)
 

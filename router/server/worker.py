@@ -115,7 +115,7 @@ class Worker(BaseWorker):
         for connection in [connection for queue in self._timeout_queues() for connection in queue.all()]:
             self._close(connection)
         if self.nr_conns > 0:
-            self.log.warning("the time to drain is over: %d requests are cut off", self.nr_conns)
+            self.log.warning("the drain deadline passed: %d requests are cut off", self.nr_conns)
         self.tpool.shutdown(wait=False)
         self.loop.close()
         self.method_queue.close()

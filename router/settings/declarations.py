@@ -296,9 +296,9 @@ def _contradictions(environ: Mapping[str, str]) -> Iterator[str]:
         yield "ROUTER_API_KEYS cannot be used: found ROUTER_API_KEYS_FILE beside it, expected either of them"
     has_metrics = environ.get("ROUTER_METRICS", "").strip() == "on"
     if "metrics_port" in given and not has_metrics:
-        yield "ROUTER_METRICS_PORT cannot be used: found no ROUTER_METRICS=on beside it, expected that"
+        yield "ROUTER_METRICS_PORT needs ROUTER_METRICS=on"
     if environ.get("ROUTER_METRICS_BY_ENGINE", "").strip() == "on" and not has_metrics:
-        yield "ROUTER_METRICS_BY_ENGINE cannot be used: found no ROUTER_METRICS=on beside it, expected that"
+        yield "ROUTER_METRICS_BY_ENGINE needs ROUTER_METRICS=on"
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:

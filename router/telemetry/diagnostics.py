@@ -51,7 +51,7 @@ class NonBlockingLogger(Logger):  # type: ignore[misc] # gunicorn has no types
             log.addHandler(handler)
 
 
-def _descriptor_of(stream: Any) -> int | None:  # noqa: ANN401 - whatever stands for stderr
+def _descriptor_of(stream: Any) -> int | None:  # noqa: ANN401 - any replacement of stderr
     """Return the descriptor of a stream, None if it has none, as in a test."""
     with suppress(AttributeError, OSError, ValueError):
         return int(stream.fileno())

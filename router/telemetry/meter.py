@@ -32,7 +32,7 @@ class ErrorCounts(NamedTuple):
     api_keys_failed: int = 0
     api_keys_errors: int = 0
     unsolicited: int = 0
-    """How often engines sent what no request asked for."""
+    """How often engines sent unsolicited bytes."""
 
 
 class GaugeSource(NamedTuple):
@@ -126,7 +126,7 @@ class _PrometheusMetrics:
         self._set_gauges()
 
     def _bounded(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """Return labels of which the first is an engine, which is `other` where there are too many."""
+        """Return the labels; the first one, an engine, becomes `other` if there are too many engines."""
         engine, *others = labels
         if engine not in self._engines:
             if len(self._engines) >= MOST_ENGINES:
@@ -189,7 +189,7 @@ def _observe(histogram: Any, values: list[float]) -> None:  # noqa: ANN401 - pro
 
 
 class _MasterCollector:
-    """What every worker knows from the master, told when it is asked for."""
+    """Collects the gauges of the arbiter at each scrape; every worker can report them."""
 
     def __init__(self, gauges: GaugeSource) -> None:
         self._core: Any = importlib.import_module("prometheus_client.core")

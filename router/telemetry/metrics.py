@@ -200,7 +200,7 @@ ENGINE_ERRORS: Final = Metric(
 ENGINE_UNSOLICITED: Final = Metric(
     "counter",
     "router_engine_unsolicited_total",
-    "Times that each engine sent what no request asked for. With ROUTER_METRICS_BY_ENGINE.",
+    "Times that each engine sent unsolicited bytes. With ROUTER_METRICS_BY_ENGINE.",
     {"engine": None},
 )
 ENGINE_IN_FLIGHT: Final = Metric(

@@ -40,7 +40,7 @@ _LOG = logging.getLogger("router")
 
 
 class _Folder:
-    """The folder of this master, and the lock that tells others that it is in use."""
+    """The folder of this master, and the lock that shows that it is in use."""
 
     path: Path | None = None
     owner: int = 0
@@ -113,7 +113,7 @@ def _is_stale(path: Path) -> bool:
 
 
 def merge_dead_worker(pid: int) -> None:
-    """Add what a worker that died had counted to what the dead have, and forget its gauges and its files."""
+    """Add the counters of a dead worker to the sum of all dead workers; delete its gauges and files."""
     if _Folder.path is None:
         return
     with _merging():
@@ -123,7 +123,7 @@ def merge_dead_worker(pid: int) -> None:
                 if kind in _SUMMED:
                     _add(file, _Folder.path / f"{kind}_{DEAD}.db")
             except Exception:  # noqa: BLE001 - the master must not end for a file that its worker left broken
-                _LOG.exception("what the worker %d had counted is lost", pid)
+                _LOG.exception("the counters of worker %d are lost", pid)
             file.unlink(missing_ok=True)
 
 

@@ -1,1 +1,1 @@
-"""Everything that talks to engines, and the mock engine that plays one."""
+"""The upstream side: connections to engines, health checks, load balancing and failover."""

@@ -64,7 +64,7 @@ class HttpClient:
         *,
         reuse: bool = True,
     ) -> UpstreamResponse:
-        """Send a client's request to an engine and return the response, of which the headers are read.
+        """Send a client's request to an engine and return the response after reading its headers.
 
         `reuse`: whether an idle connection may be reused. Raises EngineError, and ClientDisconnectedError if the
         client disconnects.
@@ -89,7 +89,7 @@ class HttpClient:
         )
 
     def unsolicited_count(self) -> int:
-        """Return how often engines sent this process what no request asked for."""
+        """Return how often engines sent unsolicited bytes to this process."""
         return self._unsolicited().total()
 
     def unsolicited_by_engine(self, engines: Iterable[str]) -> dict[str, int]:

@@ -64,7 +64,7 @@ class ContextLimits:
         return {engine: str(overflows[0]) for engine, overflows in found.items() if overflows}
 
     def _current_overflows(self, engine: str, overflows: Mapping[str, tuple[int, int | None]]) -> list[Overflow]:
-        """Return the overflows of an engine; those of models of which it lists a longer context by now are over."""
+        """Return the overflows of an engine, without models that it now lists with a longer context."""
         noted = {model: Overflow(*overflow) for model, overflow in overflows.items()}
         return [
             each for model, each in noted.items() if (self._registry.max_model_len(engine, model) or 0) <= each.budget

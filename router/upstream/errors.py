@@ -10,12 +10,12 @@ _RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, 
 """Errors of the system when no descriptor, memory or port is left for a connection."""
 _CODES: Final = {
     Outcome.UNREACHABLE: ("upstream_unreachable", "The engine could not be reached"),
-    Outcome.BROKEN: ("upstream_incomplete", "The engine's answer was cut off or malformed"),
-    Outcome.TIMED_OUT: ("upstream_timeout", "The engine did not answer in time"),
+    Outcome.BROKEN: ("upstream_incomplete", "The engine's response was cut off or malformed"),
+    Outcome.TIMED_OUT: ("upstream_timeout", "The engine did not respond in time"),
 }
 
 _OTHER_MESSAGES: Final = {
-    "upstream_unreachable": "The engine closed the connection before it answered",
+    "upstream_unreachable": "The engine closed the connection before it responded",
     "upstream_timeout": "The engine could not be reached in time",
 }
 """Messages where a code is not the usual one of its outcome."""

@@ -95,7 +95,7 @@ class Forwarder:
         self._sent_ids = SentRequestIds()
 
     def send(self, request: UpstreamRequest, client: DownstreamClient, context: RequestContext) -> UpstreamResponse:
-        """Return an engine's response, of which the headers are read.
+        """Return an engine's response after reading its headers.
 
         A request goes to another engine when no connection opened or when the engine rejected it with 429 or 503,
         and once more on a new connection when the engine had closed the kept one, or without the budget that the router

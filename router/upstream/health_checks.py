@@ -92,11 +92,11 @@ class HealthChecker:
         status, _ = self._get(engine, "/health")
         healthy = _is_success(status)
         if not healthy and status != HTTPStatus.NOT_FOUND:
-            return HealthCheckResult(_state_of(status), problem=f"/health answers {status}")
+            return HealthCheckResult(_state_of(status), problem=f"/health returns {status}")
         status, body = self._get(engine, "/v1/models")
         if not _is_success(status):
             state = HealthState.HEALTHY if healthy else _state_of(status)
-            return HealthCheckResult(state, problem=f"/v1/models answers {status}{_AUTH_HINTS.get(status, '')}")
+            return HealthCheckResult(state, problem=f"/v1/models returns {status}{_AUTH_HINTS.get(status, '')}")
         cards = _parse_model_list(body)
         return HealthCheckResult(
             HealthState.HEALTHY, cards, "" if cards is not None else "/v1/models is no list of models"
@@ -164,7 +164,7 @@ class HealthChecker:
         trial_result, cause = TrialResult.UNCLEAR, "a trial failed"
         try:
             trial_result, cause = self.run_trial(engine)
-        except Exception:  # noqa: BLE001 - nor those of a trial
+        except Exception:  # noqa: BLE001 - an unexpected error must not end all trials
             _LOG.exception("the trial of %s failed", engine)
         self._registry.end_trial(engine, trial_result, cause)
 
@@ -177,7 +177,7 @@ class HealthChecker:
 
 
 def _read(response: requests.Response) -> tuple[int, bytes]:
-    """Return status and body of a response, of which at most MAX_RESPONSE_BYTES are read. Raises ApiError."""
+    """Return the status and at most MAX_RESPONSE_BYTES of the body of a response. Raises ApiError."""
     with response:
         return response.status_code, response.raw.read(MAX_RESPONSE_BYTES)
 

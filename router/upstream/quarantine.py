@@ -13,8 +13,8 @@ QUARANTINE_SECONDS: Final = 60.0
 """How long no connection to such an engine is reused."""
 
 WHILE_IDLE: Final = "over an idle connection"
-AFTER_RESPONSE: Final = "behind an answer"
-BEFORE_REQUEST: Final = "before it had the request"
+AFTER_RESPONSE: Final = "after a response"
+BEFORE_REQUEST: Final = "before it received the request"
 FOREIGN_ID: Final = "with the id of another request"
 _LOG = logging.getLogger("router")
 
@@ -36,7 +36,7 @@ class Quarantine:
             self.counts[endpoint] += 1
             count = self.counts[endpoint]
         url = f"{endpoint.scheme}://{endpoint.authority}"
-        text = "engine %s sent what no request asked for, %s: for %.0f s no connection to it is reused (seen %d times)"
+        text = "engine %s sent unsolicited bytes %s: its connections are not reused for %.0f s (count: %d)"
         _LOG.error(text, url, how, QUARANTINE_SECONDS, count)
 
     def is_quarantined(self, endpoint: Endpoint) -> bool:

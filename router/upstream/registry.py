@@ -81,8 +81,8 @@ class EngineRegistry:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Set the engines, with their configured ids, and return those that joined and those that left.
 
-        One that stays keeps what is known of it. One that joins gets no request before its probe succeeds. One that
-        left gets no new request, and is forgotten; the requests that it has go on.
+        An engine that stays keeps its state. One that joins gets no request before its first health check succeeds. One
+        that left gets no new request and its state is dropped; its requests in flight continue.
         """
         with self._lock:
             before = self._states
@@ -322,7 +322,7 @@ def _served_ids(known: Mapping[str, EngineState], configured: tuple[str, ...]) -
 
 
 def _have_all_lists(known: Collection[EngineState]) -> bool:
-    """Return whether the model list of every engine is known, also from another process or from before it failed."""
+    """Return whether every engine has a known model list, perhaps from another process or from before a failure."""
     return bool(known) and all(each.ids is not None for each in known)
 
 
@@ -331,7 +331,7 @@ def _candidates(known: dict[str, EngineState], model: str, excluding: Collection
 
 
 def _is_logged(state: HealthState, problem: str, before: EngineState) -> bool:
-    """Return whether a result is logged: not if it only explains what a request has found."""
+    """Return whether a health check is logged. A new problem of an engine that requests found unhealthy is not."""
     if state is not before.health.state:
         return True
     return problem != before.problem and (bool(before.problem) or state is HealthState.HEALTHY)

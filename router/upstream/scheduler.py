@@ -102,7 +102,7 @@ class CheckScheduler:
         return turn.engine
 
     def _runnable_queues(self) -> list[list[_ScheduledCheck]]:
-        """Return the queues that are not empty and of which one more check may run."""
+        """Return the queues that have a check and may start one more."""
         if len(self._running) >= MAX_CHECKS:
             return []
         is_open = {False: True, True: sum(self._running.values()) < MAX_SUSPECT_CHECKS}

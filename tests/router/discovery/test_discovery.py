@@ -22,7 +22,7 @@ from tests.router.dnsserver import DnsServer as RunningDnsServer
 from tests.router.serving import wait_until
 
 NAME = "dns://engines.test:80"
-FAILED = DnsError("the name server does not answer")
+FAILED = DnsError("the name server does not respond")
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_an_outage_is_said_once_and_changes_nothing(caplog: pytest.LogCaptureFix
     following.start_and_wait()
     caplog.set_level(logging.INFO, "router")
     caplog.clear()
-    for failure in ("the name server answers SERVFAIL", "the name server does not answer", None):
+    for failure in ("the name server responds SERVFAIL", "the name server does not respond", None):
         answers.failure, answers.addresses = failure, ()
         following.resolve(NAME)
         following.resolve(NAME)
@@ -163,7 +163,7 @@ def test_an_outage_is_said_once_and_changes_nothing(caplog: pytest.LogCaptureFix
     answers.addresses = ("10.0.0.1",)
     following.resolve(NAME)
     assert caplog.messages == [
-        f"{NAME}: the name server answers SERVFAIL; what it was last stays",
+        f"{NAME}: the name server responds SERVFAIL; its last known addresses stay in use",
         f"{NAME}: resolved again",
     ]
 
@@ -230,8 +230,8 @@ def test_an_answer_that_is_too_long_is_asked_for_over_tcp(server: RunningDnsServ
     ("rcode", "said"),
     [
         (None, "it has no address"),
-        (dns.rcode.SERVFAIL, "the name server answers SERVFAIL"),
-        (dns.rcode.REFUSED, "the name server answers REFUSED"),
+        (dns.rcode.SERVFAIL, "the name server responds SERVFAIL"),
+        (dns.rcode.REFUSED, "the name server responds REFUSED"),
     ],
 )
 def test_what_is_wrong_with_a_name_is_said(
@@ -240,7 +240,7 @@ def test_what_is_wrong_with_a_name_is_said(
     """The log says what a name server answered instead of addresses."""
     server.rcode = rcode
     assert _found(server) == ()
-    assert caplog.messages == [f"{NAME}: {said}; what it was last stays"]
+    assert caplog.messages == [f"{NAME}: {said}; its last known addresses stay in use"]
 
 
 def test_a_name_server_that_is_silent_is_said(
@@ -250,7 +250,7 @@ def test_a_name_server_that_is_silent_is_said(
     monkeypatch.setattr(discovery, "QUERY_TIMEOUT_SECONDS", 0.1)
     server.silent = True
     assert _found(server) == ()
-    assert caplog.messages == [f"{NAME}: the name server does not answer; what it was last stays"]
+    assert caplog.messages == [f"{NAME}: the name server does not respond; its last known addresses stay in use"]
 
 
 def test_a_process_that_starts_knows_what_others_learnt() -> None:
@@ -258,7 +258,7 @@ def test_a_process_that_starts_knows_what_others_learnt() -> None:
     answers = _Answers("10.0.0.1")
     before, _, _ = _discovery(answers)
     before.start_and_wait()
-    answers.failure, answers.addresses = "the name server does not answer", ()
+    answers.failure, answers.addresses = "the name server does not respond", ()
     after, registry, _ = _discovery(answers)
     after.start_and_wait()
     assert registry.healthy_engines() == ("http://10.0.0.1:80",)

@@ -66,7 +66,7 @@ def test_a_broken_file_of_a_worker_does_no_harm(folder: Path, broken: bytes, cap
     (folder / "counter_1.db").write_bytes(broken)
     with caplog.at_level(logging.ERROR, "router"):
         shared_metrics.merge_dead_worker(1)
-    assert "what the worker 1 had counted is lost" in caplog.text
+    assert "the counters of worker 1 are lost" in caplog.text
     assert _read(folder / "histogram_dead.db") == {"a": 1}
     assert not (folder / "counter_1.db").exists()
 

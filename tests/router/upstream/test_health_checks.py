@@ -136,9 +136,9 @@ def test_starting_twice_probes_once(engine: MockEngine) -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ({"/health": 503}, "/health answers 503"),
-        ({"/v1/models": 401}, "/v1/models answers 401, is ROUTER_ENGINE_API_KEY right?"),
-        ({"/v1/models": 500}, "/v1/models answers 500"),
+        ({"/health": 503}, "/health returns 503"),
+        ({"/v1/models": 401}, "/v1/models returns 401, is ROUTER_ENGINE_API_KEY right?"),
+        ({"/v1/models": 500}, "/v1/models returns 500"),
     ],
 )
 def test_a_report_says_what_is_wrong(engine: MockEngine, script: dict[str, int], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Engines that sent what no request asked for."""
+"""Engines that sent unsolicited bytes."""
 
 import logging
 
@@ -26,7 +26,7 @@ def test_quarantine_lasts_for_a_minute_from_the_last_time(caplog: pytest.LogCapt
     assert not quarantine.is_quarantined(HERE)
     assert quarantine.counts == {HERE: 2}
     assert "http://engine.example:1" in caplog.messages[1]
-    assert caplog.messages[1].endswith("(seen 2 times)")
+    assert caplog.messages[1].endswith("(count: 2)")
 
 
 def test_an_engine_that_left_is_forgotten() -> None:

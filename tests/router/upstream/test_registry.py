@@ -172,9 +172,9 @@ def test_an_engine_gives_its_list_again_after_a_failure() -> None:
             registry.record_health_check(A, HealthCheckResult(failure))
         else:
             registry.record_outcome(A, failure)
-        registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, problem="/v1/models answers 500"))
+        registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, problem="/v1/models returns 500"))
         assert (_picked(registry), registry.available_count(), registry.served_ids().ids) == (set(), 0, ("m",))
-        assert "/v1/models answers 500, so it gets no requests" in registry.problems()[A]
+        assert "/v1/models returns 500, so it gets no requests" in registry.problems()[A]
         registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, _cards("n")))
         assert (_picked(registry), _picked(registry, "n")) == (set(), {A})
 
@@ -198,7 +198,7 @@ def test_given_ids_count_in_place_of_a_list() -> None:
     assert registry.served_ids().ids == ("x", "y")
     assert _picked(registry, "x") == set()
     for cards in (None, _cards("other")):
-        registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, cards, "/v1/models answers 401"))
+        registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, cards, "/v1/models returns 401"))
         assert (_picked(registry, "x"), _picked(registry, "other"), A in registry.problems()) == ({A}, set(), False)
     assert registry.trial_model(A) == "x"
 
@@ -233,18 +233,18 @@ def test_what_is_wrong_with_an_engine_is_said_with_its_reason(caplog: pytest.Log
     assert registry.problems() == dict.fromkeys((A, B, C), "not healthy: not checked yet")
     for _ in range(2):
         registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, _cards("m", "n")))
-        registry.record_health_check(B, HealthCheckResult(HealthState.HEALTHY, None, "/v1/models answers 401"))
-        registry.record_health_check(C, HealthCheckResult(HealthState.DRAINING, problem="/health answers 503"))
+        registry.record_health_check(B, HealthCheckResult(HealthState.HEALTHY, None, "/v1/models returns 401"))
+        registry.record_health_check(C, HealthCheckResult(HealthState.DRAINING, problem="/health returns 503"))
     assert registry.not_ready_reason() == "no healthy engine lists any of ROUTER_MODEL_ID (given, other)"
     to_do = "so it gets no requests; what it serves can be given in ROUTER_ENGINES: http://b models=ID"
     problems = {
         A: "it lists m, n, none of ROUTER_MODEL_ID (given, other), so it gets no requests",
-        B: f"/v1/models answers 401, {to_do}",
-        C: "draining: /health answers 503",
+        B: f"/v1/models returns 401, {to_do}",
+        C: "draining: /health returns 503",
     }
     assert registry.problems() == problems
     said = [f"engine {A} is healthy: {problems[A]}", f"engine {B} is healthy: {problems[B]}"]
-    assert caplog.messages == [*said, f"engine {C} is draining: /health answers 503"]
+    assert caplog.messages == [*said, f"engine {C} is draining: /health returns 503"]
     registry.record_health_check(B, HealthCheckResult(HealthState.HEALTHY, ()))
     assert registry.problems()[B] == f"/v1/models lists no model, {to_do}"
     registry.record_health_check(B, HealthCheckResult(HealthState.HEALTHY, _cards("given")))
@@ -390,15 +390,15 @@ def test_each_change_of_state_is_said_once_with_its_cause(caplog: pytest.LogCapt
     for _ in range(2):
         registry.record_health_check(A, HealthCheckResult(HealthState.UNHEALTHY, problem="refused"))
     for _ in range(2):
-        registry.record_health_check(A, HealthCheckResult(HealthState.DRAINING, problem="/health answers 503"))
+        registry.record_health_check(A, HealthCheckResult(HealthState.DRAINING, problem="/health returns 503"))
     registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, _cards("m")))
-    registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, problem="/v1/models answers 401"))
+    registry.record_health_check(A, HealthCheckResult(HealthState.HEALTHY, problem="/v1/models returns 401"))
     assert caplog.messages == [
         "engine http://a is healthy",
         "engine http://a is not healthy: a request could not reach it",
-        "engine http://a is draining: /health answers 503",
+        "engine http://a is draining: /health returns 503",
         "engine http://a is healthy",
-        "engine http://a is healthy: /v1/models answers 401",
+        "engine http://a is healthy: /v1/models returns 401",
     ]
 
 

@@ -74,7 +74,7 @@ def _read(response) -> bytes:
 
 @given(more=st.binary(min_size=1).filter(lambda more: more.strip(b"\r\n")))
 def test_a_connection_that_carries_more_is_not_kept(more: bytes) -> None:
-    """Whatever comes behind an answer, the answer is whole, and its connection is closed."""
+    """Whatever comes after a response, the response is complete, and its connection is closed."""
     response, told, kept = make_response(COUNTED + more)
     assert _read(response) == b"hello"
     assert (told, kept) == ([], [])

@@ -226,7 +226,7 @@ def test_an_outage_of_dns_takes_no_engine_out(engines: _Engines, outage: str) ->
         _wait_until_met(router, engines.all[2])
         assert " left\n" not in router.log()
         _wait_for_lines(router, f"{engines.item}: resolved again", WORKERS)
-        assert router.log().count("what it was last stays") == WORKERS
+        assert router.log().count("its last known addresses stay in use") == WORKERS
     assert load.wrong == []
 
 

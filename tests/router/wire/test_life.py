@@ -83,7 +83,7 @@ BROKEN_STARTS = {
         "ROUTER_API_KEYS_FILE .* is not shown, expected a readable file",
         'ROUTER_METRICS_PORT .* found "0", expected a TCP port from 1',
         "ROUTER_API_KEYS .* found ROUTER_API_KEYS_FILE beside it, expected either",
-        "ROUTER_METRICS_PORT .* found no ROUTER_METRICS=on beside it",
+        "ROUTER_METRICS_PORT needs ROUTER_METRICS=on",
         r"ROUTER_ENGINE is not a setting and has no effect; did you mean ROUTER_ENGINES\?$",
     ),
 }

@@ -136,7 +136,7 @@ def test_an_engine_that_comes_back_with_another_model_gets_no_request_for_the_ol
         tiny_a.models = ("tiny-c",)
         tiny_a.script(without_list)
         tiny_a.start()
-        wait_until(lambda: "/v1/models answers 500" in str(_readyz(router)), router.log)
+        wait_until(lambda: "/v1/models returns 500" in str(_readyz(router)), router.log)
         assert_error(_ask(router, "tiny-a"), 503, "no_healthy_engines")
         tiny_a.script(_answer_any_model)
         wait_until(lambda: _ask(router, "tiny-c").status == 200, router.log)

@@ -1,4 +1,4 @@
-"""Engines that send what no request asked for: at most the one request that met it, and no connection is reused."""
+"""Engines that send unsolicited bytes: at most one request fails, and no connection is reused."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.router.rawengine import RawEngine, ok, read_request
 from tests.router.serving import RunningRouter, running_router
 from tests.router.wire.chat import CHAT, assert_error, chat
 
-UNSOLICITED = r"engine http://127\.0\.0\.1:\d+ sent what no request asked for, {}"
+UNSOLICITED = r"engine http://127\.0\.0\.1:\d+ sent unsolicited bytes {}"
 AFTERWARDS = 5
 LONG = 3_000_000
 
@@ -85,7 +85,7 @@ def _assert_right_afterwards(router: RunningRouter, connections: list[int], how:
 
 @pytest.mark.parametrize("more", ["a second answer", "a byte"])
 def test_what_comes_behind_an_answer_stays_there(more: str) -> None:
-    """Bytes behind an answer close the connection, are logged and counted, and no connection is reused for a while."""
+    """Bytes after a response close the connection, are logged and counted, and no connection is reused for a while."""
 
     def misbehave(received: _Received) -> bool:
         if received.mark == 1:
@@ -95,7 +95,7 @@ def test_what_comes_behind_an_answer_stays_there(more: str) -> None:
 
     with _router(misbehave) as (router, connections):
         assert _ask(router, 1).json()["mark"] == 1
-        _assert_right_afterwards(router, connections, "(behind an answer|over an idle connection)")
+        _assert_right_afterwards(router, connections, "(after a response|over an idle connection)")
 
 
 def test_what_comes_over_an_idle_connection_stays_there() -> None:
@@ -172,7 +172,7 @@ def test_one_answer_too_many_harms_one_request() -> None:
 
     with _router(misbehave) as (router, connections):
         assert [_ask(router, mark).json()["mark"] for mark in (1, 2)] == [1, 1]
-        _assert_right_afterwards(router, connections, "(behind an answer|over an idle connection)")
+        _assert_right_afterwards(router, connections, "(after a response|over an idle connection)")
 
 
 @pytest.mark.parametrize("length", [100_000, LONG], ids=["within the system's buffers", "beyond them"])
@@ -197,7 +197,7 @@ def test_an_answer_that_comes_before_the_request_is_not_its_own(length: int, sta
         answer = _ask(router, 2, padding="x" * length)
         if status == 200:
             assert_error(answer, 502, "upstream_incomplete")
-            router.wait_for_line(UNSOLICITED.format("before it had the request"))
+            router.wait_for_line(UNSOLICITED.format("before it received the request"))
         else:
             assert answer.status == status
         gone.set()
