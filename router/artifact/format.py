@@ -122,7 +122,7 @@ def shipped_folder(name: str) -> Path:
 
 
 def _unreadable(data: bytes, error: Exception) -> str:
-    """Say what is wrong with bytes that are no JSON."""
+    """Return the error text for bytes that are not valid JSON."""
     text = data.decode(errors="replace").replace("\r\n", "\n")
     conflict = CONFLICT_MARKER.search(text)
     if conflict:

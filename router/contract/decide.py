@@ -161,7 +161,7 @@ _NO_CASE: Final = CaseSelection(None, None, None)
 
 
 def _imply(context: EvaluationContext, alias: Alias | None) -> None:
-    """Give a request what its alias implies, as if the client had sent it; what the client did send stands."""
+    """Set the fields that the alias implies, as if the client had sent them. The client's own fields win."""
     for dotted, value in alias.implies.items() if alias is not None else ():
         path = path_of(dotted)
         if value_at(context.request.fields, path) is None and _set(context.request.fields, path, value):

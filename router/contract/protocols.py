@@ -81,7 +81,7 @@ CHAT: Final = Protocol(
 COMPLETIONS: Final = CHAT._replace(name="completions", follows_contract="except_type")
 
 OTHER: Final = COMPLETIONS._replace(name="other")
-"""Every other route, and what is no route at all."""
+"""All other routes, and requests without a route."""
 
 RESPONSES: Final = COMPLETIONS._replace(
     name="responses",

@@ -33,7 +33,7 @@ class ModelRoute(NamedTuple):
 
 
 class _RequestModel(msgspec.Struct):
-    """What of a request names its model; the rest is checked for being JSON and skipped."""
+    """The model name of a request. The parser validates and skips all other fields."""
 
     model: msgspec.Raw = msgspec.Raw()
 
@@ -42,7 +42,7 @@ _read_named: Final = msgspec.json.Decoder(_RequestModel).decode
 
 
 def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> ModelRoute | Rejection:
-    """Decide which model a request is for; no other field is looked at.
+    """Return the route of a request by its model. No other field is read.
 
     Only the member `model` of the outermost object counts. A request without it, or with null, is for the one model
     that is served; where there are several, it is rejected.

@@ -23,7 +23,7 @@ HELD: Final = "router.body"
 _SPENT: Final = "router.body_spent"
 """Set in the environ when nothing is left of the body to be read."""
 _UNREADABLE: Final = "router.body_unreadable"
-"""Set in the environ when what is left of the body cannot be read."""
+"""The environ key that is set if the rest of the body cannot be read."""
 _UNDECODED: Final = ("", "identity")
 
 

@@ -79,7 +79,7 @@ class PlainReader:
         """The variable of the environ for each name of a header as it was sent; None for those that are not plain."""
 
     def read(self, connection: Connection) -> Plain | None:
-        """Read the request that is here on a connection, or whose head is; None when it is not plain."""
+        """Parse the received request of a connection, at least its headers; None if it is not plain."""
         # Over a Unix socket clients have no address, and gunicorn believes what they say of others.
         parts = connection.arrival.parts() if self._lines and isinstance(connection.client, tuple) else None
         if parts is None:
@@ -116,7 +116,7 @@ class PlainReader:
         return _KEEPS.get(environ.get("HTTP_CONNECTION", "keep-alive").lower())
 
     def _common(self, connection: Connection) -> dict[str, Any]:
-        """Return what the environs of all plain requests of a connection have in common."""
+        """Return the part of the environ that all plain requests of a connection share."""
         if connection.common is None:
             client, server = connection.client, connection.server
             connection.common = {

@@ -25,7 +25,7 @@ MOST_ENGINES: Final = 1000
 
 
 class ErrorCounts(NamedTuple):
-    """What went wrong beside requests in this process: how often so far, and what is wrong now."""
+    """The problems of this process outside of requests: how often they occurred, and the current ones."""
 
     dns_errors: int = 0
     dns_failing: int = 0
@@ -50,7 +50,7 @@ class GaugeSource(NamedTuple):
 
 
 class MetricsRegistry(ExporterQueue["_PrometheusMetrics"]):
-    """Counts what requests say when they are over."""
+    """Counts finished requests in the metrics."""
 
     def __init__(self, gauges: GaugeSource) -> None:
         super().__init__(lambda: _PrometheusMetrics(gauges))

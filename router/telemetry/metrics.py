@@ -250,7 +250,7 @@ PER_WORKER: Final = (
 )
 """Metrics of each worker process."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS, ENGINE_UNSOLICITED)
-"""What each worker counts by engine, where a setting says so."""
+"""The metrics by engine of each worker, with ROUTER_METRICS_BY_ENGINE."""
 FROM_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
 """Metrics that workers inherit from the master; the worker that serves /metrics reports them."""
 METRICS: Final = (*PER_REQUEST, *PER_WORKER, *FROM_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)

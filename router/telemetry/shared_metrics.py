@@ -48,12 +48,12 @@ class _Folder:
 
 
 def prepare() -> Path:
-    """Make the folder, unless that is done, and remove those that masters left behind which were killed."""
+    """Make the folder unless it exists, and remove the folders of masters that were killed."""
     if _Folder.path is None:
         parent = temporary_folder()
         _remove_stale(parent)
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # Workers inherit it, so it is held for as long as any process of ours lives.
+        # Workers inherit the lock, so it is held as long as any of our processes runs.
         _Folder.lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(_Folder.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _Folder.path, _Folder.owner = path, os.getpid()

@@ -1,4 +1,4 @@
-"""What is known of one engine: its health, the models it lists, and what is wrong with it."""
+"""The state of an engine: its health, the models that it lists, and its problem."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ _CIRCUIT_OPEN: Final = "it failed too often and waits for its trial"
 
 
 class HealthCheckResult(NamedTuple):
-    """What a health check found: the engine's state, its model list (None: it gave none), and what is wrong."""
+    """The result of a health check: the engine's state, its model list (None: it has none), and its problem."""
 
     state: HealthState
     model_cards: tuple[ModelCard, ...] | None = None

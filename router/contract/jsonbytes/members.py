@@ -98,7 +98,7 @@ def grouped(body: bytes, start: int, end: int | None, most: int) -> Members:
 
 
 def start_of_next(body: bytes, at: int) -> int:
-    """Return where the member behind the value that ends at `at` starts, or the closing brace behind the last one."""
+    """Return the start of the member after the value that ends at `at`, or of the closing brace after the last one."""
     return _behind(_SEPARATOR, body, at)
 
 
@@ -185,7 +185,7 @@ def _unescape(key: bytes) -> str:
     try:
         return str(orjson.loads(key))
     except orjson.JSONDecodeError:
-        # json takes the lone surrogates that some engines write.
+        # The json module accepts the lone surrogates that some engines write.
         return str(json.loads(key.decode(errors="replace")))
 
 

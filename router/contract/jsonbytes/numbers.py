@@ -1,4 +1,4 @@
-"""Numbers as engines read them: pydantic's lax mode, float64 for comparison, words for messages.
+"""Numbers as engines read them: pydantic's lax mode, comparison as float64, and texts for messages.
 
 vLLM and SGLang declare sampling fields as pydantic `float` or `int`, so a string or a boolean may be a number to them.
 The grammars below were checked against pydantic 2.14 on every short string over the characters that matter. Two
@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"([+-]?)(?:0[0_]*(?<!_)|(?:0[0_]*)?([1-9][0-9]*(?:_[0-9]+)*
 
 
 def read_float(value: object) -> float | None:
-    """Return what a pydantic `float` field in lax mode would read, or None where it would reject the value."""
+    """Return the value that a pydantic `float` field reads in lax mode, None if it rejects the value."""
     if isinstance(value, bool | int | float):
         return float(value)
     if not isinstance(value, str) or is_too_long(value):
@@ -40,7 +40,7 @@ def read_float(value: object) -> float | None:
 
 
 def read_whole(value: object) -> int | None:
-    """Return what a pydantic `int` field in lax mode would read, or None where it would reject the value."""
+    """Return the value that a pydantic `int` field reads in lax mode, None if it rejects the value."""
     if isinstance(value, bool | int):
         return int(value)
     if isinstance(value, float):

@@ -6,14 +6,14 @@ from functools import lru_cache
 from typing import Final
 
 STEP_BYTES: Final = 64 * 1024
-"""How much of a body one call looks at, about."""
+"""Approximate number of bytes that one call scans."""
 
 _MARKS_OF_VALUES: Final = b",[{"
 _ALL_OTHERS: Final = bytes(set(range(256)) - set(_MARKS_OF_VALUES + b'"'))
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[{]}"'))
 _QUOTES_LOOKED_AT: Final = 2
 _BACKSLASHES_LOOKED_AT: Final = 32
-"""How many quotes in a string, and backslashes before each, are looked at one by one before a pattern takes over."""
+"""Quotes in a string, and backslashes before each, that are scanned singly before a pattern is used."""
 _STRING_STEP = re.compile(rb'[^"\\]{0,%d}+(?:\\.[^"\\]{0,16}+){0,%d}+' % (STEP_BYTES, STEP_BYTES // 16), re.DOTALL)
 
 
@@ -60,7 +60,7 @@ def end_of_string(body: bytes, at: int) -> int:
             break
         if backslashes % 2 == 0:
             return end + 1
-        # The quote is escaped, so nothing of an escape stands behind it.
+        # The quote is escaped, so no part of an escape follows it.
         at = end
     at += 1
     while step := _STRING_STEP.match(body, at):
@@ -73,7 +73,7 @@ def end_of_string(body: bytes, at: int) -> int:
 
 
 class JsonScanner:
-    """Tells of JSON that comes in pieces whether it may be whole: no string is open, and no bracket."""
+    """Scans JSON that arrives in pieces for completeness: no string and no bracket is open."""
 
     def __init__(self) -> None:
         self._depth = 0

@@ -35,7 +35,7 @@ class JsonEdit(NamedTuple):
 
 
 _Located = tuple[Path, JsonEdit]
-"""An edit and its path from the object that is looked at."""
+"""An edit and its path relative to the current object."""
 
 
 def to_json(value: object) -> bytes:
@@ -86,7 +86,7 @@ def _drop_nested_repetitions(request: ParsedRequest, rule: str, path: Path) -> l
 
 
 def _is_plain(request: ParsedRequest, member: Member, steps: Path) -> bool:
-    """Tell at a glance, of most requests, that no key with one of these names can be twice in what a member holds."""
+    """Return whether a short search rules out that a member's value repeats a key with one of these names."""
     if member.start in request.nested or member.end - member.start > _MOST_GLANCED_AT_BYTES:
         return False
     raw = member.raw(request.body)
@@ -224,7 +224,7 @@ class _Change:
             self.set(edit.value)
 
     def set(self, value: bytes) -> None:
-        """Give the member a value; of one that was dropped, the last place takes it."""
+        """Set the value of the member. If it was dropped, its last occurrence gets the value."""
         self.only_last = self.only_last or self.dropped
         self.value, self.dropped, self.inner = value, False, []
 
@@ -245,7 +245,7 @@ class _Change:
 def _splices(
     request: ParsedRequest, span: tuple[int, int], members: Members, edits: list[_Located]
 ) -> tuple[list[_Splice], bool]:
-    """Return what is to be spliced into the object at `span`, and whether nothing is left in it."""
+    """Return the splices for the object at `span`, and whether it becomes empty."""
     changes: dict[str, _Change] = {}
     for path, edit in edits:
         changes.setdefault(path[0], _Change()).take(path, edit)
@@ -292,7 +292,7 @@ def _edited_object(body: bytes, edits: list[_Located]) -> bytes | None:
 
 
 def _built(edits: list[_Located]) -> bytes | None:
-    """Return the object that holds what is set and nothing else, None where nothing is."""
+    """Return an object with only the set values, None if there are none."""
     if all(len(path) == 1 and edit.kind in _GIVING for path, edit in edits):
         values = {path[0]: edit.value for path, edit in edits}
         return b"{" + b",".join([_key(name) + value for name, value in values.items()]) + b"}"
@@ -305,7 +305,7 @@ _GIVING: Final = ("set", "inject")
 
 
 def _removals(body: bytes, members: list[Member], removed: set[int]) -> Iterator[_Splice]:
-    """Yield the splices that take some of an object's members away, each with one of the commas around it."""
+    """Yield the splices that remove members of an object, each with one adjacent comma."""
     kept_until = None
     for is_removed, run in groupby(members, key=lambda member: member.start in removed):
         group = list(run)

@@ -1,4 +1,4 @@
-"""The frames that report a failure in mid-stream: those that the clients of each protocol heed."""
+"""The frames that report a failure in mid-stream, in the form that the clients of each protocol evaluate."""
 
 import json
 from typing import Any, NamedTuple
@@ -18,12 +18,12 @@ class Failure(NamedTuple):
 
 
 def as_data(failure: Failure) -> bytes:
-    """Return the frame of chat and Completions: data alone. No `[DONE]` follows, which would say that all is well."""
+    """Return the frame of chat and Completions: only data. No `[DONE]` follows, because it would mean success."""
     return b"data: " + failure.body + b"\n\n"
 
 
 def as_error_event(failure: Failure) -> bytes:
-    """Return the frame of Messages: an event `error`; the SDK skips what has no `event:` line."""
+    """Return the frame of Messages: an event `error`. The SDK skips events without an `event:` line."""
     return b"event: error\n" + as_data(failure)
 
 

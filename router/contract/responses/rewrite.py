@@ -99,7 +99,7 @@ def model_strings(body: bytes, holder: str | None = None) -> list[Member]:
     if not _names_model(body):
         return []
     if body.count(b'"model"') == 1 and b"\\u00" not in body and (key := _MODEL.search(body)):
-        # No other key can say `model`, and the object has one: there is no need to look at all members.
+        # No other key can be `model`, and the object has one: the other members need no scan.
         return [Member("model", key.start(), key.end(), end_of_value(body, key.end()))]
     try:
         members = find_members(body, most=MAX_MEMBERS)

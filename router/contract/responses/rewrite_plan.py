@@ -40,7 +40,7 @@ class ResponseRewrite(NamedTuple):
         return self.errors.bad_request_type is not None or self.errors.engine_400 is not None
 
     def stream_rewriter(self, protocol: Protocol) -> SseEventBuffer | StreamRewriter:
-        """Return what a stream of a protocol passes through on its way."""
+        """Return the rewriter of a stream of a protocol."""
         if self.model is None and self.usage is None:
             return SseEventBuffer()
         return StreamRewriter(self.model, self.usage, protocol.model_holder)

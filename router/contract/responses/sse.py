@@ -20,7 +20,7 @@ _DATA = re.compile(rb"(?<![^\r\n])data:[ ]?([^\r\n]*+)")
 
 
 class SsePart(NamedTuple):
-    """A part of a stream: one whole event, what stands before one, or a fragment of one that is too long.
+    """A part of a stream: a complete event, the bytes before an event, or a fragment of one that is too long.
 
     Before an event stand comments and blank lines, before the first one also a byte order mark: the kind of these is
     "comments". The bytes of all parts together are those of the stream.
@@ -72,7 +72,7 @@ class SseParser:
         return parts
 
     def flush(self) -> SsePart | None:
-        """Return what is left at the end of the stream: an event without its blank line, or the rest of a long one."""
+        """Return the remaining bytes at the end: an event without its blank line, or the rest of a long one."""
         return self._whole(self._take(len(self._held))) if self._held else None
 
     def held_bytes(self) -> int:
@@ -112,16 +112,16 @@ class SseParser:
 
 
 class SseEventBuffer:
-    """Lets a stream pass event by event, so that one which breaks off never ends within an event."""
+    """Passes a stream on event by event, so that a stream which breaks off never ends within an event."""
 
     def __init__(self) -> None:
         self._splitter = SseParser()
 
     def feed(self, piece: bytes) -> bytes:
-        """Take the next bytes of the stream; return those that can leave: whole events are the same object."""
+        """Add the next bytes of the stream. Return the complete events, as the same object if possible."""
         if piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start():
             return piece
-        # Nearly all events end so; of many in one piece only what stands behind them is looked at.
+        # Nearly all events end so. If a piece has many, only the bytes after the last one are parsed.
         end = max((at + len(blank) for blank in _BLANK_LINES if (at := piece.rfind(blank)) >= 0), default=0)
         whole = b""
         if end:
@@ -134,7 +134,7 @@ class SseEventBuffer:
         return self._splitter.held_bytes()
 
     def flush(self) -> bytes:
-        """Return what is left at the end of the stream: a last event without its blank line."""
+        """Return the remaining bytes at the end of the stream: a last event without its blank line."""
         left = self._splitter.flush()
         return b"" if left is None else left.data
 
@@ -148,7 +148,7 @@ class Splice(NamedTuple):
 
 
 class EventData:
-    """The data of one event: what its `data:` lines say, joined as clients join them."""
+    """The data of an event: its `data:` lines, joined as clients join them."""
 
     def __init__(self, event: bytes) -> None:
         self.event = event

@@ -1,4 +1,4 @@
-"""How far a stream has come: whether anything was said, whether it is whole, and what a failure in it has to repeat."""
+"""The progress of a stream: whether it has content, whether it is complete, and the ids that a failure repeats."""
 
 import re
 from typing import Any, Final
@@ -15,18 +15,18 @@ _END_OF_STREAM: Final = b"[DONE]"
 
 
 class StreamProgress:
-    """What has left of one stream; it is shown all that leaves, which is whole events and what stands between them."""
+    """Tracks one stream by the bytes that are sent to the client: complete events and the bytes between them."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
         self._mark = protocol.mark
         self.has_event = False
         self.is_whole = False
-        """Did the event come that completes a stream of this protocol?"""
+        """Whether the event that completes a stream of this protocol was sent."""
         self.has_failed = False
-        """Did the engine itself report a failure in it?"""
+        """Whether the engine itself reported a failure in the stream."""
         self.is_cut = False
-        """Did it end within an event?"""
+        """Whether the stream ended within an event."""
         self._first = b""
         self._latest = b""
 
@@ -57,7 +57,7 @@ class StreamProgress:
         return whole, rest
 
     def is_complete(self, *, is_framed: bool) -> bool:
-        """Return whether a stream that has ended is complete; `is_framed` says that the connection did not just end."""
+        """Return whether an ended stream is complete. `is_framed`: HTTP framing marked its end."""
         if self.is_whole:
             return True
         needs_more = self._protocol.needs_last_event and not self.has_failed

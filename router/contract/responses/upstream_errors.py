@@ -15,7 +15,7 @@ _BUDGET_OVERFLOW = re.compile(
     r"|maximum context length is \d+ tokens.{0,20}\byou requested|requested token count exceeds the model's maximum",
     re.ASCII | re.IGNORECASE,
 )
-"""What engines say where a budget, or a prompt with it, is longer than their context.
+"""Error texts of engines for a budget, or prompt and budget, that exceeds their context.
 
 Of a prompt that alone is too long they say something else (vLLM: "even without any output tokens"; llama.cpp's type
 `exceed_context_size_error`, which is never about the budget): no budget helps there.
@@ -23,7 +23,7 @@ Of a prompt that alone is too long they say something else (vLLM: "even without 
 
 
 def map_upstream_error(body: bytes, errors: Errors, request_id: str, model: str | None = None) -> ErrorResponse | None:
-    """Return an engine's 400 in the contract's words and envelope; None where its body holds no text of an error.
+    """Return an engine's 400 with the contract's error texts and envelope; None if its body has no error text.
 
     Known are `{"error": {"message": …}}`, `{"error": "…"}`, `{"message": …}` and FastAPI's `{"detail": …}`.
     `model` is the name that the client asked for.

@@ -25,14 +25,14 @@ _EXACT_DIGITS: Final = 9
 
 
 def other_names(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield the fields from which a contract has the budget taken, beside the names that engines know."""
+    """Yield the further fields that a contract uses as the budget, besides the names that engines know."""
     for rule in rules:
         if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS:
             yield from (name for name in rule.field.sources if name not in SPELLINGS and "." not in name)
 
 
 class Tokens(NamedTuple):
-    """The output tokens that a request asked for (None: it did not say) and was granted, and who set them (SOURCES)."""
+    """The requested output tokens (None: not stated), the granted ones, and who set them (see SOURCES)."""
 
     source: str
     asked: int | None
@@ -40,7 +40,7 @@ class Tokens(NamedTuple):
 
 
 class BudgetResult(NamedTuple):
-    """A budget held to its cap: the edits due, and what was granted (None: the request asks and gets nothing)."""
+    """The result of the budget rule: the edits, and the granted tokens (None: none requested and no default)."""
 
     edits: list[JsonEdit]
     tokens: Tokens | None
@@ -71,7 +71,7 @@ def judge(request: ParsedRequest, rule: Budget, others: tuple[str, ...] = ()) ->
 
 
 def _tokens(asked: dict[str, int], rule: Budget) -> Tokens | None:
-    """Return what is granted by the first spelling that was sent, which is the one that most engines take."""
+    """Return the tokens granted for the first spelling that was sent; most engines read that one."""
     if not asked:
         return None if rule.default is None else Tokens("default", None, rule.default)
     first = next(iter(asked.values()))

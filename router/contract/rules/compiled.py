@@ -32,4 +32,4 @@ def compiled_contract_of(contract: Contract) -> CompiledContract:
 
 
 _COMPILED = "compiled"
-"""Where a contract keeps its compiled, beside its other values that are worked out once."""
+"""The attribute that caches the compiled contract, like the other cached properties of a contract."""

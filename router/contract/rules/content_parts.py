@@ -1,4 +1,4 @@
-"""The content parts of a conversation: found in one walk, for every rule that looks at them."""
+"""The content parts of a conversation, collected once for all rules that read them."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ class MessageParts(NamedTuple):
 
 
 class ContentPartIndex(NamedTuple):
-    """All parts in their order, and those that carry something besides text by modality.
+    """All parts in their order, and the non-text parts by modality.
 
     The parts of messages of every role count, and those inside of other parts, such as tool results.
     """
@@ -28,7 +28,7 @@ class ContentPartIndex(NamedTuple):
 
 
 def content_parts_of(messages: object) -> ContentPartIndex:
-    """Return the content parts of messages; those of what is no message are left out."""
+    """Return the content parts of all valid messages."""
     found = ContentPartIndex([], {})
     for place, message in enumerate(messages if isinstance(messages, list) else ()):
         content = message.get("content") if isinstance(message, dict) else None

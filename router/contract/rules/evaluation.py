@@ -41,7 +41,7 @@ class EvaluationContext:
         return self._features
 
     def parts(self) -> ContentPartIndex:
-        """Return the content parts of all messages; they are looked for once, however many rules ask."""
+        """Return the content parts of all messages. They are collected once for all rules."""
         if self._parts is None:
             self._parts = content_parts_of(self.request.value("messages"))
         return self._parts
@@ -87,7 +87,7 @@ class EvaluationContext:
                 self._remember(edit.path, json.loads(edit.value) if edit.value else None)
 
     def _remember(self, path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        # What is known of parts is of no use once the whole is another.
+        # The cached values inside an object are invalid once the object is replaced.
         for other in [other for other in self.values if len(other) > len(path) and other[: len(path)] == path]:
             del self.values[other]
         self.values[path] = value

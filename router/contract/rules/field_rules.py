@@ -19,7 +19,7 @@ Fields = dict[str, Any]
 
 
 class Violation(NamedTuple):
-    """What a value violates: the part of the rule, what is said of it, and what fills the placeholders."""
+    """A violation: the violated part of the rule, the message, and the values of the placeholders."""
 
     part: str
     message: str
@@ -34,12 +34,12 @@ WIDER_PARTS: Final = {"too_low": "range", "too_high": "range"}
 
 
 def error_text_for(rule: RuleBase, part: str) -> ErrorText:
-    """Return the words of a rule for one of its parts."""
+    """Return the error text of a rule for one of its parts."""
     return merged_text(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
 
 
 class FieldEvaluator:
-    """Judges one field, under its standard name and the other spellings that engines know."""
+    """Evaluates one field, under its standard name and the other spellings that engines know."""
 
     def __init__(self, rule: FieldRule) -> None:
         self.rule = rule.rule
@@ -73,7 +73,7 @@ class FieldEvaluator:
                 context.edits += drop_all_repetitions(context.request, self.rule, path)
 
     def _judge_source(self, context: EvaluationContext) -> bool:
-        """Judge the value that the field takes from another one; return whether there is one."""
+        """Evaluate the value that the field takes from a source field. Return whether there is one."""
         fields = context.request.fields
         for source in self.sources:
             value = value_at(fields, source)
@@ -136,7 +136,7 @@ def tests_of(rule: FieldRule) -> Iterator[Test]:
 
 
 def expectation(field: Field) -> str:
-    """Say in words what values a field may have."""
+    """Return a text for the values that a field may have."""
     if field.allowed is not None:
         return listed(field.allowed)
     kind = _KINDS[field.type[0]] if len(field.type) == 1 else " or ".join(_KINDS[each] for each in field.type)
@@ -151,7 +151,7 @@ def listed(values: tuple[Scalar, ...]) -> str:
 
 
 _WRITTEN: Final = "\0"
-"""Stands in what is said of a violation for the value as the client wrote it."""
+"""Placeholder in the message of a violation for the value as the client wrote it."""
 _IS_NOT_EXPECTED: Final = f"is {_WRITTEN}: expected "
 _KINDS: Final = {
     "string": "a string",

@@ -1,4 +1,4 @@
-"""What a contract says of content parts: their types, what images refer to, how many of a modality there may be."""
+"""Checks of content parts: their types, the URLs of images, and the number of parts of a modality."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -54,7 +54,7 @@ class _Allowed:
         self._words = listed(types)
 
     def violation_of(self, held: MessageParts) -> Violation | None:
-        """Return what is wrong with the type of a part of a message."""
+        """Return the violation by the type of a content part."""
         types = self._types
         for value in held.values:
             kind = value.get("type") if isinstance(value, dict) else None

@@ -50,7 +50,7 @@ def read(field: str, value: object) -> int | float | None:
 
 
 def expectation(rule: Const | Range) -> str:
-    """Say in words what a rule accepts."""
+    """Return a text for the values that a rule accepts."""
     if isinstance(rule, Const):
         return show(rule.value)
     kind = "a whole number" if rule.field in WHOLE_NUMBER_FIELDS else "a number"

@@ -97,7 +97,7 @@ def _message_tools(check: named.MessageTools) -> Check:
 
 
 class _ToolValidator:
-    """Judges the tools of one list after the other."""
+    """Validates lists of tools."""
 
     def __init__(self, check: named.Tools | named.MessageTools, forbidden: tuple[str, ...] = ()) -> None:
         self._check = check
@@ -105,7 +105,7 @@ class _ToolValidator:
         self._matches = None if check.name_pattern is None else full_match_of(check.name_pattern)
 
     def wrong_tool(self, place: str, tools: object, names: set[str]) -> Violation | None:
-        """Return what is wrong with a list of tools; the names of its functions are added to those known."""
+        """Return the first violation in a list of tools. Adds the names of its functions to the known ones."""
         if not isinstance(tools, list):
             return Violation("shape", f"{place} is not an array", {"value": display(tools)})
         types = self._check.types
@@ -168,7 +168,7 @@ def _tool_choice(check: named.ToolChoice) -> Check:
 
 
 def transforms_of(rule: CheckRule) -> Iterator[Callable[[EvaluationContext], None]]:
-    """Yield what a check of tools asks to be done with a valid request."""
+    """Yield the transforms that a check of tools needs for a valid request."""
     if not isinstance(rule.check, named.ToolChoice) or not rule.check.drop_without_tools:
         return
 

@@ -151,7 +151,7 @@ def _all_paths(rule: FieldRule) -> tuple[Path, ...]:
 
 
 def _as_spelled(rule: FieldRule) -> Transform:
-    """Return what sets an absent field to what another spelling of it says."""
+    """Return the transform that sets an absent field to the value of another spelling."""
     path, spellings = path_of(rule.path), tuple(map(path_of, spellings_of(rule.path)))
     is_number = rule.path != REASONING_EFFORT
     is_whole = rule.path in WHOLE_NUMBER_FIELDS or rule.path in BUDGET_FIELDS

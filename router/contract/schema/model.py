@@ -87,7 +87,7 @@ class Contract(Sections, frozen=True, kw_only=True):
         return tuple(rule for rule in self.rules if isinstance(rule, Const | Range))
 
     def governs_beyond_body_size(self) -> bool:
-        """Return whether the contract says anything besides how large a body may be."""
+        """Return whether the contract has any rule besides the limit of the body size."""
         return bool(self.models.aliases or self.cases or _says_more(self, self.rules))
 
 

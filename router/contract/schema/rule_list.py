@@ -64,7 +64,7 @@ class Budget(Frozen, frozen=True, tag_field="kind", tag="budget"):
 
 
 class FieldRule(Frozen, frozen=True, tag_field="kind", tag="field"):
-    """Hold one request field, named by its dotted path, to what its section says."""
+    """The rule of one request field, named by its dotted path."""
 
     path: str
     field: Field
@@ -94,7 +94,7 @@ FIELDS_OF_CHECKS: Final = {
     "tool_choice": ("tool_choice", "tools"),
     "response_format": ("response_format",),
 }
-"""Top-level fields that the named checks look at."""
+"""Top-level fields that the named checks read."""
 
 Rule = BodyLimit | Const | Range | PartLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
 
@@ -189,7 +189,7 @@ def _field(sections: HasSections, path: str) -> FieldRule:
 
 
 def governed_by(sections: HasSections) -> set[str]:
-    """Return the paths of the request fields that sections say something about."""
+    """Return the paths of the request fields that the sections have rules for."""
     governed = {*sections.sampling.params}
     governed |= {field for name in sections.checks for field in FIELDS_OF_CHECKS.get(name, ())}
     for path, field in sections.fields.items():

@@ -7,7 +7,7 @@ import msgspec
 from router.contract.schema.types import Condition, Count, ErrorText, Frozen, OmitDefaults, Positive, RuleBase, Scalar
 
 DEFAULT_MAX_BODY_BYTES: Final = 32 * 1024 * 1024
-"""Largest request body in bytes where a profile says nothing."""
+"""Default limit of the request body in bytes."""
 
 
 class Interval(Frozen, frozen=True):
@@ -18,7 +18,7 @@ class Interval(Frozen, frozen=True):
 
 
 class Alias(OmitDefaults, frozen=True):
-    """A name that is answered besides the served ids: what it is routed as (None: the first served id).
+    """A further model name besides the served ids: `model` is the id it is routed as (None: the first served id).
 
     `implies` are fields, by dotted path, that a request for the alias has where it does not send them.
     """
