@@ -58,7 +58,7 @@ def _reject_contradictions(arguments: Namespace) -> None:
 
 
 def _request_sender(arguments: Namespace, address: str, open_things: ExitStack) -> RequestSender:
-    """Return who is asked, after saying what it may cost at most."""
+    """Return the sender of requests, after reporting the most requests that it may send."""
     if arguments.replay is not None:
         _say(f"probing {arguments.model} by the record {arguments.replay}: no request is sent")
         return RequestSender(None, read_record(arguments.replay), None, 0, lambda _sent: None)

@@ -20,13 +20,13 @@ WHOLE: Final = (
     *(-1000000, -2, -1, 0, 1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 256, 1000, 1024, 4096, 10000),
     *(65536, 1000000, 2147483647, 2147483648, 4294967296),
 )
-"""What is tried of a field that takes whole numbers."""
+"""Test values for a field that takes whole numbers."""
 
 BUDGETS: Final = (
     *(-1, 0, 1, 2, 16, 1024, 2048, 4096, 8192, 12288, 16384, 32768, 65536, 98304, 131072, 196608, 262144, 393216),
     *(524288, 1048576, 2097152, 10000000, 2147483647),
 )
-"""What is tried of an output budget."""
+"""Test values for an output budget."""
 
 _ODD: Final = frozenset({0.37, 1.73})
 _FINEST: Final = Decimal("0.0001")
@@ -34,7 +34,7 @@ _SHARE: Final = 0.37
 
 
 class RangeEnd(NamedTuple):
-    """Where accepted numbers end: the number, whether it is accepted itself, and whether that is exact."""
+    """An end of the accepted numbers: the number, whether it is accepted, and whether it is exact."""
 
     at: float
     is_inside: bool
@@ -58,7 +58,7 @@ class AcceptedNumbers(NamedTuple):
 
 
 class _NumberTrials:
-    """Asks about numbers, each of them once, and keeps the replies."""
+    """Tests numbers, each of them once, and keeps the results."""
 
     def __init__(self, request: AskNumber) -> None:
         self._ask = request
@@ -172,6 +172,6 @@ def _narrowed(trials: _NumberTrials, inside: float, outside: float, step: Decima
 
 
 def number_of(value: Decimal | float) -> float:
-    """Return a number as a profile writes it: a whole one without a point."""
+    """Return a number as a profile writes it: a whole one without a decimal point."""
     number = float(value)
     return int(number) if number.is_integer() else number

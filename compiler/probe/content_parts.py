@@ -32,7 +32,7 @@ _MOST_LISTED: Final = 16
 
 
 def learn_content_parts(base: BaseRequest) -> Learner[LearnedChecks]:
-    """Learn which types of parts are accepted, in messages of users and of the other roles."""
+    """Learn the accepted types of parts, in messages of users and of the other roles."""
     of_user = yield from _of_role(base, "user", (*_KINDS, *_RARE))
     said = " ".join(texts_in(of_user[FOREIGN]))
     listed = [kind for kind in dict.fromkeys(re.findall(r"[a-z]+(?:_[a-z]+)+", said)) if kind not in of_user]

@@ -21,7 +21,7 @@ _MOST_SYSTEM: Final = 4
 
 
 class Conversation(NamedTuple):
-    """What a conversation shows, and its messages."""
+    """A description of the conversation, and its messages."""
 
     description: str
     messages: list[Any]
@@ -40,7 +40,7 @@ class TriedConversation(NamedTuple):
 
 
 class LearnedChecks(NamedTuple):
-    """Named checks by name, as a profile writes them, and what no check explains."""
+    """Named checks by name, as a profile writes them, and the rejections that no check explains."""
 
     rules: dict[str, Fields]
     undetermined: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def _conversations(text: str) -> Iterator[Conversation]:
 
 
 class _Check(NamedTuple):
-    """A check that may be made: its name, its section as a profile writes it, and what finds a violation."""
+    """A candidate check: its name, its section as a profile writes it, and the function that finds a violation."""
 
     name: str
     section: Fields
@@ -160,7 +160,7 @@ def _gain(check: _Check, left: list[TriedConversation]) -> tuple[int, int]:
 
 
 def _without_idle(chosen: list[_Check], tried: list[TriedConversation]) -> list[_Check]:
-    """Return the checks that the others do not make superfluous, in the order in which they are made."""
+    """Return the checks that are not superfluous beside the others, in the order of evaluation."""
     rejected = [each for each in tried if each.reply.is_rejected]
     kept = list(chosen)
     for check in reversed(chosen):
@@ -252,7 +252,7 @@ _FORMS: Final[dict[str, Callable[[list[TriedConversation]], Iterator[Fields]]]] 
     "tool_calls_answered": _plain,
     "reasoning_passed_back": _plain,
 }
-"""The forms that each check may have, given what was accepted; the strictest first."""
+"""The possible forms of each check, given what was accepted; the strictest first."""
 
 MESSAGE_CHECKS: Final = frozenset(_FORMS)
 """The checks that are learned from conversations."""

@@ -12,7 +12,7 @@ BodyPath = tuple[str | int, ...]
 """The position of a value in a body: keys and indexes."""
 
 OWN: Final = {"error": {"message": "{message}", "type": "{type}", "param": "{param}", "code": "{code}"}}
-"""The shape that the router gives its errors by itself."""
+"""The router's default shape of errors."""
 
 _TEXTS: Final = ("message", "msg", "detail", "error_msg", "error", "description")
 _SLOTS: Final = ("type", "code", "param")
@@ -75,7 +75,7 @@ def envelope_of(samples: Sequence[ErrorSample]) -> Envelope:
 
 
 def without_ids(sample: ErrorSample) -> dict[str, Any]:
-    """Return a body with the id of the request, or what looks like one, as a placeholder."""
+    """Return a body with a placeholder for the id of the request, or for a text that looks like an id."""
     return _replacing(sample.body, sample.request_id)  # type: ignore[no-any-return]
 
 
@@ -90,7 +90,7 @@ def _replacing(value: Any, request_id: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return a mark for what looks like an id; a run of few letters is rather what was sent."""
+    """Return a mark for a text that looks like an id; a run of few distinct letters is a sent value instead."""
     return ID_MARK if len(set(found[0])) > _FEW else found[0]
 
 

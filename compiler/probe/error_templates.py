@@ -47,7 +47,7 @@ class _RejectionGroup(NamedTuple):
 
 
 def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) -> list[ErrorSample]:
-    """Return the rejections that a draft explains, each as the draft would know it and as it came."""
+    """Return the rejections that a draft reproduces, each with the draft's error and the response."""
     contract, served = contract_of(values), ServedIds((model,))
     found: list[ErrorSample] = []
     for result in results:
@@ -66,7 +66,7 @@ def samples_of(values: Fields, results: Iterable[ExperimentResult], model: str) 
 
 
 def _is_as_usual(contract: Contract, place: str | None, rule: str) -> bool:
-    """Return whether a rule is in a case what it is outside of all."""
+    """Return whether a rule is the same in a case as outside all cases."""
     if place is None:
         return True
     usual = next((each for each in contract.rules if each.rule == rule), None)
@@ -117,7 +117,7 @@ def wording_of(samples: Sequence[ErrorSample]) -> ErrorTemplates:
 
 
 def _weight(groups: list[_RejectionGroup], shape: Hashable) -> int:
-    """Return how much speaks for a shape as that of all errors: what no rule can set right weighs more."""
+    """Return the weight of a shape as the default; groups that no rule can correct weigh more."""
     own = [group for group in groups if group.shape == shape]
     return sum(1 if group.rule.startswith(_OF_RULES) else _NOT_OF_RULES for group in own)
 
@@ -334,7 +334,7 @@ def with_words(values: Fields, wording: ErrorTemplates, place: str | None) -> Fi
 
 
 class Mismatch(NamedTuple):
-    """A reply that a draft would not give: what was asked, and how the two differ."""
+    """A response that a draft would not reproduce: the experiment, and the kind of difference."""
 
     result: ExperimentResult
     is_verdict: bool

@@ -12,7 +12,7 @@ _READABLE: Final = 8
 
 
 def evidence_of_numbers(found: AcceptedNumbers) -> str:
-    """Say what numbers, or counts of items, were accepted and rejected around each edge."""
+    """Return a text on the numbers, or counts of items, accepted and rejected around each edge."""
     taken = [each for each in map(_number, found.results) if each is not None]
     accepted = sorted(number for number, is_accepted in taken if is_accepted)
     rejected = sorted(number for number, is_accepted in taken if not is_accepted)
@@ -27,7 +27,7 @@ def evidence_of_numbers(found: AcceptedNumbers) -> str:
 
 
 def evidence_of_values(results: Sequence[ExperimentResult], path: str) -> str:
-    """Say which values of a field were accepted and rejected."""
+    """Return a text on the accepted and rejected values of a field."""
     accepted = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_accepted]
     rejected = [shown(at(result.experiment.request.fields(), path)) for result in results if result.is_rejected]
     return _said(list(dict.fromkeys(accepted)), list(dict.fromkeys(rejected)), results)
@@ -62,7 +62,7 @@ def _nearest(beyond: list[float], end: float) -> float | None:
 
 
 def _number(result: ExperimentResult) -> tuple[float, bool] | None:
-    """Return the number, or the number of items, that a reply is about."""
+    """Return the number, or the number of items, that a result is about."""
     if not result.is_conclusive:
         return None
     path = result.experiment.about.partition(".")[2]

@@ -65,7 +65,7 @@ class ExperimentResult(NamedTuple):
 
 
 Learner = Generator[Sequence[Experiment], Sequence[ExperimentResult], T]
-"""Asks in batches until it knows what it returns."""
+"""A generator that yields batches of experiments and returns what it learned."""
 
 
 class BaseRequest(NamedTuple):
@@ -75,7 +75,7 @@ class BaseRequest(NamedTuple):
     text: str
 
     def experiment(self, about: str, changes: Fields | None = None, without: Iterable[str] = ()) -> Experiment:
-        """Return a question that changes some fields, by dotted path, and leaves others out."""
+        """Return an experiment that changes some fields, by dotted path, and leaves others out."""
         fields = {name: copy.deepcopy(value) for name, value in self.fields.items() if name not in without}
         for path, value in (changes or {}).items():
             put(fields, path, copy.deepcopy(value))
@@ -86,7 +86,7 @@ class BaseRequest(NamedTuple):
         return BaseRequest(self.experiment("", switch).request.fields(), self.text)
 
     def on_base(self, experiment: Experiment) -> Experiment:
-        """Return a question that was asked of another base as one of this base."""
+        """Return an experiment on another base request as one on this base request."""
         on_base = self.experiment(experiment.about, experiment.changes, experiment.without)
         return on_base._replace(request=on_base.request._replace(length=experiment.request.length))
 
@@ -117,7 +117,7 @@ Sources: responses of llama.cpp b10434 and vLLM 0.32, SGLang 0.5.23's source, Op
 
 
 def _is_about_another(experiment: Experiment, response: EndpointResponse) -> bool:
-    """Return whether a rejection names a field of the request that the question did not change."""
+    """Return whether a rejection names a field of the request that the experiment did not change."""
     if not experiment.changes:
         return False
     changed = {path.partition(".")[0] for path in experiment.changes}
@@ -167,19 +167,19 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
 
 
 def ask_all(*experiments: Experiment) -> Learner[Sequence[ExperimentResult]]:
-    """Ask some questions at once."""
+    """Run some experiments in one batch."""
     if not experiments:
         return ()
     return (yield experiments)
 
 
 def ask_one(experiment: Experiment) -> Learner[ExperimentResult]:
-    """Ask one question."""
+    """Run one experiment."""
     return (yield (experiment,))[0]
 
 
 def run_together(learnings: Mapping[str, Learner[T]]) -> Learner[dict[str, T]]:
-    """Learn several things side by side, so that their questions go out together; the results by their names."""
+    """Run several learners concurrently, with their experiments in common batches; return the results by name."""
     results: dict[str, T] = {}
     waiting: dict[str, Sequence[Experiment]] = {}
     for name, learning in learnings.items():

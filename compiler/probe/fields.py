@@ -107,7 +107,7 @@ def _odd_of(entry: CorpusEntry) -> tuple[Any, ...]:
 
 
 class _ValueTrials:
-    """Asks about values of one field and keeps all replies."""
+    """Tests values of one field and keeps all results."""
 
     def __init__(self, base: BaseRequest, about: str, path: str, beside: Fields) -> None:
         self._base, self._about, self._path, self._beside = base, about, path, beside
@@ -165,7 +165,7 @@ def _counts(trials: _ValueTrials, entry: CorpusEntry) -> Learner[AcceptedNumbers
 
 
 def _items(path: str, count: int) -> list[Any]:
-    """Return so many items; messages such that they take turns, the user first and last."""
+    """Return a list of `count` items; messages alternate between roles, the user first and last."""
     if path != "messages" or count % 2 or not count:
         return items_of(path, count)
     return [{"role": "system", "content": "Say OK."}, *items_of(path, count - 1)]
@@ -234,7 +234,7 @@ def _hypotheses(
     of_numbers: AcceptedNumbers | None,
     of_texts: AcceptedTexts | None,
 ) -> Iterator[Fields]:
-    """Yield rules that may explain the replies, the simplest first."""
+    """Yield rules that may explain the results, the simplest first."""
     plain: list[Fields] = [{}]
     if of_numbers is not None and of_numbers.kind == "band":
         plain.append(_bounds(of_numbers, "items" if entry.kind == "list" else ""))
@@ -303,7 +303,7 @@ def _side(edge: RangeEnd | None, closed: str, is_open: str) -> Fields:
 
 
 def _missed(path: str, rule: Fields, conclusive: Sequence[ExperimentResult]) -> int | None:
-    """Return how many rejections a rule does not explain; None where it rejects what is accepted."""
+    """Return the number of rejections that a rule does not explain; None if it rejects an accepted value."""
     tests = tuple(tests_of(FieldRule(path, field_of(rule), path)))
     missed, is_of_numbers = 0, not rule.keys().isdisjoint({*_RANGE, "allowed"})
     for result in conclusive:
@@ -317,7 +317,7 @@ def _missed(path: str, rule: Fields, conclusive: Sequence[ExperimentResult]) -> 
 
 
 def _good_of(results: Iterable[ExperimentResult], entry: CorpusEntry) -> Iterator[Any]:
-    """Yield accepted values, those that the field is known for first."""
+    """Yield accepted values, the known values of the field first."""
     accepted = [at(result.experiment.request.fields(), entry.path) for result in results if result.is_accepted]
     likely = (1, 0.95, 0, *entry.values, ["~0"], "abcdef")
     yield from (value for value in accepted if any(value == each and type(value) is type(each) for each in likely))

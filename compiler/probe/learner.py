@@ -94,14 +94,14 @@ def _with(values: dict[str, Fields], section: str, rules: dict[str, Fields]) -> 
 
 
 def _largest(values: Fields, max_body: int) -> int:
-    """Return the largest body that is worth sending, in bytes."""
+    """Return the size of the largest body to send, in bytes."""
     limit = values.get("limits", {}).get("max_body_bytes")
     size = bytes_of(limit) if isinstance(limit, str) else limit
     return max_body if size is None else min(size, max_body)
 
 
 def _case(values: Fields, modes: LearnedModes, name: str) -> Fields:
-    """Return all sections of a case: what was learned in it, and what is as usual because it was not asked about."""
+    """Return all sections of a case: those learned in it, and the base's for all that was not tested in it."""
     when, learned = modes.cases[name]["when"], modes.learned[name]
     own = {section: dict(learned.values.get(section, {})) for section in ("fields", "checks")}
     asked_about = {result.experiment.about for result in learned.results}
@@ -120,11 +120,11 @@ def _case(values: Fields, modes: LearnedModes, name: str) -> Fields:
 
 
 _ABOUT: Final = {**dict.fromkeys(MESSAGE_CHECKS, ABOUT_MESSAGES), "response_format": "checks.response_format"}
-"""Under what name it is asked about a rule, where that is not the rule's."""
+"""The name under which `--only` selects a rule, if it is not the rule's own."""
 
 
 def _learn_around(base: BaseRequest, scope: Scope, max_body: int) -> Learner[tuple[Fields, list[str]]]:
-    """Learn what is about no field: what is no request at all, models that are not served, streams, the body."""
+    """Learn what concerns no field: malformed requests, unknown models, streams, and the size of bodies."""
     values: Fields = {}
     undetermined: list[str] = []
     if scope.wants("errors"):
@@ -166,7 +166,7 @@ def _learn_stream(base: BaseRequest) -> Learner[Fields]:
 
 
 def _usage_of(result: ExperimentResult) -> tuple[bool, bool]:
-    """Return whether a stream reports usage in the frame that ends the response, and in one of its own."""
+    """Return whether a stream reports usage in the frame that ends the response, and in a frame of its own."""
     frames: list[dict[str, Any]] = []
     for line in result.response.body.decode(errors="replace").splitlines():
         try:
@@ -189,7 +189,7 @@ class _UnknownFields(NamedTuple):
 
 
 def _learn_unknown(base: BaseRequest, scope: Scope) -> Learner[_UnknownFields]:
-    """Learn whether fields that is unknown are rejected, and if so which are known."""
+    """Learn whether unknown fields are rejected, and if so which fields are known."""
     if not scope.wants("unknown_fields") and scope.only:
         return _UnknownFields()
     first = yield from ask_all(*(base.experiment("unknown_fields", {name: 1}) for name in UNKNOWN_FIELDS))

@@ -13,7 +13,7 @@ from compiler.verify.generation.limits import PIXEL
 from router.contract.schema.sections import DEFAULT_MAX_BODY_BYTES
 
 IsAccepted = Callable[[ExperimentResult], bool]
-"""Returns whether a size was taken, by the reply to it."""
+"""Returns whether a size was accepted, given the result."""
 
 MIB: Final = 1024 * 1024
 _MEGABYTE: Final = 1_000_000
@@ -60,7 +60,7 @@ def learn_images(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
 
 
 def largest_count(carrying: Callable[[int], Experiment], limit: str) -> Learner[LearnedLimits]:
-    """Learn the largest number of parts that is accepted, as a member of `limits`; one part is."""
+    """Learn the largest accepted number of parts, as a member of `limits`; one part is accepted."""
     most = yield from ask_one(carrying(_COUNTS[-1]))
     if most.is_accepted:
         return LearnedLimits({}, {})
@@ -96,7 +96,7 @@ _SOURCES: Final = {
 
 
 def _learn_sources(base: BaseRequest) -> Learner[LearnedChecks]:
-    """Learn what an image may refer to."""
+    """Learn the accepted sources of images."""
     urls = [url for group in _SOURCES.values() for url in group]
     results = yield from ask_all(*(_showing(base, "checks.images", [url]) for url in urls))
     taken = {url: result.is_accepted for url, result in zip(urls, results, strict=True)}
@@ -163,7 +163,7 @@ def _measured(base: BaseRequest, at: int, is_taken: IsAccepted) -> Learner[tuple
 
 
 def _url(base: BaseRequest, size: int) -> Experiment:
-    """Return a question about a data URL of so many bytes."""
+    """Return an experiment with a data URL of a size in bytes."""
     return _showing(base, "checks.images", [f"{_DATA}{run_of_letters(size - len(_DATA))}"])
 
 
@@ -177,7 +177,7 @@ _TOO_LARGE: Final = 413
 
 
 def learn_body(base: BaseRequest, max_body: int) -> Learner[LearnedLimits]:
-    """Learn the largest body, by blanks behind the request."""
+    """Learn the largest body, by blanks after the request."""
 
     def of_bytes(size: int) -> Experiment:
         experiment = base.experiment("limits.max_body_bytes")
@@ -226,7 +226,7 @@ def _is_accepted(result: ExperimentResult) -> bool:
 def _edge(
     of_bytes: Callable[[int], Experiment], most: int, is_taken: IsAccepted = _is_accepted
 ) -> Learner[tuple[int, tuple[ExperimentResult, ExperimentResult]] | None]:
-    """Return the largest size that is accepted, by doubling and then between; None where nothing is rejected."""
+    """Return the largest accepted size, by doubling and then bisection; None if nothing is rejected."""
     low, high = 0, None
     step = MIB
     while low < most:

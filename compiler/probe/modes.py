@@ -21,7 +21,7 @@ _ACCEPTED_TOO: Final[dict[str, tuple[Any, ...]]] = {
     "response_format": ({"type": "json_object"},),
     "reasoning_effort": ("none", "high"),
 }
-"""Accepted values that other rules would be likely to reject."""
+"""Accepted values that other rules would probably reject."""
 
 _MARK: Final = "checks.messages"
 
@@ -47,7 +47,7 @@ class _SwitchEffect(NamedTuple):
 
 
 def learn_modes(base: BaseRequest, usual: LearnedSections, scope: Scope) -> Learner[LearnedModes]:
-    """Learn what brings requests under other rules than usual, and these."""
+    """Learn which requests fall under other rules than the usual ones, and those rules."""
     indicators = _telling(usual.results)
     known = [switch for switch in SWITCHES if not _roots(switch.fields) & scope.unknown]
     plain = yield from ask_all(*(base.experiment(ABOUT, switch.fields) for switch in known))
@@ -120,7 +120,7 @@ def _spread(results: list[ExperimentResult]) -> list[ExperimentResult]:
 
 
 def _telling(results: Sequence[ExperimentResult]) -> list[ExperimentResult]:
-    """Return replies that other rules would change: a rejection of each kind, and what is accepted and often is not."""
+    """Return results that other rules would change: a rejection of each kind, and values that are often rejected."""
     chosen: list[ExperimentResult] = []
     kinds: set[str] = set()
     for reply in results:

@@ -56,7 +56,7 @@ def learn_part_limits(base: BaseRequest, names: list[str], allowed: list[str] | 
 
 
 def _learn_limit(base: BaseRequest, limit: _PartLimit, kinds: list[str]) -> Learner[LearnedLimits]:
-    """Learn one limit by parts of the first type that is accepted."""
+    """Learn one limit, with parts of the first accepted type."""
     singles = yield from ask_all(*(limit.experiment(base, kind, 1) for kind in kinds))
     accepted = [kind for kind, result in zip(kinds, singles, strict=True) if result.is_accepted]
     if accepted:

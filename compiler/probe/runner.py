@@ -12,14 +12,14 @@ from compiler.verify.client import ATTEMPTS, EndpointClient, EndpointError
 T = TypeVar("T")
 
 Send = Callable[[Sequence[ChatRequest]], Mapping[str, EndpointResponse]]
-"""Answers requests, by their keys; what is not among them was not sent."""
+"""Returns the responses to requests, by their keys; a request without a response was not sent."""
 
 _OK: Final = 200
 _MOST_FAILURES: Final = 5
 
 
 def run_learner(learning: Learner[T], send: Send) -> T:
-    """Let a learning ask until it knows, and return what it learned."""
+    """Run a learner to its end, and return what it learned."""
     results = None
     while True:
         try:

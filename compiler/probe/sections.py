@@ -39,7 +39,7 @@ class LearnedSections(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What is asked about.
+    """The scope of the experiments.
 
     only: names of rules, as `--only` gives them; empty: everything. unknown: top-level fields that the endpoint does
     not know. apart: top-level fields by which a situation is brought about.
@@ -50,14 +50,14 @@ class Scope(NamedTuple):
     apart: frozenset[str] = frozenset()
 
     def wants(self, about: str) -> bool:
-        """Return whether a rule is asked about."""
+        """Return whether a rule is in scope."""
         return not self.only or any(
             f"{about}.".startswith(f"{each}.") or f"{each}.".startswith(f"{about}.") for each in self.only
         )
 
 
 def known_rules() -> tuple[str, ...]:
-    """Return the names of all that can be asked about."""
+    """Return the names of all rules that can be in scope."""
     fields = dict.fromkeys(f"fields.{entry.path}" for entry in ENTRIES)
     checks = (f"checks.{name}" for name in CHECK_NAMES)
     return (*_AROUND, *fields, *checks)
@@ -112,7 +112,7 @@ def learn_sections(base: BaseRequest, scope: Scope) -> Learner[LearnedSections]:
 
 
 def collect_results(learning: Learner[Any], kept: list[ExperimentResult]) -> Learner[Any]:
-    """Learn something, and keep all replies on the way."""
+    """Run a learner, and keep all results."""
     results = None
     while True:
         try:
@@ -189,7 +189,7 @@ def _pair(base: BaseRequest, found: dict[str, LearnedField], pair: tuple[str, st
 
 
 def _folded_budget(fields: dict[str, Fields], results: list[ExperimentResult]) -> Fields:
-    """Take the rules of both budgets out of the fields where they are one cap, and return the section `output`."""
+    """Replace the rules of both budgets in the fields by the section `output`, if they have one cap; return it."""
     caps = {path: fields.get(path, {}).get("max") for path in BUDGET_ENTRIES}
     most = set(caps.values())
     first = next(iter(most))
@@ -228,7 +228,7 @@ def _rejected_low(path: str, results: list[ExperimentResult]) -> Iterator[Experi
 
 
 def assembled(base: Fields, cases: dict[str, Fields]) -> Fields:
-    """Return a profile of sections and of cases that hold what differs from these."""
+    """Return a profile of sections, with cases that contain only the differences from these."""
     own = ("limits", "output", "fields", "checks", "response")
     below = {name: section for name, section in base.items() if name in own}
     different_cases = {}

@@ -80,7 +80,7 @@ ENTRIES: Final = (
     CorpusEntry("safety_identifier", "text"),
     CorpusEntry("prompt_cache_key", "text"),
 )
-"""The fields that are learned, in the order in which a draft would be asked about them."""
+"""The fields that are learned, in the order in which a draft lists them."""
 
 BUDGET_ENTRIES: Final = frozenset(BUDGET_FIELDS)
 

@@ -83,7 +83,7 @@ def _wrong(learned: LearnedContract, evaluated: Sequence[ExperimentResult], mode
 
 
 def _without(learned: LearnedContract, wrong: _WrongRejection) -> LearnedContract:
-    """Return what was learned without a part of a rule; itself, where a profile has no such rule."""
+    """Return what was learned without a part of a rule; unchanged if a profile has no such rule."""
     sections = learned.values if wrong.place is None else learned.cases[wrong.place]
     kind, _, name = wrong.rule.partition(".")
     changed: dict[str, Any] | None = None

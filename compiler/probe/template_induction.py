@@ -109,7 +109,7 @@ def _length(places: TemplatePlaces) -> int:
 
 
 def _occurrences(places: TemplatePlaces) -> tuple[int | None, ...]:
-    """Return which occurrences of something may be meant: all (None), or one of a few; short ones are rather one."""
+    """Return the occurrences of a value to try as placeholders: all (None), or single ones if the value is short."""
     single = tuple(range(min(len(places), _MOST))) if len(places) > 1 else ()
     return (*single, None) if _length(places) <= _SHORT else (None, *single)
 
@@ -141,5 +141,5 @@ def _escaped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as a template that means just it."""
+    """Return a text as a template without placeholders."""
     return _escaped(text)

@@ -101,7 +101,7 @@ _LESSER: Final[tuple[Fields, ...]] = (
     {"name": "answer"},
     {"name": "answer", "schema": _SCHEMA, "strict": "yes"},
 )
-"""What a schema may lack, the name first."""
+"""Schemas that lack a member, the name first."""
 
 
 def _more_without_word(base: BaseRequest) -> Learner[None]:
@@ -117,7 +117,7 @@ def learn_tools(base: BaseRequest) -> Learner[LearnedChecks]:
 
 
 def learn_message_tools(base: BaseRequest) -> Learner[LearnedChecks]:
-    """Learn whether messages may hold tools, and how these must look."""
+    """Learn whether messages may contain tools, and the rules for these."""
     about, question = "checks.message_tools", user(base.text)
 
     def held(tools: object, role: str = "system", **more: object) -> Fields:

@@ -47,7 +47,7 @@ _MOST_UNWELL: Final = 5
 def run(arguments: Namespace) -> int:
     """Verify an endpoint; return 0 if every check passes, else 1.
 
-    Raises UsageError, CommandError where the endpoint cannot be asked, and what loading a profile raises.
+    Raises UsageError, CommandError if the endpoint is unreachable, and the errors of loading a profile.
     """
     _reject_contradictions(arguments)
     loaded = load_source(arguments)
@@ -191,7 +191,7 @@ def _response_source(arguments: Namespace, artifact: Artifact, deployment: Deplo
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let a closed terminal or a plain kill end what is started here, like Ctrl-C does."""
+    """End started processes also when the terminal closes or on SIGTERM, as on Ctrl-C."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -208,9 +208,9 @@ def _responses(suite: CheckSuite, source: _ResponseSource, models: tuple[str, ..
 
 
 def _from_record(suite: CheckSuite, source: _ResponseSource, models: tuple[str, ...]) -> dict[str, EndpointResponse]:
-    """Return the responses of a record. Raises RecordError where it has none to any check that names one of the models.
+    """Return the responses of a record. Raises RecordError if it has none for a check on one of the models.
 
-    Requests without a model, or for one that is not served, are alike in all records.
+    Requests without a model, or for an unknown one, are equal in all records.
     """
     naming = [check for check in suite.checks if check.request.text is None and _names_one(check, models)]
     if suite.checks and not any(check.request.key() in source.known for check in naming or suite.checks):
@@ -227,7 +227,7 @@ def _names_one(check: Check, models: tuple[str, ...]) -> bool:
 
 
 def _ask_all(suite: CheckSuite, source: _ResponseSource, client: EndpointClient) -> dict[str, EndpointResponse]:
-    """Return all responses after asking for those that are not known."""
+    """Return all responses; send the requests that have none yet."""
     responses = dict(source.known)
     left = [check for check in suite.checks if check.request.key() not in responses]
     failed, unwell, due = 0, 0, _RejectionMonitor()

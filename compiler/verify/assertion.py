@@ -163,7 +163,7 @@ def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _wrong_request(check: Check, expected: ExpectedAcceptance, response: EndpointResponse) -> str | None:
-    """Return what is wrong with the request that the engine got."""
+    """Return what is wrong with the request that the engine received."""
     if response.engine is None:
         return "the request was answered, and yet no engine got it"
     if expected.untouched:
@@ -184,7 +184,7 @@ def _wrong_request(check: Check, expected: ExpectedAcceptance, response: Endpoin
 
 
 def _changed_bytes(check: Check, expected: ExpectedAcceptance, engine: bytes) -> str | None:
-    """Return which member reached the engine in other bytes than it was sent, or more than once."""
+    """Return the member that reached the engine with other bytes than sent, or more than once."""
     got = _raw_members(engine)
     for name, value in dict(check.request.members).items():
         if name not in expected.changed and bytes(got[name]) != filled(value).encode():
@@ -195,7 +195,7 @@ def _changed_bytes(check: Check, expected: ExpectedAcceptance, engine: bytes) ->
 
 
 def _difference(value: Any, wanted: Any, at: str, *, exact: bool) -> str | None:  # noqa: ANN401 - any JSON value
-    """Return where a value is not as it is wanted; None where it is."""
+    """Return the place at which a value differs from the expected one; None if it does not."""
     if isinstance(wanted, Wildcard):
         return None
     if isinstance(wanted, TextPattern):
@@ -222,7 +222,7 @@ def _differences(value: dict[str, Any], wanted: dict[str, Any], at: str, *, exac
 
 
 def shown_wanted(wanted: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return what is expected as JSON, with dots where it may be anything."""
+    """Return an expected value as JSON, with dots where any value matches."""
     return written(_without_gaps(wanted))
 
 

@@ -21,7 +21,7 @@ _HEAD: Final = '{"profilec": '
 """How the first line begins."""
 
 _LONGEST_REQUEST: Final = 4096
-"""Longest request body in bytes that is written down whole."""
+"""Longest request body in bytes that is recorded whole."""
 
 
 class RecordError(CommandError):
@@ -49,7 +49,7 @@ class Record:
         self._file = file
 
     def add(self, request: ChatRequest, response: EndpointResponse) -> None:
-        """Write an exchange down at once, so that a run that is broken off can be resumed."""
+        """Append an exchange immediately, so that an interrupted run can be resumed."""
         self._file.write(f"{json.dumps(_line(request, response))}\n")
         self._file.flush()
 
@@ -82,7 +82,7 @@ def open_record(path: str, header: RecordHeader = NOTHING_SAID) -> tuple[Record,
 
 
 def _cut_broken_line(path: Path) -> None:
-    """Take away what a run that was broken off left of its last line."""
+    """Remove the incomplete last line of an interrupted run."""
     data = path.read_bytes() if path.exists() else b""
     if data and not data.endswith(b"\n"):
         os.truncate(path, data.rfind(b"\n") + 1)

@@ -66,7 +66,7 @@ class ChatRequest(NamedTuple):
         return f"verify-{self.key()}"
 
     def replaced(self, name: str, *values: str) -> Self:
-        """Return the request with a member given these values in JSON, each an occurrence of its own; none: without."""
+        """Return the request with one occurrence of a member for each of these JSON values; none removes it."""
         there = [member for member in self.members if member[0] != name]
         return self._replace(members=(*there, *((name, value) for value in values)))
 
@@ -99,7 +99,7 @@ WILDCARD: Final = Wildcard()
 
 
 class TextPattern(NamedTuple):
-    """A text that is expected: literal pieces with anything between them."""
+    """An expected text: literal pieces with any text between them."""
 
     pieces: tuple[str, ...]
 
@@ -109,7 +109,7 @@ class TextPattern(NamedTuple):
         return not any(self.pieces)
 
     def holds(self, text: object) -> bool:
-        """Return whether a value is such a text."""
+        """Return whether a value is a text that matches."""
         if not isinstance(text, str) or not text.startswith(self.pieces[0]):
             return False
         if len(self.pieces) == 1:
@@ -127,7 +127,7 @@ class TextPattern(NamedTuple):
 
 
 ANY_TEXT: Final = TextPattern(("", ""))
-"""Stands in what is expected for any text at all."""
+"""Placeholder in an expected body for any text."""
 
 
 class ExpectedRejection(NamedTuple):

@@ -17,7 +17,7 @@ from compiler.verify.assertion import UNWELL, EndpointResponse
 from compiler.verify.check import ChatRequest
 
 DEFAULT_KEY: Final = "PROFILEC_API_KEY"
-"""The environment variable that holds the endpoint's API key where no other is named."""
+"""The default environment variable for the endpoint's API key."""
 
 DEFAULT_CONCURRENCY: Final = 4
 DEFAULT_TIMEOUT: Final = 120.0
@@ -34,7 +34,7 @@ _NOT_LET_IN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class EndpointError(CommandError):
-    """The endpoint cannot be asked at all; the message is one line."""
+    """The endpoint is unreachable; the message is one line."""
 
 
 class Target(NamedTuple):
@@ -88,7 +88,7 @@ class EndpointClient:
     def responses(
         self, chat_requests: Iterable[tuple[ChatRequest, int]]
     ) -> Iterator[tuple[ChatRequest, EndpointResponse]]:
-        """Yield responses as they arrive, each with its request; a request is given with the status that is expected.
+        """Yield responses as they arrive, each with its request; each request comes with its expected status.
 
         Raises EndpointError when the endpoint rejects the API key or cannot be reached.
         """
@@ -125,7 +125,7 @@ class EndpointClient:
             )
 
     def _response(self, chat_request: ChatRequest, status: int) -> EndpointResponse:
-        """Return the response to a request, asked again while the endpoint is busy or the connection breaks."""
+        """Return the response to a request; retry while the endpoint is busy or the connection breaks."""
         body, request_id = chat_request.body(), chat_request.request_id()
         for attempt in range(1, ATTEMPTS + 1):
             self._take_turn()

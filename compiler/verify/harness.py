@@ -17,21 +17,21 @@ _MARK: Final = MARK.encode()
 
 
 class RouterUnderTest(NamedTuple):
-    """A router that is up: its address, and the engine behind it."""
+    """A running router: its address, and the engine behind it."""
 
     url: str
     engine: "CapturingEngine"
 
 
 class CapturingEngine:
-    """Keeps of each request what the engine got, until it is asked for."""
+    """Stores the requests that the engine received until they are fetched."""
 
     def __init__(self) -> None:
         self._got: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
     def record_capture(self, received: ReceivedRequest) -> ScriptedResponse | None:
-        """Keep a request; return the rejection that it asks for, None for the engine's own response."""
+        """Store a request; return the rejection that its marker names, None for the engine's own response."""
         ids = received.values(_ID)
         if received.method != "POST" or not ids:
             return None
@@ -43,7 +43,7 @@ class CapturingEngine:
         return MockResponse.json(ENGINE_ANSWERS[name], 400)
 
     def take_capture(self, request_id: str) -> bytes | None:
-        """Return what the engine got of a request, and forget it; None where it got nothing."""
+        """Return the request that the engine received and delete it; None if it received none."""
         with self._lock:
             return self._got.pop(request_id, None)
 

@@ -52,11 +52,11 @@ class VerifyRun(NamedTuple):
 
     @property
     def is_telling(self) -> bool:
-        """Whether any check passed or failed: else nothing is known of the contract."""
+        """Whether any check passed or failed; otherwise the run shows nothing about the contract."""
         return bool(self.count("pass") or self.count("fail"))
 
     def by_rule(self) -> Iterator["RuleResults"]:
-        """Yield what was found of each rule, in the contract's order."""
+        """Yield the results of each rule, in the contract's order."""
         order = dict.fromkeys([*(each.check.rule for each in self.completed), *(each.rule for each in self.skipped)])
         for rule in order:
             completed = tuple(each for each in self.completed if each.check.rule == rule)
@@ -64,7 +64,7 @@ class VerifyRun(NamedTuple):
 
 
 class RuleResults(NamedTuple):
-    """What was found of one rule."""
+    """The results of one rule."""
 
     rule: str
     completed: Sequence[CompletedCheck]

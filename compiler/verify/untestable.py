@@ -26,7 +26,7 @@ _REASONS: Final = {
     "expectation_failed": _BY_FORM,
     "headers_too_large": _BY_FORM,
 }
-"""Why an error is not provoked, by its code; the other codes are."""
+"""Why an error cannot be provoked, by its code; the other codes can."""
 
 
 def untestable_rules(contract: Contract) -> Iterator[SkippedCheck]:

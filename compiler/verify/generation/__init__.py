@@ -66,10 +66,10 @@ DEFAULT_MAX_BODY: Final = 64 * 1024 * 1024
 
 
 class Options(NamedTuple):
-    """How checks are derived.
+    """The options for deriving checks.
 
-    is_own: the endpoint is this project's router in front of an engine of its own: what the contract leaves to it
-        counts as well. max_body: the largest body in bytes that is sent.
+    is_own: the endpoint is this project's router in front of a mock engine, so the router's defaults are checked
+        too. max_body: the largest body in bytes that is sent.
     """
 
     is_own: bool = False
@@ -89,7 +89,7 @@ def shuffled(suite: CheckSuite, seed: int) -> CheckSuite:
 
 
 class _SuiteBuilder:
-    """Collects the checks of a contract, each request once for what it shows."""
+    """Collects the checks of a contract; equal requests with equal descriptions are added once."""
 
     def __init__(self, oracle: Oracle, deployment: Deployment, options: Options) -> None:
         self._oracle = oracle
@@ -102,7 +102,7 @@ class _SuiteBuilder:
         self._fixtures: list[Fixture] = []
 
     def suite(self) -> CheckSuite:
-        """Return the checks and what is left out."""
+        """Return the checks and the skipped ones."""
         found = self._fixtures = list(fixtures(self._oracle, self._deployment.asked))
         by_case: Homes = {}
         for fixture in found:
@@ -156,7 +156,7 @@ class _SuiteBuilder:
         self._of_errors(fixture)
 
     def _add_elsewhere(self, rule: str, fixture: Fixture, variant: RequestVariant) -> None:
-        """Try what leads out of a case once more in a request that is held in the case by something else."""
+        """Test what leads out of a case again, in a request that another condition keeps in the case."""
         if (
             self._oracle.outcome(variant.request).case_match in (None, fixture.case_match)
             or variant.request.text is not None
@@ -196,7 +196,7 @@ class _SuiteBuilder:
                 self._add(ORDER, fixture, RequestVariant(description, request))
 
     def _of_mode(self, fixture: Fixture, homes: Homes) -> None:
-        """Show which mode is read from a request: by what holds in it and not elsewhere."""
+        """Test the mode of a request, by a rule that holds only in that mode."""
         self._add("cases", fixture, RequestVariant("nothing but what is needed", fixture.request()))
         for description, request in distinguishing(fixture, homes, list(self._checks.values())):
             self._add(

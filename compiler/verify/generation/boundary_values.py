@@ -66,7 +66,7 @@ def spelled_numbers(number: float) -> Iterator[BoundaryValue]:
 
 
 def items_of(path: str, count: int) -> list[Any]:
-    """Return so many items as a field may hold."""
+    """Return `count` items of a list field."""
     if path == "messages":
         roles = ("user", "assistant")
         start = 0 if count % 2 else 1
@@ -80,7 +80,7 @@ def items_of(path: str, count: int) -> list[Any]:
 
 
 def function(name: object, kind: object = "function") -> dict[str, Any]:
-    """Return a tool that is a function."""
+    """Return a function tool."""
     return {"type": kind, "function": _named(name)}
 
 
@@ -114,7 +114,7 @@ def _texts(pattern: str) -> Iterator[BoundaryValue]:
 
 
 def _of_others(field: Field, elsewhere: Iterable[Field]) -> Iterator[BoundaryValue]:
-    """Yield values that other cases know of the same field, and this one does not."""
+    """Yield values that other cases list for the same field, and this one does not."""
     own = {*(field.allowed or ()), *field.map}
     known = dict.fromkeys(
         value

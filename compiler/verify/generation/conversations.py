@@ -10,7 +10,7 @@ from compiler.verify.generation.limits import part_of
 from router.contract.schema import named_checks as named
 
 Turn = tuple[str, Fields]
-"""What a request shows, and its fields."""
+"""A description of the request, and its fields."""
 
 ROLES: Final = ("system", "user", "assistant", "tool", "developer", "function", FOREIGN)
 
@@ -35,7 +35,7 @@ ASSISTANT: Final[Fields] = {"role": "assistant", "content": "OK.", "reasoning_co
 
 
 def turn_of(role: str, text: str) -> list[Fields]:
-    """Return a conversation in which a role speaks, as naturally as it may."""
+    """Return a plausible conversation with a message of a role."""
     if role == "tool":
         return [user(text), calling("call_1"), result("call_1")]
     if role == "assistant":
@@ -126,7 +126,7 @@ def _content_parts(check: named.ContentParts, fixture: Fixture) -> Iterator[Turn
 
 
 def content_with(kind: str, text: str) -> list[Any]:
-    """Return a content that has a part of a type, behind a text."""
+    """Return a content with a text part and a part of a type."""
     return [{"type": "text", "text": text}, *([] if kind == "text" else [part_of(kind, text)])]
 
 
@@ -198,7 +198,7 @@ def _prompt_contains(check: named.PromptContains, _: Fixture) -> Iterator[Turn]:
 
 
 def holding(tools: Any, role: str = "system") -> Fields:  # noqa: ANN401 - any value
-    """Return a message that holds tools; many engines reject one without any content for that reason alone."""
+    """Return a message with tools; it has content, because many engines reject a message without any."""
     return {"role": role, "content": "", "tools": tools}
 
 

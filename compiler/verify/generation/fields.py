@@ -104,7 +104,7 @@ def _first(
 
 
 def _sources(fixture: Fixture, rule: FieldRule, good: BoundaryValue, companions: Fields) -> Iterator[RequestVariant]:
-    """Yield requests that send what the field takes its value from."""
+    """Yield requests that send the sources of a field's value."""
     values = [*rule.field.map, good.value]
     for source in rule.field.sources:
         for value in values:
@@ -133,7 +133,7 @@ def _accepted_values(fixture: Fixture, path: str, values: list[Any]) -> list[Any
 
 
 def _company(fixture: Fixture, rule: FieldRule, good: BoundaryValue, companions: Fields) -> Iterator[RequestVariant]:
-    """Yield requests in which what a field requires is missing, or what it excludes is there."""
+    """Yield requests that lack a required field or have an excluded one."""
     for path, wanted in rule.field.requires.items():
         lacking = {name: value for name, value in companions.items() if name != path}
         request = fixture.request({**lacking, rule.path: good.value})

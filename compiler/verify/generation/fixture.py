@@ -17,11 +17,11 @@ from router.contract.schema.types import Condition
 
 PLAIN: Final = "Say OK."
 ANY_VALUE: Final = "verify"
-"""Is sent where a condition asks for a field and not for its value."""
+"""The value of a field for a condition that only requires the field to be present."""
 
 
 class Fixture(NamedTuple):
-    """A request that is valid in one case of a contract, to be changed in one thing at a time."""
+    """A request that is valid in one case of a contract; tests change one thing in it."""
 
     oracle: Oracle
     case_match: CaseMatch
@@ -35,7 +35,7 @@ class Fixture(NamedTuple):
         return None if self.case_match.case is None else self.case_match.case.name
 
     def request(self, changes: Fields | None = None) -> ChatRequest:
-        """Return the request with some of its fields, by dotted path, set to other values."""
+        """Return the request with other values for some fields, by dotted path."""
         fields = copy.deepcopy(self.fields)
         for path, value in (changes or {}).items():
             put(fields, path, copy.deepcopy(value))
@@ -60,9 +60,9 @@ class Fixture(NamedTuple):
 
 
 def fixtures(oracle: Oracle, asked: Iterable[str]) -> Iterator[Fixture]:
-    """Yield the situations of a contract: one for each name asked for and each way to bring about a mode or a case.
+    """Yield the situations of a contract: one for each requested name and each way to reach a mode or a case.
 
-    `asked` are the names that requests may ask for. Only with the first are several conditions brought together.
+    `asked`: the names that requests may use. Only the first is combined with several conditions.
     """
     for case_match, name in enumerate(asked):
         for conditions in _conditions(oracle.contract, are_joined=case_match == 0):
@@ -80,7 +80,7 @@ def example_names(globs: Iterable[str]) -> Iterator[str]:
 
 
 def first_values(condition: Condition) -> Fields:
-    """Return fields by dotted path that are as a condition asks."""
+    """Return fields by dotted path that meet a condition."""
     return {path: wanted[0] if wanted else ANY_VALUE for path, wanted in condition.items()}
 
 
@@ -98,7 +98,7 @@ def _conditions(contract: Contract, *, are_joined: bool) -> list[Fields]:
 
 
 def _ways(condition: Condition) -> Iterator[Fields]:
-    """Yield fields that are as a condition asks, with each value of it at least once."""
+    """Yield fields that meet a condition, each of its values at least once."""
     plain = first_values(condition)
     yield plain
     yield from ({**plain, path: value} for path, wanted in condition.items() for value in wanted[1:])
@@ -118,7 +118,7 @@ def _next_to(value: object) -> tuple[Any, ...]:
 
 
 _OTHERS: Final = {"disabled": ("enabled",), "enabled": ("disabled",), "none": ("high", "low")}
-"""Words that vendors use in the place of others."""
+"""Synonyms among vendors' keywords."""
 
 
 def _distinct(found: list[Fields]) -> list[Fields]:

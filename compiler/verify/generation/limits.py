@@ -116,13 +116,13 @@ KINDS_OF: Final = {
 
 
 def variants_of_size(fixture: Fixture, rule: BodyLimit) -> Iterator[RequestVariant]:
-    """Yield a body of the size that is allowed and one a byte larger."""
+    """Yield a body of the largest allowed size and one that is a byte larger."""
     for size in (rule.max_bytes, rule.max_bytes + 1):
         yield RequestVariant(f"a body of {size:,} bytes", fixture.request()._replace(length=size))
 
 
 def variants_of_unknown(fixture: Fixture, rule: UnknownFieldsRule) -> Iterator[RequestVariant]:
-    """Yield requests with a field that is not known, and one with every field that is."""
+    """Yield a request with an unknown field, and one with every known field."""
     for value in (1, None, {"a": 1}):
         request = fixture.request().replaced(UNKNOWN, written(value))
         yield RequestVariant(f"a field that is not known: {UNKNOWN}: {shown(value)}", request, is_edge=value == 1)

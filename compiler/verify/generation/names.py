@@ -15,7 +15,7 @@ PLAIN_MODEL: Final = "served-model"
 """A model of no vendor, which the engine of `--through-engine` serves first."""
 
 _LARGE: Final = 1024 * 1024
-"""Size of a body in bytes above which it is sent only where it has to be."""
+"""Size of a body in bytes above which requests are sent only if necessary."""
 
 Homes = dict[str | None, Fixture]
 """The situation in which the rules of each case are tried, by the name of the case."""
@@ -38,7 +38,7 @@ class Deployment(NamedTuple):
 
     @classmethod
     def for_contract(cls, contract: Contract, models: tuple[str, ...] = ()) -> Self:
-        """Return an engine that serves, besides these, a model for every name that the contract speaks of."""
+        """Return an endpoint that also serves a model for every name in the contract."""
         globs = [glob for case in contract.cases for glob in case.when.model]
         globs += [glob for reading in contract.mode.match for glob in reading.model]
         routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
@@ -47,7 +47,7 @@ class Deployment(NamedTuple):
         return cls(served, served, is_whole=True)
 
     def reason_for(self, case: Case) -> str:
-        """Say why a case is not tried."""
+        """Return the reason for skipping a case."""
         if not case.when.model or self.is_whole:
             return "no request was found that it is for"
         return f"none of the models named by --model is one of {', '.join(case.when.model)}"

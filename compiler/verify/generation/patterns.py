@@ -77,7 +77,7 @@ def _piece(token: re.Match[str]) -> _Texts:
 
 
 def _one_of(piece: str) -> str:
-    """Return a character that a class or an escape matches: one that is written in it, else a usual one, else any."""
+    """Return a character that a class or an escape matches: a literal one, else a common one, else any."""
     written = piece[1:] if piece[0] != "[" else "" if "\\" in piece else piece[1:-1]
     candidates: Iterable[str] = chain(written, _USUAL, map(chr, range(_LAST)))
     return next((each for each in candidates if is_match(piece, each)), "a")

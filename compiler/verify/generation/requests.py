@@ -75,7 +75,7 @@ def variants_of_models(fixture: Fixture) -> Iterator[RequestVariant]:
 
 
 def variants_of_streams(fixture: Fixture) -> Iterator[RequestVariant]:
-    """Yield streamed requests, that ask for usage and that do not."""
+    """Yield streamed requests with and without a request for usage."""
     yield RequestVariant("streamed", fixture.request({"stream": True}))
     for asked in (True, False):
         fields = {"stream": True, "stream_options": {"include_usage": asked}}
@@ -99,7 +99,7 @@ def streamed(variant: RequestVariant) -> RequestVariant:
 
 
 def combined_request(one: ChatRequest, other: ChatRequest, plain: ChatRequest) -> ChatRequest | None:
-    """Return a request that has what two others have beyond a plain one; None where they are at odds."""
+    """Return a request with the additions of two others; None if they conflict."""
     ours, theirs = _beyond(one, plain), _beyond(other, plain)
     if ours.keys() & theirs.keys() or None in {*ours.values(), *theirs.values()}:
         return None

@@ -18,7 +18,7 @@ _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
 def doubt_of(request: ChatRequest, rules: Iterable[Rule]) -> str | None:
-    """Return why an engine may reject a request by itself; None where nothing speaks for it."""
+    """Return why an engine may reject a request by itself; None if there is no reason."""
     names, fields = [name for name, _ in request.members], request.fields()
     for modality, types in PART_TYPES.items():
         if any(True for _ in parts_of_types(fields, types)):

@@ -32,7 +32,7 @@ class ErrorRenderer:
         self._is_own = own_id is not None
 
     def rendered(self, fault: Fault) -> tuple[int, Any, bool]:
-        """Return the status, the body, with gaps where it is not fixed, and whether it has no other members."""
+        """Return the status, the body with placeholders for open parts, and whether it has no other members."""
         layers = [*fault.words, self._errors.codes.get(fault.code)]
         if STATUS_OF[fault.code] == _BAD_REQUEST:
             layers.append(self._errors.codes.get("bad_request"))
@@ -70,7 +70,7 @@ class ErrorRenderer:
             details["code"] = fault.code if self._is_own else WILDCARD
 
     def _usual(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the envelope where none is stated: OpenAI's, and in it what is fixed."""
+        """Return the default envelope, which is OpenAI's, with the members that are fixed."""
         fixed = {name: f"{{{name}}}" for name in ("type", "code") if not isinstance(details[name], Wildcard)}
         return {"error": {**_USUAL_ENVELOPE["error"], **fixed}}
 
@@ -93,7 +93,7 @@ def _first(layers: list[ErrorText], name: str) -> Any:  # noqa: ANN401 - any mem
 
 
 def _filled(template: str, details: Mapping[str, Any]) -> TextPattern | str | Wildcard:
-    """Return a text with its placeholders filled, with gaps for what is not known."""
+    """Return a text with its placeholders filled; unknown values stay open."""
     pieces = [""]
     for token in _TOKEN.split(template):
         if token in {"{{", "}}"}:

@@ -34,7 +34,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 
 def fault_of_field(rule: FieldRule, fields: Fields) -> Fault | None:
-    """Return what a request does wrong under the rule of a field."""
+    """Return the fault of a request under the rule of a field."""
     sent = [(rule.path, value) for name in names_of(rule.path) if (value := at(fields, name)) is not None]
     sent += _taken(rule, fields)
     found = next(((param, *fault) for param, value in sent for fault in _faults(rule, param, value, fields)), None)
@@ -49,7 +49,7 @@ def fault_of_field(rule: FieldRule, fields: Fields) -> Fault | None:
 
 
 def _taken(rule: FieldRule, fields: Fields) -> list[tuple[str, Any]]:
-    """Return the field that the value is taken from where it is not sent itself, and the value."""
+    """Return the source field that supplies a missing value, and the value."""
     if at(fields, rule.path) is not None:
         return []
     given = [
@@ -141,7 +141,7 @@ def _ill_measured(field: Field, value: Any) -> Iterator[tuple[str, dict[str, Any
 
 
 def fault_of_sampling(rule: Const | Range, fields: Fields) -> Fault | None:
-    """Return what a request does wrong under a pin or a band; a pin that gives way is never broken."""
+    """Return the fault of a request under a const or a range; a const that yields is never violated."""
     if isinstance(rule, Const) and rule.conflict == "allow":
         return None
     least, most = (rule.value, rule.value) if isinstance(rule, Const) else (rule.min, rule.max)
@@ -156,7 +156,7 @@ def fault_of_sampling(rule: Const | Range, fields: Fields) -> Fault | None:
 
 
 def fault_of_budget(rule: Budget, sent: list[tuple[str, Any]]) -> Fault | None:
-    """Return what a request does wrong under the budget; `sent` are its members, repetitions included."""
+    """Return the fault of a request under the budget; `sent` are its members, repetitions included."""
     names = [name for name, _ in sent]
     for name in BUDGETS:
         if names.count(name) > 1:

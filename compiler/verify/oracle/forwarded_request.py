@@ -16,7 +16,7 @@ from router.contract.schema.sections import Field, Stream
 
 
 def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
-    """Return the fields that an engine gets where these are sent and nothing is wrong with them."""
+    """Return the fields that an engine receives for a valid request with these fields."""
     got = copy.deepcopy(fields)
     for rule in rules:
         _act_at_once(got, rule)
@@ -40,7 +40,7 @@ def _act_at_once(got: Fields, rule: Rule) -> None:
 
 
 def _act_on_fields(got: Fields, sent: Fields, rules: list[FieldRule]) -> None:
-    """Do what rules of fields do once all is valid: all move, then change, then set what is absent."""
+    """Apply the rules of fields to a valid request: first all moves, then all changes, then missing values."""
     for rule in rules:
         _move(got, rule, sent)
     for rule in rules:
@@ -185,7 +185,7 @@ def ask_for_usage(got: Fields, stream: Stream) -> str | None:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Return whether two JSON values are the same: numbers by value, all else exactly."""
+    """Return whether two JSON values are equal: numbers by value, everything else exactly."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

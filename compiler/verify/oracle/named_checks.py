@@ -13,13 +13,13 @@ from router.contract.schema.fields import IMAGE_PART_TYPES, PART_TYPES
 from router.contract.schema.rule_list import CheckRule, PartLimit
 
 Found = tuple[str, dict[str, Any]] | None
-"""The part of a check that is broken, and what fills the placeholders."""
+"""The violated part of a check, and the values of placeholders."""
 
 _PARAMS: Final = {"tools": "tools", "tool_choice": "tool_choice", "response_format": "response_format"}
 
 
 def fault_of_check(rule: CheckRule, fields: Fields) -> Fault | None:
-    """Return what a request does wrong under a named check."""
+    """Return the fault of a request under a named check."""
     found = _FOUND_BY[type(rule.check)](rule.check, fields)
     if found is None:
         return None

@@ -25,7 +25,7 @@ from router.contract.schema.rule_list import (
 from router.contract.schema.types import Condition
 
 REQUEST: Final = "request"
-"""The rule that a request is one strict JSON object, with `model`, `messages` and `stream` once and as they should."""
+"""The rule that a request is one strict JSON object with one valid `model`, `messages` and `stream` each."""
 
 MODELS: Final = "models"
 """The id of the rule for model names."""
@@ -100,7 +100,7 @@ class Oracle:
         return routed if routed in self.served else None
 
     def with_implied(self, fields: Fields, served: str) -> Fields:
-        """Return fields together with those that their alias implies."""
+        """Return fields with those that their alias implies."""
         fields = copy.deepcopy(fields)
         alias = self.contract.models.aliases.get(fields["model"]) if fields["model"] != served else None
         for path, value in alias.implies.items() if alias is not None else ():

@@ -23,7 +23,7 @@ def messages_in(fields: Fields) -> Iterator[tuple[int, Fields]]:
 
 
 def tools_in(fields: Fields) -> list[Any]:
-    """Return the tools of a request, those in its messages behind its own."""
+    """Return the tools of a request: its own, then those in its messages."""
     lists = [fields.get("tools"), *(message.get("tools") for _, message in messages_in(fields))]
     return [tool for tools in lists if isinstance(tools, list) for tool in tools]
 

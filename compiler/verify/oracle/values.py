@@ -69,7 +69,7 @@ def is_scalar(value: object, wanted: Scalar) -> bool:
 
 
 def is_among(value: object, wanted: Iterable[Scalar]) -> bool:
-    """Return whether a value is one of some scalars; where there are none, whether it is there at all."""
+    """Return whether a value is one of some scalars; with no scalars, whether it is present."""
     wanted = tuple(wanted)
     return value is not None if not wanted else any(is_scalar(value, each) for each in wanted)
 
@@ -123,7 +123,7 @@ def is_of_type(value: object, kind: str) -> bool:
 
 
 def plain_number(number: float | None) -> float | None:
-    """Return a number with no point where it is whole."""
+    """Return a number, without a decimal point if it is whole."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 

@@ -46,7 +46,7 @@ def _suite(root: Element, run: VerifyRun, of_rule: RuleResults) -> None:
 
 
 def _properties(suite: Element, run: VerifyRun) -> None:
-    """Say in a suite what identifies the run; nothing else of JUnit's has a place for it."""
+    """Return the properties of a suite that identify the run; JUnit has no other place for them."""
     if run.begun is not None:
         suite.set("timestamp", run.begun.removesuffix("Z"))
     caution = caution_of(run)

@@ -35,7 +35,7 @@ _MARKS: Final = {
 """The class and the mark of each result."""
 
 _NAMES: Final = {"pass": "passed", "fail": "failed"}
-"""How results are named where it is not by themselves."""
+"""Display names of results that differ from the results' own names."""
 
 _GRADED: Final = re.compile(r"\([HML]\)")
 """The marks of confidence with which presets end a piece of evidence."""

@@ -34,7 +34,7 @@ _NARROWEST: Final = 40
 
 
 def text_of(run: VerifyRun, columns: int | None = None) -> bytes:
-    """Return a run as text, its lines wrapped to so many columns where somebody reads it on a terminal."""
+    """Return a run as text, wrapped to a number of columns for a terminal."""
     lines = _lines(run)
     if columns is not None:
         lines = [piece for line in lines for piece in _wrapped(line, max(columns, _NARROWEST))]
@@ -57,7 +57,7 @@ def _lines(run: VerifyRun) -> list[str]:
 
 
 def _wrapped(line: str, columns: int) -> list[str]:
-    """Return a line in pieces, what belongs to a name or a count of its own standing below it."""
+    """Return a line in pieces; the text of a name or count is aligned below it."""
     if len(line) <= columns or (line[:1].strip() and "  " in line):
         return [line]
     indent = " " * (_INDENT if line.startswith("  ") else 0)

@@ -25,14 +25,14 @@ _OK: Final = 200
 
 
 def sent(request: ChatRequest, most: int = MAX_SHOWN) -> str:
-    """Return the body of a request as it was sent, cut in the middle where it is long."""
+    """Return the body of a request as sent, shortened in the middle if it is long."""
     if request.size() > LARGE:
         return f"{shortened(_unfilled(request), most)} … {request.size():,} bytes in all"
     return shortened(request.body().decode("utf-8", "replace"), most)
 
 
 def sent_whole(request: ChatRequest) -> str:
-    """Return the body of a request as it was sent; of one above `LARGE`, what `Ask` makes it of, not filled up."""
+    """Return the body of a request as sent; above `LARGE`, the text of the `ChatRequest` with its markers."""
     return _unfilled(request) if request.size() > LARGE else request.body().decode()
 
 
@@ -54,7 +54,7 @@ def came_back(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
 
 
 def engine_got(response: EndpointResponse, most: int = MAX_SHOWN) -> str:
-    """Return what the engine got."""
+    """Return the request that the engine received."""
     return "nothing" if response.engine is None else shortened(response.engine.decode("utf-8", "replace"), most)
 
 
@@ -77,7 +77,7 @@ def wanted(check: Check) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text that fits, its middle left out where it is long, with nothing that a terminal would obey."""
+    """Return a text shortened in the middle to fit, without control characters for a terminal."""
     text = printable(text)
     half = most // 2
     return text if len(text) <= most else f"{text[:half]} … {len(text) - 2 * half:,} characters … {text[-half:]}"
@@ -150,13 +150,13 @@ def unobservable_of(run: VerifyRun) -> Counter[str]:
 
 
 def untried_of(run: VerifyRun) -> Counter[str]:
-    """Return what was not tried and why, with how often; where that is much, the reasons alone."""
+    """Return the skipped checks with reasons and counts; if there are many, the reasons alone."""
     is_long = len(run.skipped) > _MOST_UNTRIED
     return Counter(each.reason if is_long else f"{each.description}: {each.reason}" for each in run.skipped)
 
 
 def shown_results(run: VerifyRun) -> tuple[Result, ...]:
-    """Return the results that have a place in tables: those that there are, passed and failed always."""
+    """Return the results that tables show: passed and failed always, the others if there are any."""
     return tuple(result for result in VERDICTS if result in {"pass", "fail"} or run.count(result))
 
 
