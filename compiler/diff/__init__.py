@@ -30,7 +30,7 @@ class _Loaded:
 
 
 def show(arguments: Namespace) -> int:
-    """Write how the contract of B differs from that of A; return 1 when it does in the way `--fail-on` asks about."""
+    """Report how contract B differs from contract A; return 1 if there is a change that `--fail-on` selects."""
     if arguments.a == arguments.b == STANDARD_INPUT:
         raise UsageError("A and B cannot both be standard input")
     before, after = _load(arguments.a, "A"), _load(arguments.b, "B")
@@ -63,7 +63,7 @@ def _compared(arguments: Namespace, before: _Loaded, after: _Loaded) -> Comparis
 
 
 def fails(change: Change, fail_on: str) -> bool:
-    """Return whether a change is of the kind asked about, or may be; one of both directions is of both."""
+    """Return whether a change has, or may have, the selected direction; a change of both directions matches either."""
     return {"any": True, "tighter": change.tightens is not False, "looser": change.loosens is not False}[fail_on]
 
 

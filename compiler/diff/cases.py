@@ -30,7 +30,7 @@ class UnknownChangeError(CommandError):
 def compare(before: Contract, after: Contract) -> tuple[Change, ...]:
     """Return every change between two contracts, in the order of the profile language; none if they are equal.
 
-    The digests decide whether they are. Raises UnknownChangeError where they differ and no setting does.
+    Contracts with equal digests are equal. Raises UnknownChangeError if the digests differ and no setting does.
     """
     digests = digest_of(before), digest_of(after)
     if digests[0] == digests[1]:
@@ -73,7 +73,7 @@ def _with_cases(change: Change, shared: list[tuple[str, tuple[Change, ...]]]) ->
 
 
 def _own(changes: Iterable[Change], base: tuple[Change, ...]) -> Iterator[Change]:
-    """Yield the changes of a case that are not those of the base."""
+    """Yield the changes of a case that are not changes of the base."""
     return (change for change in changes if change not in base)
 
 
@@ -112,12 +112,12 @@ def _order(before: Contract, after: Contract) -> Iterator[Change]:
 
 
 def _others(contract: Contract, later: list[str]) -> list[Sections]:
-    """Return what holds in a contract for requests that come under a later case or under none."""
+    """Return the rules for requests that match a later case or none."""
     return [contract, *(case.sections for case in contract.cases if case.name in later)]
 
 
 def _all_moves(before: Contract, after: Contract) -> Moves:
-    """Tell which way it can go for a request that comes under any other case than before."""
+    """Return the possible directions for a request that matches another case than before."""
     old, new = ([contract, *(case.sections for case in contract.cases)] for contract in (before, after))
     if len(old) == len(new) == 1:
         return False, False
@@ -136,7 +136,7 @@ def _doubtful(moves: Moves) -> Moves:
 
 
 def _which(when: When) -> str:
-    """Say which requests a case is for."""
+    """Describe the requests that match a case."""
     parts = [f"for model {listed(when.model)}"] if when.model else []
     parts += [f"in mode {listed(when.mode)}"] if when.mode else []
     parts += [f"with {path}{f' {listed(values)}' if values else ''}" for path, values in when.fields.items()]
@@ -144,7 +144,7 @@ def _which(when: When) -> str:
 
 
 def _added(case: Case, contract: Contract, will: str) -> str:
-    """Say which requests will, or will no longer, be held to a case, and where it differs from the base."""
+    """Describe the requests that will, or will no longer, match a case, and how the case differs from the base."""
     differs = [change.path for change in compare_sections(contract, case.sections)]
     named = differs if len(differs) <= _MOST_NAMED else [*differs[: _MOST_NAMED - 1], f"{len(differs) - 4} more"]
     where = f", which differs from the base in {listed_words(named)}" if named else f": {UNSEEN}, it is as the base"

@@ -17,7 +17,7 @@ Direction = bool | None
 class Change:
     """One setting that differs, by its keys in a profile, and a sentence on what a client notices.
 
-    A change whose direction cannot be determined has None for it: it may reject requests that passed, or pass others.
+    If a direction cannot be determined it is None: the change may reject requests that passed, or accept others.
     """
 
     at: tuple[str, ...]
@@ -69,7 +69,7 @@ def combined(effects: Iterable[ConstraintEffect]) -> ConstraintEffect:
 
 
 def any_of(directions: Iterable[Direction]) -> Direction:
-    """Return whether one of several changes has a direction: None where none surely has and one may."""
+    """Return whether one of several changes has a direction; None if none certainly has it and one may."""
     directions = set(directions)
     return True if True in directions else None if None in directions else False
 

@@ -23,9 +23,9 @@ from router.contract.schema.sections import Limits, MaxTokens, Sampling
 def compare_sections(
     before: Sections, after: Sections, read: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 ) -> tuple[Change, ...]:
-    """Return every change between what holds for the requests of two cases, in the order of the profile language.
+    """Return every change between the rules for the requests of two cases, in the order of the profile language.
 
-    `read` are the fields that the conditions of both contracts read, which are known for that.
+    `read`: the fields in the conditions of both contracts; these count as known fields.
     """
     rules = rules_of(before, read[0]), rules_of(after, read[1])
     return (
@@ -102,7 +102,7 @@ _ENGINES = "the engine's default"
 
 
 def _default(budget: MaxTokens) -> int | str:
-    """Return what a request that names no budget gets."""
+    """Return the budget of a request that names none."""
     return _ENGINES if budget.default is None else budget.default
 
 
@@ -115,7 +115,7 @@ def _beyond(budget: MaxTokens, will: str, joined_by: str) -> str:
 
 
 def _above(budget: MaxTokens) -> str:
-    """Say what happens to a budget above the cap."""
+    """Describe what happens to a budget above the cap."""
     return "rejected" if budget.on_exceed == "reject" else f"lowered to {budget.cap}"
 
 
@@ -179,7 +179,7 @@ def _conflict(before: Sampling, after: Sampling, pinned: list[tuple[Const, Const
 
 
 def _parameter(field: str, before: Rule, after: Rule) -> tuple[str, bool, bool]:
-    """Say what one parameter's change means, and whether it tightens and loosens."""
+    """Describe the change of one parameter, and whether it tightens and loosens."""
     gone, gained = passing_only(field, before, after), passing_only(field, after, before)
     if isinstance(before, Const) and isinstance(after, Const) and before.conflict != after.conflict:
         gone = gained = ""  # The conflict's own change reports this.

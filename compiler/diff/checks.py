@@ -22,7 +22,7 @@ class _Setting(NamedTuple):
 
 
 class _TypesByRole(NamedTuple):
-    """The types of content parts that are accepted in messages of single roles, and in all others."""
+    """The accepted types of content parts, in messages of single roles and of all others."""
 
     by_role: Mapping[str, tuple[str, ...]]
     allowed: tuple[str, ...]
@@ -91,7 +91,7 @@ _SETTINGS: Final = {
 }
 
 _NOTHING_REJECTED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
-"""What a setting of a check that is not made would be."""
+"""The settings of a check that is not made."""
 
 
 def compare_checks(before: Mapping[str, Check], after: Mapping[str, Check]) -> Iterator[Change]:
@@ -124,7 +124,7 @@ def _changed(name: str, old: Check, new: Check) -> Iterator[Change]:
 
 
 def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
-    """Say what a check that is made from now on, or no more, rejects."""
+    """Describe what an added or removed check rejects."""
     effects = [rejection_of(_WHOLE[name], tightens=old is None)] if name in _WHOLE else []
     for key, setting in _SETTINGS.get(name, {}).items():
         values = [_value(check, key, setting) for check in (old, new)]
@@ -134,7 +134,7 @@ def _made(name: str, old: Check | None, new: Check | None) -> ConstraintEffect:
 
 
 def _value(check: Check | None, key: str, setting: _Setting) -> Any:  # noqa: ANN401 - any value of a check
-    """Return the value of a setting, what rejects nothing where the check is not made."""
+    """Return the value of a setting; if the check is not made, the value that rejects nothing."""
     if check is None:
         return _NOTHING_REJECTED.get(setting.kind)
     value = getattr(check, key)
@@ -148,7 +148,7 @@ def _compared(setting: _Setting, old: Any, new: Any) -> ConstraintEffect:  # noq
 
 
 def _phrase(which: str) -> Callable[[str], str]:
-    """Return the phrase of requests with certain values, `of any role but user` where it is all but some."""
+    """Return the phrase for requests with certain values; `of any role but user` for all values but some."""
     return lambda values: re.sub(r"\bof (role|type) anything but\b", r"of any \1 but", which.format(values))
 
 

@@ -49,7 +49,7 @@ class ClientView:
         self._cases = {case.name: case.sections for case in contract.cases}
 
     def response_to(self, request: ChatRequest, body: bytes) -> VisibleResponse:
-        """Return what a client sees of a request; `body` is that of the request without blanks that make up size."""
+        """Return what a client sees of a request; `body` is the request's body without padding."""
         if request.size() > self.contract.limits.max_body_bytes:
             too_large = request_too_large(self.contract.limits.max_body_bytes)
             return self._rejection(Rejection(too_large, BODY_SIZE, errors=self.contract.errors))

@@ -34,7 +34,7 @@ _AT_THE_ENGINE: Final[dict[str, Any]] = {
 
 
 def setting_of(rule: str) -> Setting:
-    """Return where a profile states a rule."""
+    """Return the position of a rule in a profile."""
     if rule.startswith("fields."):
         return "fields", rule.removeprefix("fields.")
     return tuple(rule.split("."))
@@ -112,7 +112,7 @@ def words_for_all(sections: Sections) -> Errors:
 
 
 def _field(sections: Sections, setting: Setting) -> Field | None:
-    """Return what a value of a field must be by its rule, or else by its sampling parameter; None: anything."""
+    """Return the constraint on a field's value by its rule, or else by its sampling parameter; None: any value."""
     by_rule, by_parameter = _by_rule(sections, setting[-1]), _by_parameter(sections, setting[-1])
     return (by_parameter or by_rule) if setting[0] == "sampling" else (by_rule or by_parameter)
 

@@ -84,7 +84,7 @@ def exclusions(old: Condition, new: Condition, which: Callable[[str], str]) -> C
 
 
 def _implied(demand: tuple[Scalar, ...] | None, other: tuple[Scalar, ...]) -> bool:
-    """Return whether what meets a demand meets the other; None demands nothing, an empty one any value."""
+    """Return whether every value that meets one demand meets the other; None: no demand; empty: any value."""
     return demand is not None and (not other or (bool(demand) and not _only_in(demand, other)))
 
 
@@ -109,6 +109,6 @@ def _only_in(these: Iterable[Scalar], those: Iterable[Scalar]) -> tuple[Scalar, 
 
 
 def _identity(value: Scalar) -> tuple[str, Scalar]:
-    """Return what makes a value another one than others: `true` is no 1, and 1.0 is one."""
+    """Return the key by which values are distinct: `true` is not 1, and 1.0 is 1."""
     kind = "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
     return kind, value

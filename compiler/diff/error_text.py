@@ -24,7 +24,7 @@ _SHORT: Final = ("status", "type", "code", "param")
 def compare_unknown_fields(
     before: UnknownFields, after: UnknownFields, rules: tuple[tuple[Rule, ...], tuple[Rule, ...]]
 ) -> Iterator[Change]:
-    """Yield what changes for fields that is unknown; `rules` are all of both, since a governed field is known."""
+    """Yield the changes for unknown fields; `rules` are those of both contracts, as a governed field is known."""
     at = ("unknown_fields",)
     if before.policy != after.policy:
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"

@@ -121,7 +121,7 @@ def _or(kinds: Iterable[Scalar]) -> str:
 
 
 def _kinds(field: Field) -> tuple[str, ...] | None:
-    """Return the kinds of values that a field takes, so that an integer is one of the numbers; None: any."""
+    """Return the types of values that a field accepts, in which an integer is also a number; None: any."""
     if not field.type:
         return None
     return tuple(dict.fromkeys(kind for name in field.type for kind in _KINDS.get(name, (_with_article(name),))))
@@ -168,7 +168,7 @@ def _read_bound(field: Field, keys: tuple[str, str]) -> _Bound | None:
 
 
 def _outside(path: str, bound: _Bound | None, other: _Bound | None, *, upper: bool) -> str:
-    """Say which values one bound shuts out and the other does not; an empty string where there are none."""
+    """Describe the values that only one of two bounds excludes; an empty string if there are none."""
     if bound is None:
         return ""
     if other is None:
@@ -224,7 +224,7 @@ def _translated(pair: _FieldPair, key: str) -> ConstraintEffect:
 
 
 def listed_words(phrases: list[str]) -> str:
-    """Return phrases joined as a sentence does."""
+    """Return phrases joined with commas and `and`."""
     *others, last = phrases
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -253,5 +253,5 @@ def _forced(pair: _FieldPair) -> str:
 
 
 def _unclear_of_budgets(path: str, words: str) -> ConstraintEffect:
-    """Return the verdict of an edit: of an output budget, whether it lowers what is asked for cannot be determined."""
+    """Return the effect of an edit; whether it lowers an output budget cannot be determined."""
     return ConstraintEffect(words, None, None) if path in BUDGET_FIELDS else ConstraintEffect(words)

@@ -14,7 +14,7 @@ Rule = Const | Range | None
 
 @dataclass(frozen=True, slots=True)
 class NumberInterval:
-    """Neighbouring numbers between two ends; an open end is not one of them."""
+    """The numbers between two ends; an open end is excluded."""
 
     low: float
     high: float
@@ -60,7 +60,7 @@ def passing_only(field: str, rule: Rule, other: Rule) -> str:
 
 
 def injected(rule: Rule) -> float | None:
-    """Return the value that a request without the parameter gets, None where it gets none."""
+    """Return the value for a request without the parameter, None if none is injected."""
     return rule.value if isinstance(rule, Const) else None
 
 

@@ -66,7 +66,7 @@ def _respond_as(after: Models) -> str:
 
 
 def compare_mode(before: Mode, after: Mode, moves: Moves | None) -> Iterator[Change]:
-    """Yield what changes in how modes are read; `moves` is None where no case is for a mode."""
+    """Yield the changes in how modes are read; `moves` is None if no case is for a mode."""
     directions: Moves = (False, False) if moves is None else moves
     under = UNSEEN + ": no case is for a mode" if moves is None else "requests may come under another case"
     old, new = mode_of(before), mode_of(after)

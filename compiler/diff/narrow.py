@@ -13,10 +13,10 @@ Globs = tuple[str, ...]
 
 
 def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
-    """Return what holds for requests that ask for these models, or are served as them.
+    """Return the contract for requests that name these models, or that are routed to them.
 
-    Cases and readings of the mode for other models go, and so do other aliases; those that are for all of the models
-    need no condition for it. Where a case is left without any condition, it is what holds for every request.
+    Cases, mode rules and aliases for other models are removed. A condition that all of the models meet is removed, too.
+    A case without a condition matches every request.
     """
     named = with_aliases(contract, models)
     readings = tuple(_readings(named, models))
@@ -46,7 +46,7 @@ def _cases(contract: Contract, models: tuple[str, ...]) -> Iterator[Case]:
 
 
 def _left_of(globs: Globs, contract: Contract, models: tuple[str, ...]) -> Globs | None:
-    """Return what of a condition has to be tested still: nothing where all models match; None where none does."""
+    """Return the models of a condition that remain to be tested: none if all models match; None if no model does."""
     matching = [any(_matches(globs, name) for name in _names_of(model, contract)) for model in models]
     if not globs or all(matching):
         return ()
@@ -54,7 +54,7 @@ def _left_of(globs: Globs, contract: Contract, models: tuple[str, ...]) -> Globs
 
 
 def _names_of(model: str, contract: Contract) -> tuple[str, ...]:
-    """Return the names that conditions see of a request for a model: that, and what it is routed as."""
+    """Return the names of a model in conditions: the requested one, and the one that it is routed to."""
     alias = contract.models.aliases.get(model)
     return (model,) if alias is None or alias.model is None else (model, alias.model)
 

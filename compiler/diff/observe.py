@@ -96,7 +96,7 @@ def _globs(contract: Contract) -> Iterator[str]:
 
 
 def _for_models(contract: Contract, models: tuple[str, ...]) -> ComparedContract:
-    """Return a contract in front of engines that serve these models, or what they are routed as where that matters."""
+    """Return a contract for engines that serve these models, or the models that these are routed to."""
     aliases = contract.models.aliases
     asked = {name: aliases[name] for name in models if name in aliases}
     routed = {name: alias.model or PLAIN_MODEL for name, alias in asked.items() if alias.model or alias.implies}
@@ -105,9 +105,9 @@ def _for_models(contract: Contract, models: tuple[str, ...]) -> ComparedContract
 
 
 def requests_for(sides: Iterable[ComparedContract], max_body: int = ANY_SIZE) -> dict[ChatRequest, Check]:
-    """Return each request that shows a rule of one of the sides, once; none that is too large to be looked at.
+    """Return each distinct request that shows a rule of either side; requests above the limit are left out.
 
-    One that is but made up to its size never is.
+    Requests that are only padded to their size are always kept.
     """
     found: dict[ChatRequest, Check] = {}
     for side in sides:

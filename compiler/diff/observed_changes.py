@@ -139,7 +139,7 @@ def _merged(found: Iterable[_ScopedChange]) -> Iterator[Change]:
 
 
 def _as_one(alike: list[_ScopedChange]) -> Change:
-    """Return changes that differ only in the case as one: of what holds for all requests, if one of them is."""
+    """Return changes that differ only in the case as one; if one is for all requests, the result is too."""
     base = [placed.change for placed in alike if placed.case is None]
     cases = list(dict.fromkeys(placed.case for placed in alike if placed.case is not None))
     change = base[0] if base else alike[0].change

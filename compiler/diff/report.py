@@ -13,7 +13,7 @@ from compiler.diff.change import Change, any_of
 from compiler.diff.values import Value, size, text_of
 
 FORMAT_VERSION: Final = 1
-"""The version of the JSON that is written here."""
+"""The version of the JSON report."""
 
 EFFECTS: Final = ("tighter", "looser", "other")
 _OUTCOMES: Final = {
@@ -33,7 +33,7 @@ _MEANS_SOMETHING = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*\[\]<>|~
 
 @dataclass(frozen=True, slots=True)
 class ComparedSource:
-    """One of the two that are compared: as it was named, and what it turned out to be."""
+    """One of the two sides: its name on the command line, and what it resolved to."""
 
     source: str
     name: str
@@ -67,7 +67,7 @@ class Comparison:
         return {effect: effects.count(effect) for effect in EFFECTS}
 
     def verdict(self) -> str:
-        """Say in one line what the changes come to."""
+        """Summarise the changes in one line."""
         if not self.changes:
             return self._equal()
         counts = [(count, effect) for effect, count in self.counts().items() if count]

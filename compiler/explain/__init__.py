@@ -23,7 +23,7 @@ from router.contract.decide import Rejection, ServedIds
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import parse
 
-"""The exit code where a request is rejected and --fail-on-rejected asks for it."""
+"""The exit code for a rejected request with --fail-on-rejected."""
 
 _UPDATE_INTERVAL: Final = 500
 """Requests between two updates of the progress bar."""

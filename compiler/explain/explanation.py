@@ -60,7 +60,7 @@ class _Context(NamedTuple):
 
 
 def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Explanation:
-    """Return what the router would do with the body of a chat completion request, and why."""
+    """Return the router's decision on the body of a chat completion request, and the reasons."""
     decision = decide(body, contract, served_ids)
     unparsed = isinstance(decision, Rejection) and decision.rule in _BEFORE_PARSED
     context = _Context(body, None if unparsed else parse(body), contract, decision)
@@ -150,7 +150,7 @@ def _model_step(context: _Context) -> Step:
 
 
 def _case_steps(context: _Context, *, reached: bool) -> Iterator[Step]:
-    """Yield the steps that read the mode and find the case, where the contract has such."""
+    """Yield the steps that read the mode and find the case, if the contract has them."""
     found = context.decision.case_selection
     if context.contract.mode.default is not None:
         mode = Step(MODE, "found", _mode_text(found), evidence=_evidence(context, MODE))

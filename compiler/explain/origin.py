@@ -18,7 +18,7 @@ class Origin:
 
     @classmethod
     def of(cls, loaded: Compilation | Artifact) -> Self:
-        """Return the origin of what was loaded."""
+        """Return the origin of a loaded contract."""
         if isinstance(loaded, Artifact):
             return cls(loaded.name, None)
         return cls(loaded.artifact.name, loaded.profile)

@@ -24,7 +24,7 @@ MAX_SHOWN_BODY: Final = 4096
 
 
 def explanation_text(explanation: Explanation, origin: Origin) -> str:
-    """Return the steps as a table, and what the client or the engine gets."""
+    """Return the steps as a table, and what the client or the engine receives."""
     decision = explanation.decision
     rows = [(step.rule, step.verdict, _reason(step), _place(step, decision, origin)) for step in explanation.steps]
     outcome = _rejection_text(decision) if isinstance(decision, Rejection) else _forward_text(decision)

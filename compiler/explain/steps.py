@@ -57,7 +57,7 @@ class Evaluation(NamedTuple):
 
 
 def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
-    """Return where a rule comes from, as its profile states it."""
+    """Return the source of a rule, as its profile states it."""
     if isinstance(rule, FieldRule):
         return rule.field.source
     if isinstance(rule, CheckRule):
@@ -73,7 +73,7 @@ def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
 
 
 def step_of(rule: Rule, evaluation: Evaluation) -> Step:
-    """Return the step of a rule that is not the one that rejected the request."""
+    """Return the step of a rule that did not reject the request."""
     match rule:
         case Const() | Range():
             return _sampling_step(rule, evaluation)
@@ -164,7 +164,7 @@ def _budget_step(rule: Budget, evaluation: Evaluation) -> Step:
 
 
 def _changes(edits: Iterable[JsonEdit]) -> str:
-    """Say what the engine gets and does not get, by the last edit of each field."""
+    """Describe what the engine receives and does not receive, by the last edit of each field."""
     last = {edit.path: edit for edit in edits}
     gets = [f"{edit.field} {_cut(edit.value.decode())}" for edit in last.values() if edit.kind != "drop"]
     not_gets = [edit.field for edit in last.values() if edit.kind == "drop"]
@@ -179,7 +179,7 @@ def _edit_text(gets: list[str], not_gets: list[str]) -> Iterator[str]:
 
 
 def _shown(request: ParsedRequest, path: Path) -> str:
-    """Return a field's value for people: as the client wrote it where the client did."""
+    """Return the display text of a field's value, in the client's notation if the client sent it."""
     if len(path) == 1 and path[0] in request.members:
         return request.display(path[0])
     return _cut(to_json(value_at(request.fields, path)).decode())

@@ -35,7 +35,7 @@ class Summary:
 
     @property
     def forwarded(self) -> int:
-        """Requests that an engine would get."""
+        """Number of requests that an engine would receive."""
         return self.requests - self.rejected
 
 
@@ -61,7 +61,7 @@ def summarise(
 
 
 def numbered(lines: Iterable[bytes], after: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield the requests of JSON Lines with their line numbers, which begin behind `after`; blank lines are none."""
+    """Yield the requests of JSON Lines with their line numbers, which start after `after`; blank lines are skipped."""
     for number, line in enumerate(lines, after + 1):
         body = line.strip()
         if body:

@@ -109,7 +109,7 @@ def _length(places: TemplatePlaces) -> int:
 
 
 def _occurrences(places: TemplatePlaces) -> tuple[int | None, ...]:
-    """Return the occurrences of a value to try as placeholders: all (None), or single ones if the value is short."""
+    """Return the occurrences to try as placeholders; None: all. For a short value single ones come first."""
     single = tuple(range(min(len(places), _MOST))) if len(places) > 1 else ()
     return (*single, None) if _length(places) <= _SHORT else (None, *single)
 

@@ -36,7 +36,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class _Parent:
-    """What an `extends` value names."""
+    """The target of an `extends` value."""
 
     kind: Literal["file", "preset"]
     name: str
@@ -86,7 +86,7 @@ def merge(parent: Mapping, child: Mapping) -> Mapping:
 
 
 def names_as_keys(node: Node) -> Node:
-    """Return a list of aliases as the mapping that means the same; anything else as it is."""
+    """Return a list of aliases as the equivalent mapping; any other value unchanged."""
     items = node.items if isinstance(node, Sequence) else ()
     names = {item.value: item.at for item in items if isinstance(item, Scalar) and isinstance(item.value, str)}
     if not names or len(names) < len(items):

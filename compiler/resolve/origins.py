@@ -14,7 +14,7 @@ _DEFAULT_NAME: Final = "default: named after its source"
 
 
 def yaml_with_origins(values: dict[str, Any], profile: Mapping) -> bytes:
-    """Return the YAML of values with the origin of each behind it; what `profile` does not hold is a default."""
+    """Return the YAML of values with the origin of each as a comment; a value not in `profile` is a default."""
     lines = iter(yaml_of(values).decode().rstrip("\n").split("\n"))
     return "".join(f"{line}\n" for line in _annotated(lines, ordered(values), profile, "")).encode()
 

@@ -23,7 +23,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def preset_path(name: str, named_at: Location | None = None, named_by: str = "") -> Path:
-    """Return the file of a preset; `named_at` or `named_by` is where the name was written, for the error.
+    """Return the file of a preset; `named_at` or `named_by` is the place of its name, for the error.
 
     Raises ProfileError if there is no such preset.
     """

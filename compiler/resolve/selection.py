@@ -19,7 +19,7 @@ DEFAULT_PRESET: Final = "openai-compatible"
 """The preset that is used when no other source exists; it enforces nothing."""
 
 STANDARD_INPUT: Final = "-"
-"""The source that is standard input."""
+"""The name of standard input as a source."""
 
 CHOSEN_BY_DEFAULT: Final = "default"
 """The value of `chosen_by` for the default preset."""
@@ -37,7 +37,7 @@ class Selection:
     name: str
     chosen_by: str
     content: bytes | None = None
-    """What was read of a source that can be read only once."""
+    """The content of a source that can be read only once."""
 
     @property
     def display_name(self) -> str:

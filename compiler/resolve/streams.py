@@ -15,7 +15,7 @@ _MAX_READ_BYTES: Final = MAX_ARTIFACT_BYTES + 1
 
 
 def with_content(selection: Selection) -> Selection:
-    """Return a selection with the content of its stream, which decides whether it is an artifact or a profile.
+    """Return a selection with the content of its stream, which determines whether it is an artifact or a profile.
 
     Other selections are returned unchanged. Raises CommandError for a stream that cannot be read.
     """
@@ -26,7 +26,7 @@ def with_content(selection: Selection) -> Selection:
 
 
 def is_stream(selection: Selection) -> bool:
-    """Tell whether a selection is standard input, or a pipe as a shell makes of `<(…)`."""
+    """Return whether a selection is standard input, or a pipe as a shell makes of `<(…)`."""
     if selection.name == STANDARD_INPUT:
         return True
     try:
@@ -37,7 +37,7 @@ def is_stream(selection: Selection) -> bool:
 
 
 def artifact_of(selection: Selection) -> Artifact:
-    """Return the artifact that is selected. Raises ArtifactError."""
+    """Return the selected artifact. Raises ArtifactError."""
     if selection.content is None:
         return read(Path(selection.name))
     return load(selection.content, selection.display_name)

@@ -14,9 +14,9 @@ _MAGIC: Final = frozenset("*?[")
 
 
 def covers(earlier: When, later: When, modes: frozenset[str] = frozenset()) -> bool:
-    """Tell whether every request that a case is for is one that an earlier case is for too; False where in doubt.
+    """Return whether an earlier case matches every request that a case matches; False if in doubt.
 
-    `modes` are all that there are.
+    `modes`: all modes of the profile.
     """
     return (
         _models_cover(earlier.model, later.model)
@@ -26,7 +26,7 @@ def covers(earlier: When, later: When, modes: frozenset[str] = frozenset()) -> b
 
 
 def overlap(one: When, other: When) -> bool:
-    """Tell whether a request may be one that both cases are for; True where in doubt."""
+    """Return whether a request may match both cases; True if in doubt."""
     return (
         _models_overlap(one.model, other.model)
         and (not one.mode or not other.mode or bool({*one.mode} & {*other.mode}))
@@ -35,7 +35,7 @@ def overlap(one: When, other: When) -> bool:
 
 
 def covers_common(earlier: When, one: When, other: When, modes: frozenset[str] = frozenset()) -> bool:
-    """Tell whether an earlier case is for every request that two others are both for; False where in doubt."""
+    """Return whether an earlier case matches every request that two others both match; False if in doubt."""
     common = {*one.mode} & {*other.mode} if one.mode and other.mode else {*one.mode, *other.mode}
     return (
         any(_models_cover(earlier.model, each.model) for each in (one, other))

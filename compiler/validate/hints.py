@@ -52,7 +52,7 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
 
 
 def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> str | None:
-    """Return where an unknown key may belong, or which known key at its level looks most like it; None for neither."""
+    """Return where an unknown key may belong, or the most similar key at its level; None for neither."""
     if holds_mapping and path[-3:-2] == ("fields",):
         return f"give a field within an object a rule of its own: {path[-2]}.{path[-1]}"
     place = _place_elsewhere(path) or intended_key(path, known)

@@ -52,7 +52,7 @@ def warnings_of_valid(profile: Mapping) -> Iterator[Diagnostic]:
 
 
 def warnings_of_size(size: int) -> Iterator[Diagnostic]:
-    """Yield the warnings about an artifact of so many bytes."""
+    """Yield the warnings about an artifact of a size in bytes."""
     if _NEARLY_FULL * MAX_ARTIFACT_BYTES <= size <= MAX_ARTIFACT_BYTES:
         message = f"the artifact has {size} bytes, and a router reads at most {MAX_ARTIFACT_BYTES}"
         yield warning("large-artifact", message, None, "list fewer or shorter aliases")
@@ -142,7 +142,7 @@ def _changes(parent: Mapping, child: Mapping, path: Path) -> Iterator[tuple[Path
 
 
 def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
-    """Yield a warning for each text that is two items of a list, the second of them indented too far."""
+    """Yield a warning for each text that is two list items in fact, because the second is indented too far."""
     if isinstance(node, Mapping):
         for entry in node.entries:
             yield from _joined_items(entry.value, (*path, entry.key))

@@ -20,7 +20,7 @@ _MAX_NAMED: Final = 5
 
 
 def warnings_of_names(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield the warnings about the names in a merged profile: each alias, and each model that is named elsewhere."""
+    """Yield the warnings about the names in a merged profile: of aliases, and of models named elsewhere."""
     first: dict[str, tuple[str, Location]] = {}
     for step, name, at in _aliases(profile):
         other, other_at = first.setdefault(_skeleton(name), (name, at))
@@ -102,7 +102,7 @@ def _aliases(profile: Mapping) -> Iterator[tuple[int | str, str, Location]]:
 
 
 def _models(profile: Mapping) -> Iterator[Path]:
-    """Yield where models are named besides the aliases: as what is routed to, and in conditions."""
+    """Yield the models named outside the keys of aliases: as routing targets, and in conditions."""
     aliases, readings = node_at(profile, ALIASES), node_at(profile, ("mode", "match"))
     if isinstance(aliases, Mapping):
         yield from ((*ALIASES, entry.key, "model") for entry in aliases.entries)

@@ -13,7 +13,7 @@ from router.contract.schema.model import When
 
 
 def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong between cases, and between cases and modes; the errors within a case are found elsewhere."""
+    """Yield the errors between cases, and between cases and modes; errors within a case are found elsewhere."""
     if scope.is_case:
         return
     modes = _modes(scope)
@@ -32,9 +32,9 @@ def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
 
 
 def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield a warning for each case of a valid profile that shares requests with earlier ones partially.
+    """Yield a warning for each case of a valid profile that partially overlaps earlier ones.
 
-    That is so where neither is for all requests of the other, and no case before both is for what they share.
+    Two cases overlap partially if neither contains the other, and no earlier case matches all that they share.
     """
     scope = RelationScope(profile, (), profile)
     modes = frozenset(_modes(scope))

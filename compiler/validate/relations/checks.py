@@ -8,7 +8,7 @@ from compiler.validate.relations.scope import RelationProblem, RelationScope, te
 
 
 def relations_of_checks(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong within the named checks."""
+    """Yield the errors within the named checks."""
     above: Path = ("checks", "tool_choice")
     allowed, needing = (*above, "allowed"), (*above, "requires_tools")
     node = node_at(scope.tree, allowed)

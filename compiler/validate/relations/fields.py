@@ -215,7 +215,7 @@ def _cycles(scope: RelationScope, paths: dict[str, Path]) -> Iterator[RelationPr
 
 
 def _cycle_from(start: str, sources: dict[str, dict[str, Location]]) -> tuple[str, ...]:
-    """Return the shortest way through other fields from a field back to itself, or nothing."""
+    """Return the shortest path through other fields from a field back to itself, or nothing."""
     ways: list[tuple[str, ...]] = [(start,)]
     seen = {start}
     while ways:

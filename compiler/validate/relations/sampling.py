@@ -8,7 +8,7 @@ from compiler.validate.relations.scope import RelationProblem, RelationScope, la
 
 
 def relations_of_sampling(scope: RelationScope) -> Iterator[RelationProblem]:
-    """Yield what is wrong within the sampling contract and the output budget."""
+    """Yield the errors within the sampling contract and the output budget."""
     yield from _default_above_cap(scope)
     params = node_at(scope.tree, ("sampling", "params"))
     for entry in params.entries if isinstance(params, Mapping) else ():

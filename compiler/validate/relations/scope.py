@@ -26,7 +26,7 @@ class RelationScope:
         return bool(self.above)
 
     def is_valid(self, path: Path) -> bool:
-        """Tell whether a path leads neither through, to nor above a place that is already known to be wrong."""
+        """Return whether a path has no known error at, above or below it."""
         return not any(path[: len(other)] == other or other[: len(path)] == path for other in self.invalid_paths)
 
     def path_text(self, path: Path) -> str:
@@ -35,7 +35,7 @@ class RelationScope:
 
 
 def value_text(node: Node) -> str:
-    """Return what a value is, for a message."""
+    """Return the description of a value for a message."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
@@ -64,7 +64,7 @@ def number_at(root: Node, path: Path) -> tuple[float, Location] | None:
 
 
 def texts_at(root: Node, path: Path) -> Iterator[tuple[str, Location]]:
-    """Yield the texts of a value that is one or a list of them, each with its place."""
+    """Yield the texts of a value that is one text or a list of them, each with its place."""
     node = node_at(root, path)
     for item in node.items if isinstance(node, Sequence) else (node,):
         if isinstance(item, Scalar) and isinstance(item.value, str):
@@ -78,7 +78,7 @@ def text_at(root: Node, path: Path) -> str | None:
 
 
 def later(one: Location, other: Location) -> tuple[Location, Location]:
-    """Return two places, first the one that comes later: in the child, or further down."""
+    """Return two places in reverse order of appearance: first the one in the child, or further down."""
 
     def order(at: Location) -> tuple[int, int, int]:
         return (-sum(1 for _ in at.hops()), at.line, at.column)
