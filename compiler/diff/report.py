@@ -81,7 +81,8 @@ class Comparison:
     def _equal(self) -> str:
         if self.tried is None:
             return f"The contracts are equal{self._scope()}."
-        return f"A client cannot tell the contracts apart{self._scope()}: {self.tried.requests:,} requests fare alike."
+        counted = f"{self.tried.requests:,} requests have equal results"
+        return f"A client cannot distinguish the contracts{self._scope()}: {counted}."
 
     def _scope(self) -> str:
         return f" for {' and '.join(map(text_of, self.models))}" if self.models else ""

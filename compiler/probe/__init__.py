@@ -83,7 +83,7 @@ def _summary(arguments: Namespace, draft: ProfileDraft, learned: LearnedContract
     if unasked:
         words.append(f"{unasked:,} questions were not asked, see its head")
     if draft.mismatches:
-        words.append(f"{len(draft.mismatches):,} answers that it would not give, see its head")
+        words.append(f"{len(draft.mismatches):,} responses that the draft would not reproduce, see its header")
     return "; ".join(words)
 
 

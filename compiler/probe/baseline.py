@@ -14,7 +14,7 @@ ABOUT: Final = "request"
 _TEXTS: Final = ("Say OK.", "Say OK as JSON.")
 _BUDGETS: Final[tuple[Fields, ...]] = ({"max_tokens": 1}, {"max_completion_tokens": 1}, {"max_tokens": 16}, {})
 _EXTRAS: Final[tuple[Fields, ...]] = ({}, {"stream": True})
-_MOST_TOLD: Final = 300
+_MOST_SHOWN: Final = 300
 
 
 class BaselineError(CommandError):
@@ -31,7 +31,7 @@ def learn_base(model: str) -> Learner[BaseRequest]:
             return base
         first = first or result
     raise BaselineError(
-        f"no request was found that the endpoint answers: {'' if first is None else _failure_text(first.response)}"
+        f"the endpoint accepts none of the base requests: {'' if first is None else _failure_text(first.response)}"
     )
 
 
@@ -47,4 +47,4 @@ def _failure_text(response: EndpointResponse) -> str:
     if response.failure is not None:
         return response.failure
     text = " ".join(response.body.decode(errors="replace").split())
-    return printable(f"the plainest is answered {response.status}: {text[:_MOST_TOLD]}")
+    return printable(f"the simplest got status {response.status}: {text[:_MOST_SHOWN]}")

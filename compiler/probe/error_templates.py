@@ -110,10 +110,10 @@ def wording_of(samples: Sequence[ErrorSample]) -> ErrorTemplates:
     if envelopes[commonest].template != OWN:
         errors["body"] = envelopes[commonest].template
     groups = _in_words_of_base(_in_shared_words(groups))
-    answers = _answers(groups, commonest, envelopes)
-    if answers:
-        errors["codes"] = answers
-    return ErrorTemplates(errors, _of_rules(groups, answers, commonest, envelopes))
+    codes = _codes(groups, commonest, envelopes)
+    if codes:
+        errors["codes"] = codes
+    return ErrorTemplates(errors, _of_rules(groups, codes, commonest, envelopes))
 
 
 def _weight(groups: list[_RejectionGroup], shape: Hashable) -> int:
@@ -212,20 +212,20 @@ def _usual(group: _RejectionGroup) -> Fields:
     return {"status": status, "type": kind, "code": group.code, "message": _MESSAGE}
 
 
-def _answers(groups: list[_RejectionGroup], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
+def _codes(groups: list[_RejectionGroup], commonest: Any, envelopes: dict[Any, Envelope]) -> Fields:  # noqa: ANN401
     bad = [group for group in groups if STATUS_OF[group.code] == STATUS_OF[_BAD_REQUEST]]
-    answers: Fields = {}
+    codes: Fields = {}
     if bad:
-        answers[_BAD_REQUEST] = _shared(bad, [_usual(group) for group in bad], commonest, envelopes)
+        codes[_BAD_REQUEST] = _shared(bad, [_usual(group) for group in bad], commonest, envelopes)
     for code in dict.fromkeys(group.code for group in groups):
         own = [group for group in groups if group.code == code and code != _BAD_REQUEST]
         if not own:
             continue
-        layer = answers.get(_BAD_REQUEST, {}) if STATUS_OF[code] == STATUS_OF[_BAD_REQUEST] else {}
+        layer = codes.get(_BAD_REQUEST, {}) if STATUS_OF[code] == STATUS_OF[_BAD_REQUEST] else {}
         shared = _shared(own, [{**_usual(group), **layer} for group in own], commonest, envelopes)
         if shared:
-            answers[code] = shared
-    return {code: words for code, words in answers.items() if words}
+            codes[code] = shared
+    return {code: words for code, words in codes.items() if words}
 
 
 def _shared(
@@ -280,7 +280,7 @@ def _is_mixed(groups: list[_RejectionGroup]) -> bool:
 
 def _of_rules(
     groups: list[_RejectionGroup],
-    answers: Fields,
+    codes: Fields,
     commonest: Any,  # noqa: ANN401
     envelopes: dict[Any, Envelope],
 ) -> dict[tuple[str | None, str], Fields]:
@@ -289,7 +289,7 @@ def _of_rules(
     for group in groups:
         if not group.rule.startswith(_OF_RULES):
             continue
-        layer = {**answers.get(_BAD_REQUEST, {}), **answers.get(group.code, {})}
+        layer = {**codes.get(_BAD_REQUEST, {}), **codes.get(group.code, {})}
         active = {**_usual(group), **layer}
         own = {name: value for name, value in group.words.items() if active.get(name) != value and value is not None}
         if "param" in group.words and group.words["param"] is None:

@@ -34,14 +34,14 @@ def run_learner(learning: Learner[T], send: Send) -> T:
 class RequestSender(NamedTuple):
     """The sender of requests: an endpoint (None: none), the known responses, and the record for new ones.
 
-    most: limit on requests in total, retries included. tell: receives the number of requests sent.
+    most: limit on requests in total, retries included. on_sent: receives the number of requests sent.
     """
 
     client: EndpointClient | None
     known: dict[str, EndpointResponse]
     record: Record | None
     most: int
-    tell: Callable[[int], None]
+    on_sent: Callable[[int], None]
 
     def responses(self, chat_requests: Sequence[ChatRequest]) -> Mapping[str, EndpointResponse]:
         """Return the responses to requests: the known ones, and new ones up to the limit.
@@ -80,4 +80,4 @@ class RequestSender(NamedTuple):
         if self.record is not None:
             self.record.add(request, response)
         if self.client is not None:
-            self.tell(self.client.requests_sent)
+            self.on_sent(self.client.requests_sent)

@@ -44,7 +44,7 @@ def artifact_of(selection: Selection) -> Artifact:
 
 
 def looks_like_artifact(content: bytes) -> bool:
-    """Tell whether bytes are an artifact, possibly an invalid one, and not a profile."""
+    """Return whether bytes are an artifact, possibly an invalid one, and not a profile."""
     return content.lstrip().startswith(b"{") and b'"format_version"' in content
 
 

@@ -64,7 +64,7 @@ def _values_cover(earlier: Iterable[Scalar], later: tuple[Scalar, ...] | None) -
 
 
 def _glob_covers(glob: str, other: str) -> bool:
-    """Tell whether one glob matches all that another matches: exact for plain texts and for one star at an end."""
+    """Return whether one glob matches all that another matches: exact for plain texts and for one star at an end."""
     if glob == other or not glob.strip("*"):
         return True
     if not _MAGIC & {*other}:
@@ -89,9 +89,9 @@ def _models_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _globs_overlap(one: str, other: str) -> bool:
-    """Tell whether some name may match two globs; brackets may match anything.
+    """Return whether some name may match two globs; brackets may match anything.
 
-    Names are taken to be like `vendor/name`: only a star that a glob begins with reaches over a slash.
+    Names are assumed to look like `vendor/name`: only a star at the start of a glob matches a slash.
     """
     if "[" in one + other:
         return True

@@ -113,7 +113,7 @@ def _number_hint(value: object, rules: Rules) -> str | None:
 
 
 def _is_of_field(rules: Rules) -> bool:
-    """Tell whether a value is that of a request field, which may be of any kind of scalar."""
+    """Return whether a value belongs to a request field, which may have any scalar type."""
     return isinstance(rules.get("type"), list)
 
 

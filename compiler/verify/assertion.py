@@ -26,7 +26,7 @@ UNWELL: Final = frozenset({429, 502, 503, 504})
 
 _OK: Final = 200
 _BAD_REQUEST: Final = 400
-_MOST_TOLD: Final = 160
+_MOST_SHOWN: Final = 160
 _raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -247,4 +247,4 @@ def _error_in(response: EndpointResponse) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}…"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"

@@ -12,7 +12,7 @@ Member = tuple[str, str]
 Fields = dict[str, Any]
 
 FILL: Final = "~letters:"
-"""Start of the marker for a run of letters in a request: megabytes take no memory until they are sent."""
+"""Start of the marker for a run of letters; it keeps megabytes out of memory until the request is sent."""
 
 _RUN: Final = re.compile(f"{FILL}([0-9]+)~")
 

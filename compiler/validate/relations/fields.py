@@ -98,7 +98,7 @@ def _not_together(scope: RelationScope, above: Path, keys: tuple[str, str], code
 
 
 def _is_narrowed(scope: RelationScope, above: Path, keys: tuple[str, str]) -> bool:
-    """Tell whether `fixed` came to bounds that were there, which narrows them; bounds that come to it do nothing."""
+    """Return whether `fixed` narrows inherited bounds; bounds added to an inherited `fixed` have no effect."""
     if keys[0] != "fixed" or keys[1] not in _BOUNDS:
         return False
     if scope.is_case:
@@ -150,7 +150,7 @@ def _unfit(scope: RelationScope, name: str, rule: Mapping, key: str) -> Iterator
     field = field_of(constraints)
     if all(test(value, {}) is None for test in tests_of(FieldRule(name, field, f"fields.{name}"))):
         return
-    message = f"{scope.path_text((*path, key))} is {value_text(entry.value)}, which the rule itself refuses"
+    message = f"{scope.path_text((*path, key))} is {value_text(entry.value)}, which the rule itself rejects"
     notes = tuple(
         Note(other.value.at, f"{other.key} is set here") for other in rule.entries if other.key in constraints
     )
@@ -217,13 +217,13 @@ def _cycles(scope: RelationScope, paths: dict[str, Path]) -> Iterator[RelationPr
 def _cycle_from(start: str, sources: dict[str, dict[str, Location]]) -> tuple[str, ...]:
     """Return the shortest path through other fields from a field back to itself, or nothing."""
     ways: list[tuple[str, ...]] = [(start,)]
-    seen = {start}
+    found = {start}
     while ways:
         way = ways.pop(0)
         for source in sources.get(way[-1], ()):
             if source == start and len(way) > 1:
                 return way
-            if source not in seen:
-                seen.add(source)
+            if source not in found:
+                found.add(source)
                 ways.append((*way, source))
     return ()

@@ -87,7 +87,7 @@ def _failures(of_rule: RuleResults) -> Iterator[str]:
     for each in failed[:SHOWN_PER_RULE]:
         yield from _failure(each)
     if len(failed) > SHOWN_PER_RULE:
-        yield f"  … and {len(failed) - SHOWN_PER_RULE} more of {of_rule.rule}; --format html or json tells all"
+        yield f"  … and {len(failed) - SHOWN_PER_RULE} more of {of_rule.rule}; --format html or json shows all"
         yield ""
 
 
