@@ -72,7 +72,7 @@ class Threads(ThreadPoolExecutor):
     is_short = False
 
     def _adjust_thread_count(self) -> None:
-        # What is to be done is in the queue by now: a thread that lives takes it, or the next one that starts.
+        # The work is already in the queue: a running thread takes it, or the next one that starts.
         try:
             super()._adjust_thread_count()
         except RuntimeError as error:

@@ -31,8 +31,8 @@ def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
     """Return the whole request body.
 
     Raises ApiError: `unsupported_media_type` for a compressed body, `request_too_large` above `limit` bytes (counted
-    while reading, whatever Content-Length says), `bad_request` for a body that ends early, is framed badly or takes
-    longer than `seconds`.
+    while reading, not by Content-Length), `bad_request` for a body that ends early, is malformed or takes longer than
+    `seconds`.
     """
     _refuse_compressed(environ)
     held: bytes | None = environ.get(HELD)
@@ -59,7 +59,7 @@ def _tell_that_it_is_read(environ: dict[str, Any]) -> None:
 
 
 def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:
-    """Read and drop what is left of a request body that was not read whole, up to a bound, then stop receiving.
+    """Read and drop the unread rest of a request body up to a bound, then stop receiving (lingering close).
 
     Called after the response was written: a client that is still sending must be able to read it, and closing at once
     would reset the connection. Beyond the bound, receiving is shut down on the socket.
@@ -106,7 +106,7 @@ def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterato
 
 
 def _allow(client: socket.socket | None, deadline: float) -> None:
-    """Give the next read what is left of the time; raises TimeoutError when nothing is.
+    """Set the timeout of the next read to the remaining time. Raises TimeoutError if none remains.
 
     The sockets of our worker do this themselves, for each of the system calls that one read may take.
     """

@@ -252,7 +252,7 @@ class Worker(BaseWorker):
             self._close(connection)
 
     def _requeue(self, connection: Connection) -> None:
-        """Move a connection to the queue of what it waits for now, or dispatch its request."""
+        """Move a connection to the timeout queue of its current stage, or dispatch its request."""
         stage = connection.arrival.stage()
         if stage is Stage.HERE:
             self._dispatch(connection)

@@ -22,9 +22,9 @@ _OTHER_MESSAGES: Final = {
 
 
 class EngineError(ApiError):
-    """A request did not reach an engine, or its response did not come back.
+    """A request did not reach an engine, or its response did not arrive completely.
 
-    `outcome` is what the failure says about the engine. `is_stale_connection`: the engine had closed the reused
+    `outcome` is the outcome that is recorded for the engine. `is_stale_connection`: the engine had closed the reused
     connection before the request arrived, so it is safe to send the request again.
     """
 

@@ -97,10 +97,9 @@ class Forwarder:
     def send(self, request: UpstreamRequest, client: DownstreamClient, context: RequestContext) -> UpstreamResponse:
         """Return an engine's response after reading its headers.
 
-        A request goes to another engine when no connection opened or when the engine rejected it with 429 or 503,
-        and once more on a new connection when the engine had closed the kept one, or without the budget that the router
-        has injected where that is what the engine rejects. Raises EngineError, or ApiError `no_healthy_engines`, and
-        ClientDisconnectedError.
+        Retries on another engine if no connection opened or the engine rejected the request with 429 or 503. Retries on
+        the same engine if it had closed the reused connection, or without the injected budget if the engine rejected
+        that. Raises EngineError, ApiError `no_healthy_engines`, and ClientDisconnectedError.
         """
         self._retry_budget.deposit()
         tried: list[str] = []

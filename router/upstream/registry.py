@@ -138,7 +138,7 @@ class EngineRegistry:
         return cards != before.model_cards
 
     def _list_problem(self, engine: str, known: EngineState, problem: str) -> str:
-        """Return what is wrong with the list of a healthy engine; "" if nothing is."""
+        """Return the problem of a healthy engine's model list, "" if there is none."""
         if not known.has_list:
             return f"{problem or '/v1/models gives no list'}{_NO_REQUESTS}; {_MODELS_HINT.format(engine)}"
         if not known.ids:
@@ -164,7 +164,7 @@ class EngineRegistry:
             self._suspect_callback(engine)
 
     def begin_trial(self, engine: str) -> bool:
-        """Begin a half-open trial if one is due and return whether it is; the caller has to call `end_trial`."""
+        """Begin a half-open trial if its delay has passed. Return whether it began; then call `end_trial`."""
         with self._lock:
             known = self._states[engine]
             due = circuit_breaker.half_open_at(known.health, self._breaker) <= self._clock()
@@ -226,14 +226,14 @@ class EngineRegistry:
         return tuple(engine for engine, known in self._states.items() if known.health.state is HealthState.HEALTHY)
 
     def state_counts(self) -> dict[str, int]:
-        """Return how many engines there are, configured or found, in each state, and behind an open circuit."""
+        """Return the number of configured or discovered engines in each state, and with an open circuit."""
         known = self._states.values()
         states = Counter(each.health.state for each in known)
         of_each = {state.value: states[state] for state in HealthState}
         return {"configured": len(known), **of_each, "open": sum(each.health.is_open for each in known)}
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong with each engine that gets no requests, or has another problem."""
+        """Return the problem of each engine that has one or gets no requests."""
         problems = {engine: problem_of(known) for engine, known in self._states.items()}
         return {engine: problem for engine, problem in problems.items() if problem}
 

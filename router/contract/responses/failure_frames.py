@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 
 class Failure(NamedTuple):
-    """A failure and what of its stream the frames repeat.
+    """A failure, and the members of its stream that the frames repeat.
 
-    `body` is the JSON of the error as it would be answered by itself, `error` its members. Of Responses: `response` as
-    the stream last gave it, and the `sequence_number` that is due; None where the stream has no numbers.
+    `body` is the JSON body of the error response, `error` its members. For Responses: `response` is the last one in the
+    stream, `sequence_number` the next number, None if the stream has no numbers.
     """
 
     body: bytes

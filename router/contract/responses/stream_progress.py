@@ -43,9 +43,9 @@ class StreamProgress:
             self.has_failed = True
 
     def finish(self, left: bytes) -> tuple[bytes, bytes]:
-        """Take what was held at the end; return the whole events of it, and what is left of one without a blank line.
+        """Add the bytes held at the end. Return their complete events, and the bytes of an event without blank line.
 
-        The latter must not be followed by anything, unless nothing is missing any more: that would end the event.
+        No bytes may follow an incomplete event unless the stream is complete: they would end the event.
         """
         splitter = SseParser()
         whole = b"".join([part.data for part in splitter.feed(left)])

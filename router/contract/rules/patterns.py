@@ -28,9 +28,9 @@ _PIECE: Final = re.compile(
 
 
 class PatternError(ValueError):
-    """A text is no pattern; `start` and `end` bound what is wrong in it, in characters from 0.
+    """A pattern is invalid. `start` and `end` are the offsets of the invalid piece, in characters from 0.
 
-    `kind` and `found` are RE2's: what is wrong, and the piece of the pattern.
+    `kind` and `found` come from RE2: the kind of error and the piece of the pattern.
     """
 
     def __init__(self, kind: str, found: str, start: int, end: int) -> None:
