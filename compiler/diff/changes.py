@@ -154,7 +154,7 @@ def _sampling(before: Sections, after: Sections) -> Iterator[Change]:
         yield _conflict(before.sampling, after.sampling, pinned)
     for field in SAMPLING_FIELDS:
         old_value, new_value = before.sampling.params.get(field), after.sampling.params.get(field)
-        # Compared as written: the engine gets `1.0` where the pin is 1.0.
+        # Compared as written: the engine receives `1.0` if the pin is 1.0.
         if not same(old_value, new_value):
             words, tightens, loosens = _parameter(field, old_rules.get(field), new_rules.get(field))
             yield Change(("sampling", "params", field), old_value, new_value, words, tightens, loosens)

@@ -79,7 +79,7 @@ class ClientView:
         return VisibleResponse(rule, response_text, unworded, name, sections, rules)
 
 
-def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa: ANN401 - what an error is made of
+def _saying(message: str, error: ApiError, **changed: Any) -> ApiError:  # noqa: ANN401 - any member of an error
     known = {"part": error.part, "words": error.words, "details": error.details, **changed}
     return ApiError(error.code, message, error.param, **known)
 

@@ -57,7 +57,7 @@ def observe(
     requests = requests_for(sides[:1] if _are_one(*sides) else sides, max_body)
     onlookers = [ClientView(side.contract, side.deployment.served, reads_messages=reads_messages) for side in sides]
     old, new = ({case.name for case in contract.cases} for contract in (before, after))
-    # Where one model is asked for, all requests name it.
+    # If only one model is requested, all requests name it.
     aliases = frozenset(() if len(models) == 1 else (*before.models.aliases, *after.models.aliases))
     return Observation(len(requests), tuple(differing(requests, *onlookers)), frozenset(old & new), aliases)
 
@@ -80,7 +80,7 @@ def _sides(before: Contract, after: Contract, models: tuple[str, ...]) -> tuple[
     spoken_of = [name for contract in (before, after) for name in Deployment.for_contract(contract).served]
     served = tuple(name for name in dict.fromkeys(spoken_of) if name not in aliases)
     globs = {glob for contract in (before, after) for glob in _globs(contract)}
-    # An alias is one more name to ask for where a condition may be about it.
+    # A condition may be about the alias, so requests use it, too.
     named = [name for name in aliases if any(fnmatchcase(name, glob) for glob in globs)]
     deployment = Deployment(served, (*served, *named), is_whole=True)
     return ComparedContract(before, deployment), ComparedContract(after, deployment)

@@ -133,7 +133,7 @@ RENDERERS: Final[dict[str, Callable[[Comparison], str]]] = {
     "json": as_json,
     "markdown": as_markdown,
 }
-"""What each `--format` is written by."""
+"""The function that writes each `--format`."""
 
 
 def _values(change: Change) -> tuple[str, str]:

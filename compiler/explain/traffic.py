@@ -10,7 +10,7 @@ from router.contract.schema.model import Contract
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests a rule rejected or edited, and the number of the first line that shows it."""
+    """The number of requests that a rule rejected or edited, and the number of the first line that shows it."""
 
     requests: int = 0
     first_line: int = 0

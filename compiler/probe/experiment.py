@@ -204,7 +204,7 @@ def _step(
     results: dict[str, T],
 ) -> None:
     try:
-        # A generator that has not begun can only be sent nothing.
+        # The first value that a generator is sent must be None.
         waiting[name] = next(learning) if replies is None else learning.send(replies)
     except StopIteration as done:
         results[name] = done.value

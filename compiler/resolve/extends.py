@@ -106,7 +106,7 @@ def _merged(parent: Mapping, child: Mapping, path: tuple[str, ...]) -> Mapping:
         elif inherited is not None or entry.key not in deleted:
             deleted[entry.key] = Entry(entry.key, entry.key_at, entry.value, entries.pop(entry.key, None))
     if path == ("cases",):
-        # The first case that matches applies: what a child adds comes before what it inherits.
+        # The first case that matches applies, so the cases of a child come before the inherited ones.
         new = [key for key in entries if parent.get(key) is None]
         entries = {key: entries[key] for key in (*new, *(entry.key for entry in parent.entries)) if key in entries}
     return Mapping(tuple(entries.values()), child.at, tuple(deleted.values()))

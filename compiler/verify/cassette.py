@@ -18,7 +18,7 @@ FORMAT_VERSION: Final = 1
 """The version of the lines that this module writes."""
 
 _HEAD: Final = '{"profilec": '
-"""How the first line begins."""
+"""The start of the first line."""
 
 _LONGEST_REQUEST: Final = 4096
 """Longest request body in bytes that is recorded whole."""

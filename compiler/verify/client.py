@@ -38,7 +38,7 @@ class EndpointError(CommandError):
 
 
 class Target(NamedTuple):
-    """Where requests go, with what key, and how fast: requests a second (None: no limit) and how many at a time."""
+    """The endpoint, the API key, and the speed: requests a second (None: no limit) and concurrent requests."""
 
     url: str
     api_key: str | None = None
@@ -98,7 +98,7 @@ class EndpointClient:
             going: dict[Future[EndpointResponse], ChatRequest] = {}
             try:
                 while True:
-                    # The first goes alone: where it is not let in, none is.
+                    # The first request is sent alone: if its credentials are rejected, all are.
                     room = 1 if is_first else 2 * self._target.concurrency
                     while len(going) < room and (chat_request := next(left, None)) is not None:
                         going[pool.submit(self._response, *chat_request)] = chat_request[0]

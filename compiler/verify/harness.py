@@ -56,7 +56,7 @@ def router_under_test(artifact: Artifact, models: tuple[str, ...]) -> Iterator[R
     """
     settings = {
         "ROUTER_MODEL_ID": ",".join(models),
-        # Rejections of the engine are asked for here, and no reason to take it out.
+        # The checks provoke rejections by the engine; these must not eject it.
         "ROUTER_BREAKER_FAILURES": "10000",
         "WEB_CONCURRENCY": "1",
     }

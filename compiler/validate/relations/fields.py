@@ -146,7 +146,7 @@ def _unfit(scope: RelationScope, name: str, rule: Mapping, key: str) -> Iterator
         return
     value = values[key]
     if any(_same(value, target) for target in values.get("map", {}).values()):
-        return  # What the engine gets may be another value than what a client sends.
+        return  # The engine may receive another value than the client sends.
     field = field_of(constraints)
     if all(test(value, {}) is None for test in tests_of(FieldRule(name, field, f"fields.{name}"))):
         return

@@ -221,4 +221,4 @@ TURNS_BY: Final[dict[type, Callable[[Any, Fixture], Iterator[Turn]]]] = {
     named.ReasoningPassedBack: _reasoning_passed_back,
     named.PromptContains: _prompt_contains,
 }
-"""What tries each of the checks about messages."""
+"""The generator of conversations for each check about messages."""

@@ -112,6 +112,6 @@ def _beyond(request: ChatRequest, plain: ChatRequest) -> dict[str, str | None]:
     names = [name for name, _ in request.members]
     there = dict(plain.members)
     beyond: dict[str, str | None] = {name: value for name, value in request.members if there.get(name) != value}
-    # What is repeated, and what is left out, cannot be put together with anything.
+    # Repeated and missing members cannot be combined with other changes.
     beyond |= {name: None for name in names if names.count(name) > 1}
     return beyond | {name: None for name in there if name not in names}

@@ -15,4 +15,4 @@ RENDERED_BY: Final[dict[str, Callable[[VerifyRun], bytes]]] = {
     "junit": junit_of,
     "html": page_of,
 }
-"""What renders a run, by the name of the format."""
+"""The function that renders a run, by the name of the format."""

@@ -163,7 +163,7 @@ def _rule(number: int, each: RuleResults) -> Iterator[str]:
     text = ", ".join(f"{count:,} {_NAMES.get(result, result)}" for result, count in counts.items() if count)
     worst = next(result for result in ("fail", "not observable", "pass", "not tried") if counts[result])
     yield f"<details class='rule'><summary>{_mark(worst)} <strong>{_broken(each.rule)}</strong> <small>{text}</small>"
-    # A link opens the details that hold what it leads to, but not the ones that it leads to.
+    # A link opens the details around its target, but not the target's own details.
     yield f"</summary><div id='rule-{number}'>"
     first = next(iter(each.completed), None)
     if first is not None:
