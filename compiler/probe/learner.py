@@ -132,7 +132,7 @@ def _learn_around(base: BaseRequest, scope: Scope, max_body: int) -> Learner[tup
     names = UNKNOWN_MODELS if scope.wants("models") else ()
     unknown = yield from ask_all(*(base.experiment("models", {"model": name}) for name in names))
     if any(result.is_accepted for result in unknown):
-        undetermined.append("models: any name of a model is answered")
+        undetermined.append("models: any model name is accepted")
     if scope.wants("response.stream.usage"):
         values |= yield from _learn_stream(base)
     if scope.wants("limits.max_body_bytes"):

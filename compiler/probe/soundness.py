@@ -124,4 +124,4 @@ def _lessened(kind: str, name: str, rule: Fields, part: str) -> Fields:
 
 def _said(wrong: _WrongRejection) -> str:
     changes = ", ".join(f"{path} {shown(value)}" for path, value in wrong.result.experiment.changes.items())
-    return f"{changes or 'the plainest request'} is answered"
+    return f"{changes or 'the simplest request'} is accepted"

@@ -22,6 +22,6 @@ def test_a_real_engine_gives_a_draft_that_compiles(tmp_path: Path, capsys: pytes
     assert {"min": 1, "max": 4}.items() <= values["fields"]["n"].items()
     assert values["fields"]["top_logprobs"]["requires"] == {"logprobs": True}
     assert values["fields"]["temperature"]["type"] == ["number", "boolean"]
-    assert "models: any name of a model is answered" in output.read_text()
+    assert "models: any model name is accepted" in output.read_text()
     assert "failed (500)" in output.read_text()
     assert "at most 2,000 requests" in capsys.readouterr().err

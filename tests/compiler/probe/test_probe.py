@@ -50,7 +50,7 @@ def test_an_endpoint_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(401, "put its key into"), (400, 'is answered 400: {"error"'), (500, "is answered 500"), (404, "404")],
+    [(401, "put its key into"), (400, 'got status 400: {"error"'), (500, "got status 500"), (404, "404")],
 )
 def test_an_endpoint_that_answers_nothing_is_told(
     status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
