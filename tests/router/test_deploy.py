@@ -56,7 +56,7 @@ def test_a_reload_checks_the_artifact_before_the_router_hears_of_it(tmp_path: Pa
     command = [sys.executable, "-m", "compiler", *arguments]
     good = _run(command)
     assert (good.returncode, good.stdout) == (0, "")
-    assert "is a good artifact: profile (sha256:" in good.stderr
+    assert "is a valid artifact: profile (sha256:" in good.stderr
     artifact.write_text(artifact.read_text().replace('"max_images": 3', '"max_images": 4'))
     assert _run(command).returncode == 1
     artifact.unlink()
