@@ -1,4 +1,8 @@
-"""What a build may replace: nothing, an empty file, or an artifact of the same name, however broken that one is."""
+"""What a command may replace.
+
+A build: nothing, an empty file, or an artifact of the same name, even an invalid one. A probe: nothing, an empty file,
+or a draft of a probe.
+"""
 
 import json
 import re
@@ -11,6 +15,7 @@ from router.artifact.format import read_bytes
 _NAME_LINE: Final = re.compile(r'^  "name": (".*"),?$', re.MULTILINE)
 """The line of a name in an artifact as it is written, for one that is not JSON any more, as after a merge conflict."""
 
+_HEADER_BYTES: Final = 1000
 _WHAT_TO_DO: Final = "write somewhere else, or replace it with --force"
 
 
@@ -32,6 +37,19 @@ def reject_replacing(destination: str, name: str, *, force: bool) -> None:
     if others:
         holds = f"{quoted_path(destination)} is the artifact of {quoted(others[0])}, not of {quoted(name)}"
         raise CommandError(f"{holds}: {_WHAT_TO_DO}")
+
+
+def reject_replacing_profile(destination: str, mark: str, *, force: bool) -> None:
+    """Raise CommandError if a draft would replace a file that is no draft, without force.
+
+    `mark` is a text that the header of every draft contains.
+    """
+    path = Path(destination)
+    if force or destination == "-" or not path.is_file():
+        return
+    data = path.read_bytes()
+    if data.strip() and mark.encode() not in data[:_HEADER_BYTES]:
+        raise CommandError(f"{quoted_path(destination)} is not a draft of a probe: {_WHAT_TO_DO}")
 
 
 def _names_in(data: bytes) -> list[str]:

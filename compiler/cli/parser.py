@@ -1,6 +1,8 @@
 """The arguments of `profilec`: every command with its options, help and examples, and the function that it runs."""
 
 import argparse
+import math
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -178,6 +180,7 @@ def _add_probe(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the type
     probe.set_defaults(max_requests=2000, max_body=32 * 1024 * 1024)
     _add_exchange_options(probe)
     _add_output_option(probe)
+    probe.add_argument("--force", action="store_true", help="replace FILE even if it is not a draft of a probe")
 
 
 def _add_exchange_options(parser: argparse.ArgumentParser) -> None:
@@ -207,24 +210,22 @@ def _add_cost_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'found "{text}", expected a whole number from 1')
+    return int(text)
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= MAX_PORT:
-        raise ValueError(text)
-    return number
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f'found "{text}", expected a port from 0 to {MAX_PORT}')
+    return int(text)
 
 
 def _rate(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError(text)
-    return number
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f'found "{text}", expected a number above 0')
 
 
 def _command(

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from compiler.cli.exit_codes import OK
 from compiler.cli.output import write
+from compiler.cli.overwrite import reject_replacing_profile
 from compiler.cli.progress import progress_bar
 from compiler.diagnostics import printable
-from compiler.probe.draft import ProbeRun, ProfileDraft, draft_of
+from compiler.probe.draft import DRAFT_MARK, ProbeRun, ProfileDraft, draft_of
 from compiler.probe.learner import LearnedContract, ProbeGoal, learn
 from compiler.probe.runner import RequestSender, run_learner
 from compiler.probe.sections import known_rules
@@ -33,6 +34,7 @@ def run(arguments: Namespace, day: Callable[[], str] = today) -> int:
     Raises UsageError, and CommandError if the endpoint cannot be reached or accepts no request at all.
     """
     _reject_contradictions(arguments)
+    reject_replacing_profile(arguments.output, DRAFT_MARK, force=arguments.force)
     address = chat_url(arguments.url)
     begun = time.monotonic()
     with ExitStack() as open_things:

@@ -40,6 +40,11 @@ class ProbeRun(NamedTuple):
     requests: int
 
 
+_FIRST_WORDS: Final = "A draft of"
+DRAFT_MARK: Final = f"\n# {_FIRST_WORDS} "
+"""What the header of every draft contains."""
+
+
 class DraftError(Exception):
     """A draft does not compile: a bug of ours."""
 
@@ -97,7 +102,7 @@ def _head(learned: LearnedContract, run: ProbeRun, wrong: tuple[Mismatch, ...]) 
     asked = len({result.experiment.request.key() for result in learned.results if result.kind != "unasked"})
     lines = [
         "yaml-language-server: $schema=./profile.schema.json",
-        f"A draft of what {run.model} is held to at {run.endpoint}, learned by `profilec probe` on {run.date}.",
+        f"{_FIRST_WORDS} what {run.model} is held to at {run.endpoint}, learned by `profilec probe` on {run.date}.",
         "",
         f"{asked} different requests got a response. The probe cannot find out:",
         *(f"- {line}" for line in _NOT_PROBED),

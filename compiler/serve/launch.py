@@ -62,7 +62,12 @@ def exec_gunicorn(arguments: Sequence[str], environment: Mapping[str, str]) -> N
 
 
 def reject_hidden_router() -> None:
-    """Raise CommandError where gunicorn, which looks into this folder first, would find another module `router`."""
+    """Raise CommandError where gunicorn, which looks into this folder first, would find another module `router`.
+
+    In a checkout it finds this package again, and serves with it.
+    """
+    if Path("router/gunicorn_conf.py").is_file():
+        return
     for name in ("router/__init__.py", "router.py"):
         found = Path(name)
         if found.is_file() and not found.samefile(router.__file__):

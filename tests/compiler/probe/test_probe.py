@@ -40,6 +40,23 @@ def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert "no http or https URL" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"), [("name: precious\n", "is not a draft"), ("# A draft of what\n", "refused")]
+)
+def test_a_probe_replaces_only_a_draft(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is no draft is kept, and the probe ends before it sends anything; a draft may be replaced."""
+    output = tmp_path / "profile.yaml"
+    output.write_text(text)
+    command = ["probe", "http://127.0.0.1:9", "--model", "m", "--timeout", "1", "-o", str(output)]
+    assert main.main(command) == 1
+    assert reason in capsys.readouterr().err
+    assert main.main([*command, "--force"]) == 1
+    assert "refused" in capsys.readouterr().err
+    assert output.read_text() == text
+
+
 def test_an_endpoint_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody answers the probe ends at once with exit code 1, and nothing is written."""
     output = tmp_path / "draft.yaml"

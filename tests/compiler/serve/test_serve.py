@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import router
 from compiler.cli import main
+from compiler.serve.launch import reject_hidden_router
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Sampling
 from router.mock_engine import MockEngine
@@ -155,6 +158,13 @@ def test_what_is_wrong_is_said_before_anything_starts(
     Path("broken.json").write_text("{}")
     assert main.main(["serve", *arguments.split()]) == code
     assert said in capsys.readouterr().err
+
+
+def test_a_checkout_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout of this project, whose `router` is not the installed one, the router is served."""
+    shutil.copytree(Path(router.__file__).parent, tmp_path / "router", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(tmp_path)
+    reject_hidden_router()
 
 
 @pytest.mark.parametrize("name", ["router.py", "router/__init__.py"])
