@@ -69,8 +69,9 @@ def test_the_commands_in_its_readme_leave_it_as_it_is(kimi, monkeypatch):
 
 def test_it_runs_as_it_stands(kimi):
     """Gunicorn, started in the folder as its README says, enforces the contract in front of an engine."""
-    (command,) = [shlex.split(command) for command in commands_in(kimi) if command.endswith("gunicorn")]
-    environment = dict(word.split("=", 1) for word in command[:-1])
+    (command,) = [shlex.split(command) for command in commands_in(kimi) if " gunicorn " in command]
+    assert command[-3:] == ["gunicorn", "-b", "127.0.0.1:8000"]
+    environment = dict(word.split("=", 1) for word in command[:-3])
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTER_", "SGLANG_"))}
     with MockEngine(models=("served",)) as engine:
         process = subprocess.Popen(

@@ -41,7 +41,8 @@ def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("name: precious\n", "is not a draft"), ("# A draft of what\n", "refused")]
+    ("text", "reason"),
+    [("name: precious\n", "is not a draft"), ("# yaml-language-server\n# A draft of m\n", "refused")],
 )
 def test_a_probe_replaces_only_a_draft(
     text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
