@@ -1,6 +1,11 @@
 """How all tests are run: failures are shown as they happen, and cases of a batch can be chosen."""
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every run: a failure is a failure for everybody. A busy machine is no failure.
+settings.register_profile("deterministic", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("deterministic")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -42,7 +42,18 @@ def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]
     defaults = profile_of(artifact)
     for section in ("mode", "fields", "checks", "order", "cases"):
         defaults.pop(section, None)
-    return _filled(profile, defaults)
+    filled: dict[str, Any] = _filled(profile, defaults)
+    if "cases" in filled and "default" not in profile.get("output", {}).get("max_tokens", {}):
+        filled["cases"] = {name: _with_budget_default(case) for name, case in filled["cases"].items()}
+    return filled
+
+
+def _with_budget_default(case: dict[str, Any]) -> dict[str, Any]:
+    """Return a case with a cap whose default is stated: otherwise it would inherit the default of the base."""
+    budget = (case.get("output") or {}).get("max_tokens") or {}
+    if "cap" not in budget or "default" in budget:
+        return case
+    return {**case, "output": {**case["output"], "max_tokens": {**budget, "default": budget["cap"]}}}
 
 
 def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,9 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from compiler.cli import loading
 from compiler.resolve.selection import ENVIRONMENT_NAME
-
-# The same examples on every run: a red test is red for everybody.
-settings.register_profile("deterministic", derandomize=True, deadline=None)
-settings.load_profile("deterministic")
 
 
 def pytest_addoption(parser):

@@ -78,3 +78,11 @@ def test_key_order_never_matters(trees, random):
 
     one, other = compile_chain(chain_of(*trees)), compile_chain(chain_of(*map(shuffled, trees)))
     assert (one.artifact.name, one.artifact.digest) == (other.artifact.name, other.artifact.digest)
+
+
+def test_a_case_with_a_cap_keeps_its_own_default():
+    """Spelled-out defaults change no case: its cap stays its default, also where the base spells out a default now."""
+    profile = b"output: {max_tokens: {cap: 100}}\ncases: {a: {when: {model: m}, output: {max_tokens: {cap: 50}}}}\n"
+    first = compile_chain((layer_of(profile, "profile.yaml"),))
+    again = compile_chain((layer_of(profile_yaml(first, origin=False, defaults=True), "profile.yaml"),))
+    assert again.artifact.contract == first.artifact.contract
