@@ -408,7 +408,8 @@ def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: len(_looks()) - before == MAX_SUSPECT_CHECKS)
     for engine in healthy:
         health_checker.check_now(engine)
-    wait_until(lambda: sum(checked[engine] for engine in healthy) == 1000)
+    # At least twice: on a busy machine a scheduled check may come between.
+    wait_until(lambda: all(checked[engine] >= 2 for engine in healthy))
     speak.set()
     wait_until(lambda: len(registry.healthy_engines()) == 1000)
     assert most <= MAX_CHECKS
