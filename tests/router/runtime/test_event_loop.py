@@ -1,5 +1,6 @@
 """The event loop and its tasks: a task that waits lets others run."""
 
+import os
 import select
 import socket
 import threading
@@ -154,15 +155,17 @@ def test_a_task_may_wait_for_a_reused_descriptor_number(loop: EventLoop) -> None
 
     def work() -> list[Any]:
         first, first_end = socket.socketpair()
-        assert poll_fds({first.fileno(): select.POLLIN}, 0.01) == []
-        number = first.fileno()
-        event_loop.release_fd(number)
-        first.close()
         second, second_end = socket.socketpair()
+        number = first.fileno()
+        assert poll_fds({number: select.POLLIN}, 0.01) == []
+        event_loop.release_fd(number)
+        # Closes the first and gives its number to the second, whatever other threads open and close meanwhile.
+        os.dup2(second.fileno(), first.detach())
         with first_end, second, second_end:
-            assert second.fileno() == number
             second_end.send(b"x")
-            return poll_fds({number: select.POLLIN}, LONG)
+            ready = poll_fds({number: select.POLLIN}, LONG)
+        os.close(number)
+        return ready
 
     loop.spawn(work, over.append)
     run(loop, over)
