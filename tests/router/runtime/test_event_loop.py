@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from router.runtime import event_loop
-from router.runtime.event_loop import EventLoop, poll_fds
+from router.runtime.event_loop import EventLoop, Task, poll_fds
 
 LONG = 20.0
 
@@ -149,9 +149,12 @@ def test_events_of_a_closed_descriptor_do_not_reach_its_successor(loop: EventLoo
     assert "third" not in called
 
 
-def test_a_task_may_wait_for_a_reused_descriptor_number(loop: EventLoop) -> None:
+def test_a_task_may_wait_for_a_reused_descriptor_number(loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine's socket is closed and the next one gets its number: the wait is for that one."""
     over: list[Any] = []
+    late: list[Task] = []
+    poll_now = Task.poll_now
+    monkeypatch.setattr(Task, "poll_now", lambda task: late.append(task) or poll_now(task))
 
     def work() -> list[Any]:
         first, first_end = socket.socketpair()
@@ -170,6 +173,7 @@ def test_a_task_may_wait_for_a_reused_descriptor_number(loop: EventLoop) -> None
     loop.spawn(work, over.append)
     run(loop, over)
     assert len(over[0]) == 1
+    assert len(late) == 1, "only the first wait ends at its deadline"
 
 
 def test_blocking_calls_run_in_the_executor(loop: EventLoop) -> None:
