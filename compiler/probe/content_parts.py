@@ -11,7 +11,8 @@ from compiler.verify.generation.conversations import content_with, holding_conte
 
 ABOUT: Final = "checks.content_parts"
 
-_OTHERS: Final = ("system", "developer", "assistant", "tool")
+_RARE_ROLE: Final = "function"
+_OTHERS: Final = ("system", "developer", "assistant", "tool", _RARE_ROLE)
 _KINDS: Final = (
     *("text", "image_url", "video_url", "video", "input_audio", "audio", "file", "file_url", "document_url"),
     *("reference", "thinking", "refusal", FOREIGN),
@@ -44,7 +45,8 @@ def learn_content_parts(base: BaseRequest) -> Learner[LearnedChecks]:
     section: dict[str, Any] = {"allowed": allowed}
     by_role: dict[str, Any] = {}
     for role in _OTHERS:
-        types = _types((yield from _of_role(base, role, kinds)))
+        # The rare role is asked about only where other roles have lists of their own.
+        types = _types((yield from _of_role(base, role, kinds))) if by_role or role != _RARE_ROLE else None
         if types is not None and {*types} != {*allowed}:
             by_role[role] = types
     if by_role:
