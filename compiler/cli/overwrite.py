@@ -22,7 +22,7 @@ _WHAT_TO_DO: Final = "write somewhere else, or replace it with --force"
 def reject_replacing(destination: str, name: str, *, force: bool) -> None:
     """Raise CommandError where the artifact `name` would replace another one, or a file that is none, without force.
 
-    What is no regular file is not replaced: a pipe or a device is written, and a folder fails by itself.
+    Only a regular file can be replaced: a pipe or a device is written to, and writing to a folder fails anyway.
     """
     path = Path(destination)
     if force or destination == "-" or not path.is_file():
@@ -53,7 +53,7 @@ def reject_replacing_profile(destination: str, mark: str, *, force: bool) -> Non
 
 
 def _names_in(data: bytes) -> list[str]:
-    """Return the names that an artifact has: one, or those of both sides of a merge; none of what is no artifact."""
+    """Return the names that an artifact has: one, or those of both sides of a merge; none if it is not an artifact."""
     text = data.decode(errors="replace")
     try:
         value = json.loads(text)

@@ -87,7 +87,7 @@ class _Dumper(yaml.SafeDumper):
             return _TAGS[float]
 
     def check_simple_key(self) -> bool:
-        """Tell whether a key can be written on the line of its value: every key of one line can."""
+        """Return whether a key can be written on the line of its value: every key of one line can."""
         fits: bool = super().check_simple_key()
         return fits or (isinstance(self.event, yaml.ScalarEvent) and self._is_one_line())
 
@@ -95,7 +95,7 @@ class _Dumper(yaml.SafeDumper):
         return self.analysis is not None and not self.analysis.multiline
 
     def is_more_in_yaml_1_1(self, text: str) -> bool:
-        """Tell whether readers of YAML 1.1 read a plain scalar as another type than string, like `yes` or `12:30`."""
+        """Return whether readers of YAML 1.1 read a plain scalar as another type than string, like `yes` or `12:30`."""
         tag: str = super().resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return tag != _TAGS[str]
 
