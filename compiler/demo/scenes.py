@@ -108,7 +108,7 @@ class Scene:
         return DemoRow(self.title, self.sent or _fields(self.fields), got, _response_text(response), rule, as_expected)
 
     def _is_expected(self, decision: Forward | Rejection, got: requests.Response) -> bool:
-        """Return whether the answer is what the contract says: rejected where it must be, with the contract's status."""
+        """Return whether the response is what the contract says: rejected where due, with the contract's status."""
         if isinstance(decision, Rejection):
             is_refused = self.status != HTTPStatus.OK
             return (
