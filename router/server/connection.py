@@ -13,7 +13,7 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn
 
 from router.server import sockets, tls
-from router.server.gunicorn_request import Request
+from router.server.gunicorn_request import GunicornRequest
 from router.server.parse_errors import LateHeadError, late_head
 from router.server.request_framing import HELD_BYTES, Arrival, Stage
 from router.server.sockets import ClientSocket
@@ -123,7 +123,7 @@ class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
 
 def _parse(head_seconds: float, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
     try:
-        return Request(*arguments)
+        return GunicornRequest(*arguments)
     except TimeoutError:
         raise LateHeadError(late_head(head_seconds)) from None
 

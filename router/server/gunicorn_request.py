@@ -6,7 +6,7 @@ from gunicorn.http import message
 from gunicorn.http.errors import ParseException
 
 
-class Request(message.Request):  # type: ignore[misc] # gunicorn has no types
+class GunicornRequest(message.Request):  # type: ignore[misc] # gunicorn has no types
     """Parsed headers of a request; the exception of a rejected one has its target as `target`, or None."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - gunicorn's

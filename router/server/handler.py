@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from router.server.connection import Connection
 from router.server.request_parser import Plain
-from router.server.response_writer import ResponseWriter
+from router.server.response_writer import HttpResponseWriter
 
 _DISCONNECTED: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
@@ -14,7 +14,7 @@ def handle(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa
     """Respond to a request; return whether its connection may be reused."""
     sock = connection.sock
     sock.send_seconds = connection.own_send_seconds
-    writer = ResponseWriter(request, sock, worker.cfg)
+    writer = HttpResponseWriter(request, sock, worker.cfg)
     if not _count_request(worker):
         writer.force_close()
     try:
@@ -41,7 +41,7 @@ def _count_request(worker: Any) -> bool:  # noqa: ANN401 - as above
     return bool(worker.alive)
 
 
-def _respond(app: Any, request: Plain, writer: ResponseWriter) -> None:  # noqa: ANN401 - a WSGI callable
+def _respond(app: Any, request: Plain, writer: HttpResponseWriter) -> None:  # noqa: ANN401 - a WSGI callable
     pieces = app(request.environ, writer.start_response)
     try:
         writer.write_all(pieces)

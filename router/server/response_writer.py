@@ -54,7 +54,7 @@ class _Request:
         return not self._keeps
 
 
-class ResponseWriter(Response):  # type: ignore[misc] # gunicorn has no types
+class HttpResponseWriter(Response):  # type: ignore[misc] # gunicorn has no types
     """Writes one response; what HTTP does not allow is rejected, as gunicorn does."""
 
     status: str | None
