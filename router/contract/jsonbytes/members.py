@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -19,11 +18,18 @@ _SEPARATOR = re.compile(_SPACE + rb",?" + _SPACE)
 
 # Strings and runs of what is no bracket, containers skipped whole: keeps the steps that Python takes few. All of them
 # short, so that one step is; possessive, so that none needs memory for going back.
-_STRING: Final = rb'"[^"\\]{0,512}+(?:\\.[^"\\]{0,32}+){0,16}+"'
-_KEY = re.compile(rb"(" + _STRING + rb")" + _SPACE + rb":" + _SPACE, re.DOTALL)
+_CHARACTERS: Final = rb'[^"\\]{0,512}+(?:\\.[^"\\]{0,32}+){0,16}+'
+_STRING: Final = rb'"' + _CHARACTERS + rb'"'
 _PLAIN: Final = rb'[^"\[\]{}]{1,256}+|' + _STRING
 _FLAT: Final = rb"[\[{](?:" + _PLAIN + rb"){0,16}+[\]}]"
 _SHALLOW: Final = rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb"){0,16}+[\]}]"
+# Most members have a value that is a scalar or short and flat: it is found in the same step.
+_SMALL: Final = rb'[^ \t\n\r,\[\]{}"]{1,64}+|"[^"\\]{0,256}+"|[\[{](?:[^"\[\]{}]{1,64}+|"[^"\\]{0,64}+"){0,8}+[\]}]'
+_NEXT: Final = _SPACE + rb"(?:," + _SPACE + rb"|(?=\}))"
+_MEMBER = re.compile(
+    rb'"(' + _CHARACTERS + rb')"' + _SPACE + rb":" + _SPACE + rb"(?:(" + _SMALL + rb")" + _NEXT + rb")?", re.DOTALL
+)
+_OPENINGS: Final = (b"[", b"{")
 _OPENING_RUN = re.compile(rb"[\[{]++")
 _RUN = re.compile(rb"(?:" + _PLAIN + rb"|" + _SHALLOW + rb"){0,16}+([\[{]++|[\]}]++)?", re.DOTALL)
 
@@ -57,43 +63,92 @@ def find_members(body: bytes, start: int = 0, end: int | None = None, most: int 
     There must be valid JSON with nothing but space around the object: this scans, it does not validate. Raises
     TooManyMembersError where there are more than `most`.
     """
-    return list(walk_members(body, start, end, most))
-
-
-def walk_members(body: bytes, start: int = 0, end: int | None = None, most: int | None = None) -> Iterator[Member]:
-    """Yield what `find_members` returns."""
-    text = body[start:end]
-    last_values = _last_values(text)
-    if most is not None and len(last_values) > most:
-        raise TooManyMembersError
-    values: list[msgspec.Raw] | None = None
-    at = _behind(_OPENING, body, start)
-    for place in count():
-        key = _KEY.match(body, at)
-        if key is not None:
-            key_end, value_start = key.end(1), key.end()
+    found: list[Member] = []
+    # Nearly all objects begin so.
+    at = start + 1 if body.startswith(b'{"', start) else _behind(_OPENING, body, start)
+    values: _ValueEnds | None = None
+    match, new = _MEMBER.match, tuple.__new__
+    while len(found) != most:
+        member = match(body, at)
+        if member is not None:
+            (key_start, following), (name_start, name_end), (value_start, value_end) = member.regs
+            name = _name(body[name_start:name_end])
+            if value_end >= 0:
+                found.append(new(Member, (name, key_start, value_start, value_end)))
+                at = following
+                continue
+            value_start = following
         elif body.startswith(b'"', at):
             key_end = end_of_string(body, at)
-            value_start = _behind(_COLON, body, key_end)
+            name, key_start, value_start = _name(body[at + 1 : key_end - 1]), at, _behind(_COLON, body, key_end)
         else:
-            return
-        if place == most:
-            raise TooManyMembersError
-        name = _unescape(body[at:key_end])
-        value_end = _end_if_known(body, value_start, last_values.get(name))
+            return found
+        value_end = _end_of_sole_array(body, value_start, end)
         if value_end < 0:
-            # The key is repeated: the end of this value is known only from a list of all values.
-            values = _all_values(text, most) if values is None else values
-            value_end = end_of_value(body, value_start, values[place] if values else None)
-        yield Member(name, at, value_start, value_end)
+            values = _ValueEnds(body, start, end, most) if values is None else values
+            value_end = values.end_of(name, len(found), value_start)
+        found.append(new(Member, (name, key_start, value_start, value_end)))
         at = start_of_next(body, value_end)
+    if body.startswith(b'"', at):
+        raise TooManyMembersError
+    return found
+
+
+def _end_of_sole_array(body: bytes, at: int, end: int | None) -> int:
+    """Return where an array ends if only one bracket may close it, as the messages of most chats; else -1."""
+    if not body.startswith(b"[", at):
+        return -1
+    closing = body.find(b"]", at, end)
+    return -1 if closing < 0 or body.find(b"]", closing + 1, end) >= 0 else closing + 1
+
+
+class _ValueEnds:
+    """Finds where the values of one object end. msgspec reads the object only where its help is needed."""
+
+    __slots__ = ("_all", "_body", "_end", "_last", "_most", "_start")
+
+    def __init__(self, body: bytes, start: int, end: int | None, most: int | None) -> None:
+        self._body = body
+        self._start = start
+        self._end = len(body) if end is None else end
+        self._most = most
+        self._last: dict[str, msgspec.Raw] | None = None
+        self._all: list[msgspec.Raw] | None = None
+
+    def end_of(self, name: str, place: int, at: int) -> int:
+        """Return where the value ends that starts at `at`: of the member `name`, which is the one at `place`."""
+        body = self._body
+        if body.startswith(b'"', at):
+            return end_of_string(body, at)
+        is_container = body.startswith(_OPENINGS, at)
+        end = _end_if_known(body, at, self._last_values().get(name) if is_container else None)
+        if end >= 0:
+            return end
+        # The key is repeated: the end of this value is known only from a list of all values.
+        if self._all is None:
+            self._all = _all_values(body[self._start : self._end], self._most)
+        return end_of_value(body, at, self._all[place] if self._all else None)
+
+    def _last_values(self) -> dict[str, msgspec.Raw]:
+        if self._last is None:
+            self._last = _last_values(self._body[self._start : self._end])
+            if self._most is not None and len(self._last) > self._most:
+                raise TooManyMembersError
+        return self._last
 
 
 def grouped(body: bytes, start: int, end: int | None, most: int) -> Members:
     """Return the members of the object between `start` and `end`. Raises TooManyMembersError."""
-    members: Members = {}
-    for member in walk_members(body, start, end, most):
-        members.setdefault(member.key, []).append(member)
+    return group(find_members(body, start, end, most))
+
+
+def group(found: list[Member]) -> Members:
+    """Return members by key."""
+    members: Members = {member[0]: [member] for member in found}
+    if len(members) < len(found):
+        members = {}
+        for member in found:
+            members.setdefault(member.key, []).append(member)
     return members
 
 
@@ -179,14 +234,16 @@ def _end_of_container(body: bytes, at: int) -> int:
     raise ValueError("not valid JSON")
 
 
-def _unescape(key: bytes) -> str:
+def _name(key: bytes) -> str:
+    """Return a key, given between its quotes, without escapes."""
     if b"\\" not in key:
-        return key[1:-1].decode(errors="replace")
+        return str(key, "utf-8", "replace")
+    written = b'"%b"' % key
     try:
-        return str(orjson.loads(key))
+        return str(orjson.loads(written))
     except orjson.JSONDecodeError:
         # The json module accepts the lone surrogates that some engines write.
-        return str(json.loads(key.decode(errors="replace")))
+        return str(json.loads(written.decode(errors="replace")))
 
 
 def _behind(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:

@@ -1,14 +1,17 @@
 """Strict parsing of request bodies: rules are evaluated on the same values that an engine reads."""
 
 import gc
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from router.contract.errors import ApiError
-from router.contract.jsonbytes.members import Member, Members, TooManyMembersError, grouped
+from router.contract.jsonbytes.members import Member, Members, TooManyMembersError, find_members, group, grouped
 from router.contract.jsonbytes.numbers import show
-from router.contract.jsonbytes.scanning import holds_digits, holds_more_values
+from router.contract.jsonbytes.scanning import find_long_strings, holds_digits, holds_more_values
 from router.contract.schema.fields import standard_name
 
 MAX_NUMBER_DIGITS: Final = 1000
@@ -88,6 +91,10 @@ class ParsedRequest(NamedTuple):
             raise ApiError("bad_request", message, standard_name(field))
 
 
+NOTHING_SENT: Final = ParsedRequest(b"{}", {}, {}, repeats=False, nested={})
+"""A request without any field."""
+
+
 def parse(body: bytes) -> ParsedRequest:
     """Parse a request body strictly (RFC 8259: UTF-8, no BOM, one object, nothing behind it).
 
@@ -102,15 +109,34 @@ def parse(body: bytes) -> ParsedRequest:
         raise ApiError("bad_request", message) from None
     if not isinstance(value, dict):
         raise ApiError("bad_request", "The request body must be a JSON object")
-    if holds_digits(body, MAX_NUMBER_DIGITS):
+    cuts = find_long_strings(body) if len(body) > _LARGE_BYTES else ()
+    text = _without(body, cuts) if cuts else body
+    if holds_digits(text, MAX_NUMBER_DIGITS):
         message = f"The request body holds a number of more than {MAX_NUMBER_DIGITS} digits"
         raise ApiError("bad_request", message)
     try:
-        members = grouped(body, 0, None, MAX_MEMBERS)
+        found = find_members(text, most=MAX_MEMBERS)
     except TooManyMembersError:
         raise ApiError("bad_request", f"The request body holds more than {MAX_MEMBERS} members") from None
-    repeats = sum(map(len, members.values())) > len(members)
-    return ParsedRequest(body, value, members, repeats, {})
+    members = group(_moved(found, cuts) if cuts else found)
+    return ParsedRequest(body, value, members, len(members) < len(found), {})
+
+
+def _without(body: bytes, cuts: Sequence[tuple[int, int]]) -> bytes:
+    """Return a body with parts cut out."""
+    edges = [0, *chain.from_iterable(cuts), len(body)]
+    return b"".join([body[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)])
+
+
+def _moved(members: list[Member], cuts: Sequence[tuple[int, int]]) -> list[Member]:
+    """Return members that were found in what is left of a body as they stand in the body itself."""
+    lengths = list(accumulate((end - start for start, end in cuts), initial=0))
+    places = [start - length for (start, _), length in zip(cuts, lengths, strict=False)]
+
+    def moved(at: int) -> int:
+        return at + lengths[bisect_left(places, at)]
+
+    return [Member(name, *map(moved, at)) for name, *at in members]
 
 
 def _read(body: bytes) -> Any:  # noqa: ANN401 - a JSON value may be anything

@@ -37,6 +37,9 @@ def holds_more_values(body: bytes, most: int) -> bool:
 
 def holds_digits(body: bytes, most: int) -> bool:
     """Return whether valid JSON has a run of more than `most` digits outside of strings."""
+    distance = _distance(most + 1)
+    if not _patterns_of_digits(most + 1, distance)[0].search(body[::distance]):
+        return False
     at = 0
     is_inside = False
     for start in _starts_of_digits(body, most + 1):
@@ -70,6 +73,33 @@ def end_of_string(body: bytes, at: int) -> int:
     if not body.startswith(b'"', at):
         raise ValueError("not valid JSON")
     return at + 1
+
+
+def find_long_strings(body: bytes) -> list[tuple[int, int]]:
+    """Return where the characters of long strings start and end that are values of valid JSON, in order.
+
+    Few quotes are looked at: all long strings are found where a body consists mostly of them, else the first ones.
+    """
+    found = []
+    find = body.find
+    opening = at = -1
+    for _ in range(len(body) // _BYTES_PER_STEP):
+        at = find(b'"', at + 1)
+        if at < 0:
+            break
+        if opening < 0:
+            opening = at
+            continue
+        before = body[max(opening + 1, at - _BACKSLASHES_LOOKED_AT) : at]
+        backslashes = len(before) - len(before.rstrip(b"\\"))
+        if backslashes == _BACKSLASHES_LOOKED_AT:
+            break
+        if backslashes % 2:
+            continue
+        if at - opening > _LONG_STRING_BYTES and not _IS_KEY.match(body, at + 1):
+            found.append((opening + 1, at))
+        opening = -1
+    return found
 
 
 class JsonScanner:
@@ -110,7 +140,7 @@ def _unescaped(body: bytes, start: int, end: int) -> Iterator[bytes]:
 def _starts_of_digits(body: bytes, count: int) -> Iterator[int]:
     """Yield where so many digits in a row begin, in order."""
     # Cheap even for megabytes of base64: every so many bytes one is looked at, and among many digits all are digits.
-    distance = max(1, count // _SAMPLES)
+    distance = _distance(count)
     fine = max(1, distance // _SAMPLES)
     in_sample, in_body = _patterns_of_digits(count, distance)
     in_fine_sample, _ = _patterns_of_digits(count, fine)
@@ -126,9 +156,17 @@ def _starts_of_digits(body: bytes, count: int) -> Iterator[int]:
                     yield digits.start()
 
 
+def _distance(count: int) -> int:
+    return max(1, count // _SAMPLES)
+
+
 @lru_cache(maxsize=8)
 def _patterns_of_digits(count: int, distance: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     return re.compile(rb"[0-9]{%d,}+" % (count // distance)), re.compile(rb"(?<![0-9])[0-9]{%d}" % count)
 
 
 _SAMPLES: Final = 8
+_LONG_STRING_BYTES: Final = 4096
+_BYTES_PER_STEP: Final = 4096
+"""A quote is looked at for each of so many bytes: a small part of what it takes to read them."""
+_IS_KEY = re.compile(rb"[ \t\n\r]*+:")

@@ -115,10 +115,25 @@ def apply_edits(request: ParsedRequest, edits: Iterable[JsonEdit]) -> bytes:
     if not edits:
         return request.body
     body = request.body
+    injected = _injected_alone(request.members, edits)
+    if injected is not None:
+        closing = body.rindex(b"}")
+        return b"".join((memoryview(body)[:closing], injected, body[closing:]))
     splices = _plain_splices(request, edits)
     if splices is None:
         splices, _ = _splices(request, (0, len(body)), request.members, [(edit.path, edit) for edit in edits])
     return _spliced(body, splices)
+
+
+def _injected_alone(members: Members, edits: tuple[JsonEdit, ...]) -> bytes | None:
+    """Return what edits add to the end of a request that has other members; None where they do more than that."""
+    added: dict[str, bytes] = {}
+    for _, kind, path, value in edits:
+        name = path[0]
+        if kind != "inject" or len(path) > 1 or name in members:
+            return None
+        added[name] = _key(name) + value
+    return b"," + b",".join(added.values()) if members else None
 
 
 def _spliced(body: bytes, splices: list[_Splice]) -> bytes:

@@ -1,9 +1,11 @@
 """The evaluation plan: the rules of a contract or of a case, prepared for requests."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final
 
 from router.contract.errors import ApiError, merged_text
+from router.contract.jsonbytes.parsing import NOTHING_SENT
 from router.contract.jsonbytes.splice import JsonEdit, to_json
 from router.contract.rules import budget, part_checks, sampling
 from router.contract.rules.checks import PARAM_OF, CheckEvaluator
@@ -40,10 +42,14 @@ class RuleSet:
         self._names_of_budget = names_of_budget
         self._budget = _sets_budget(evaluated)
         self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in evaluated)
+        sampling_rules = _leading_sampling_rules(evaluated)
         self._evaluators = tuple(
             (_fields_read(rule), _where_marked(_mark_of(rule), _evaluator_of(rule, names_of_budget)))
             for rule in evaluated
         )
+        self._sampling_names = frozenset(chain.from_iterable(map(_sampling_names, sampling_rules)))
+        self._sampling_edits = tuple(chain.from_iterable(map(_edits_if_absent, sampling_rules)))
+        self._other_evaluators = self._evaluators[len(sampling_rules) :]
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
@@ -52,7 +58,12 @@ class RuleSet:
     def run(self, context: EvaluationContext) -> None:
         """Evaluate a request. If no rule rejects it, add its edits."""
         fields = context.request.fields
-        for names, evaluate in self._evaluators:
+        evaluators = self._evaluators
+        if self._sampling_names.isdisjoint(fields):
+            # Nearly all requests leave the sampling fields alone.
+            context.edits += self._sampling_edits
+            evaluators = self._other_evaluators
+        for names, evaluate in evaluators:
             if names is None or not names.isdisjoint(fields):
                 evaluate(context)
         if context.error is not None:
@@ -62,6 +73,15 @@ class RuleSet:
                 transform(context)
         if self._budget is not None and (self._always_binds or not budget.NAMES_OF_BOUND.isdisjoint(fields)):
             budget.keep_bound_fields_valid(context, self._budget, self._names_of_budget)
+
+
+def _leading_sampling_rules(rules: Sequence[Rule]) -> list[Const | Range]:
+    found: list[Const | Range] = []
+    for rule in rules:
+        if not isinstance(rule, Const | Range):
+            break
+        found.append(rule)
+    return found
 
 
 def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
@@ -118,14 +138,21 @@ def _evaluator_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Evaluator:
     return _EVALUATOR_OF[type(rule)](rule)
 
 
+def _sampling_names(rule: Const | Range) -> frozenset[str]:
+    return frozenset((rule.field, *spellings_of(rule.field)))
+
+
+def _edits_if_absent(rule: Const | Range) -> list[JsonEdit]:
+    return [JsonEdit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Const) else []
+
+
 def _sampling(rule: Const | Range) -> Evaluator:
-    names = frozenset((rule.field, *spellings_of(rule.field)))
-    due_without = [JsonEdit(rule.rule, "inject", (rule.field,), to_json(rule.value))] if isinstance(rule, Const) else []
+    names = _sampling_names(rule)
+    edits_if_absent = _edits_if_absent(rule)
 
     def evaluate(context: EvaluationContext) -> None:
         if names.isdisjoint(context.request.fields):
-            # Nearly all requests leave nearly all sampling fields alone.
-            context.edits += due_without
+            context.edits += edits_if_absent
             return
         result = sampling.judge(context.request, rule)
         context.edits += result.edits
@@ -138,11 +165,15 @@ def _sampling(rule: Const | Range) -> Evaluator:
 
 
 def _budget(rule: Budget, others: tuple[str, ...]) -> Evaluator:
+    names = frozenset((*budget.SPELLINGS, *others))
+    if_absent = budget.judge(NOTHING_SENT, rule, others)
+
     def evaluate(context: EvaluationContext) -> None:
         if context.error is not None:
             return
         try:
-            held = budget.judge(context.request, rule, others)
+            is_absent = names.isdisjoint(context.request.fields)
+            held = if_absent if is_absent else budget.judge(context.request, rule, others)
         except ApiError as error:
             _reject(context, rule.rule, error)
             return

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.contract.errors import ApiError
+from router.contract.jsonbytes import parsing, scanning
+from router.contract.jsonbytes.members import grouped
 from router.contract.jsonbytes.parsing import MAX_MEMBERS, MAX_NUMBER_DIGITS, MAX_VALUES, parse
 from tests.batches import batched
+from tests.router.contract.jsonbytes.test_members import written_objects
 
 REFUSED = {
     "empty": b"",
@@ -159,6 +162,31 @@ def test_messages_show_what_the_client_wrote(written, shown):
     """A message shows a value as written, numbers without a needless fraction, long ones cut."""
     closed = written + '"' * (written.startswith('"') and not written.endswith('"'))
     assert parse(f'{{"a":{closed}}}'.encode()).display("a") == shown
+
+
+@given(written_objects(), st.integers(1, 40))
+def test_members_are_the_same_whether_or_not_long_strings_are_skipped(written_object, bytes_per_step):
+    """A large body is searched without the long strings in it, as far as few steps find them: same members, places."""
+    body, _ = written_object
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "_LARGE_BYTES", 0)
+        patch.setattr(scanning, "_LONG_STRING_BYTES", 2)
+        patch.setattr(scanning, "_BYTES_PER_STEP", bytes_per_step)
+        found = parse(body).members
+    assert found == grouped(body, 0, None, MAX_MEMBERS)
+
+
+@pytest.mark.parametrize("digits", [MAX_NUMBER_DIGITS, MAX_NUMBER_DIGITS + 1])
+def test_digits_are_counted_around_long_strings(digits):
+    """A large body with a picture is rejected for a number of too many digits before it and behind it alone."""
+    picture = b'"' + b"1" * (300 << 10) + b'"'
+    number = b"0." + b"0" * (digits - 1) + b"1"
+    for body in (b'{"n":%b,"p":%b}' % (number, picture), b'{"p":[%b],"n":%b}' % (picture, number)):
+        if digits > MAX_NUMBER_DIGITS:
+            with pytest.raises(ApiError, match="more than 1000 digits"):
+                parse(body)
+        else:
+            assert parse(body).members["n"][0].raw(body) == number
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
