@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cerberus import Validator, errors
+from cerberus.schema import UnvalidatedSchema
 
 from compiler.artifact.from_profile import merged_values
 from compiler.artifact.sizes import bytes_of
@@ -145,7 +146,8 @@ def _mappings_in(values: dict[str, Any], rules: Rules, path: Path) -> Iterator[t
 
 def _schema_errors(rules: Rules, values: dict[str, Any]) -> Iterator[errors.ValidationError]:
     # One validator per call: it keeps its state in itself, so no two threads could share it.
-    validator = _ProfileValidator(_prune(rules, values)["schema"])
+    # Unvalidated, since Cerberus would check the schema at each call, in time that is quadratic in its keys.
+    validator = _ProfileValidator(UnvalidatedSchema(rules["schema"]))
     validator.validate(values, normalize=False)
     # Sorted, since Cerberus finds missing keys in the order of a set, which differs from run to run.
     yield from sorted(_leaves(validator._errors))  # noqa: SLF001 - the only way to the paths and codes
@@ -204,19 +206,6 @@ def _branch(branches: list[Rules], value: object) -> Rules:
 def _kind(value: object) -> str:
     kinds = {dict: "dict", list: "list", str: "string", bool: "boolean"}
     return kinds.get(type(value), "number")
-
-
-def _prune(rules: Rules, value: object) -> Rules:
-    """Return narrowed rules without what Cerberus need not read: it checks its schema at each call."""
-    needed = {key: rule for key, rule in rules.items() if key not in {"meta", "schema", "items"}}
-    if isinstance(value, dict) and rules["type"] == "dict" and "schema" in rules:
-        members = {key: rule for key, rule in rules["schema"].items() if key in value or rule.get("required")}
-        return {**needed, "schema": {key: _prune(rule, value.get(key)) for key, rule in members.items()}}
-    if isinstance(value, list) and "items" in rules:
-        return {**needed, "items": [_prune(rule, item) for rule, item in zip(rules["items"], value, strict=True)]}
-    if isinstance(value, list) and rules["type"] == "list" and "schema" in rules:
-        return {**needed, "schema": _prune(rules["schema"], None)}
-    return needed
 
 
 def _rules_at(rules: Rules, path: Path) -> Rules:
