@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from router.artifact.format import shipped_folder
+from router.artifact.release import shipped_folder
 from tests.batches import batched
 from tests.checkout import CHECKOUT, travelling_files
 
@@ -96,10 +96,10 @@ def test_the_wheel_carries_the_presets_and_their_artifacts(tmp_path: Path) -> No
     top = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
     assert top == {"compiler", "router"}
     script = (
-        "from router.artifact import format as artifact\n"
+        "from router.artifact.release import shipped_folder\n"
         "for folder in ('profiles', 'build'):\n"
-        "    print(*sorted(path.name for path in artifact.shipped_folder(folder).iterdir()))\n"
-        "print(artifact.shipped_folder('build').parent.parent)\n"
+        "    print(*sorted(path.name for path in shipped_folder(folder).iterdir()))\n"
+        "print(shipped_folder('build').parent.parent)\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=unpacked, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""The commands `build`, `print`, `presets` and `schema`: each takes its parsed arguments and returns its exit code."""
+"""The commands `build` and `print`: each takes its parsed arguments and returns its exit code."""
 
 import sys
 from argparse import Namespace
@@ -10,9 +10,7 @@ from compiler.cli.output import reject_overwriting, write
 from compiler.cli.overwrite import reject_replacing
 from compiler.diagnostics import printable
 from compiler.diagnostics.formats import text_of
-from compiler.docs.json_schema import json_schema_bytes
 from compiler.pipeline import Compilation
-from compiler.resolve.presets import describe, preset_names
 from compiler.resolve.selection import UsageError
 from compiler.source.yaml_writer import yaml_of
 from router.artifact.format import Artifact, serialise
@@ -62,20 +60,6 @@ def profile_yaml(compilation: Compilation, *, origin: bool, defaults: bool) -> b
     from compiler.resolve.origins import yaml_with_origins  # noqa: PLC0415 - no other command needs it
 
     return yaml_with_origins(values, compilation.profile)
-
-
-def presets(_: Namespace) -> int:
-    """List the presets, each with a one-line description."""
-    names = preset_names()
-    width = max(map(len, names), default=0)
-    write("".join(f"{name:{width}}  {describe(name)}\n" for name in names).encode(), "-")
-    return OK
-
-
-def schema(arguments: Namespace) -> int:
-    """Write the JSON Schema of the profile language."""
-    write(json_schema_bytes(preset_names()), arguments.output)
-    return OK
 
 
 def _reject_own_source(compilation: Compilation, destination: str) -> None:

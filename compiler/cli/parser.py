@@ -55,7 +55,7 @@ def parser_of_profilec() -> argparse.ArgumentParser:
     _add_diff(commands)
     _add_verify(commands)
     _add_probe(commands)
-    _command(commands, "presets", "list the presets", ("compiler.cli.commands", "presets"), epilog="")
+    _command(commands, "presets", "list the presets", ("compiler.cli.lists", "presets"), epilog="")
     init = _command(commands, "init", "make a deployment folder", ("compiler.init", "init"), epilog="")
     init.add_argument("folder", metavar="DIR", help="the folder to make; it may exist, but without any of the files")
     init.add_argument(
@@ -65,7 +65,7 @@ def parser_of_profilec() -> argparse.ArgumentParser:
         commands,
         "schema",
         "write the JSON Schema of profiles, for editors",
-        ("compiler.cli.commands", "schema"),
+        ("compiler.cli.lists", "schema"),
         epilog="",
     )
     _add_output_option(schema)

@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from router.artifact.format import FORMAT_VERSION
+from router.artifact.release import FORMAT_VERSION
 
 
 def describe() -> str:

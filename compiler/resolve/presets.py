@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Location, ProfileError, nearest, quoted
-from router.artifact.format import shipped_folder
+from router.artifact.release import shipped_folder
 
 MODELINE: Final = "# yaml-language-server:"
 """The start of the comment that names the JSON Schema of a file for editors."""

@@ -14,6 +14,9 @@ Fields = dict[str, Any]
 FILL: Final = "~letters:"
 """Start of the marker for a run of letters; it keeps megabytes out of memory until the request is sent."""
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""As `json.dumps` with this option, which makes an encoder at each call."""
+
 _RUN: Final = re.compile(f"{FILL}([0-9]+)~")
 
 
@@ -38,9 +41,7 @@ class ChatRequest(NamedTuple):
 
     def body(self) -> bytes:
         """Return the bytes of the body."""
-        whole = f"{{{', '.join(f'{written(name)}: {value}' for name, value in self.members)}}}"
-        body = whole if self.text is None else self.text
-        sent = filled(body).encode()
+        sent = filled(self._unfilled() if self.text is None else self.text).encode()
         return sent if self.length is None else sent.ljust(self.length)
 
     def fields(self) -> Fields:
@@ -53,13 +54,15 @@ class ChatRequest(NamedTuple):
             return self.length
         if self.text is not None:
             return len(self.text.encode())
-        members = sum(len(written(name).encode()) + 2 + size_of(value) for name, value in self.members)
-        return 2 + members + 2 * max(0, len(self.members) - 1)
+        return size_of(self._unfilled())
+
+    def _unfilled(self) -> str:
+        """Return the object as JSON, with the markers for its runs of letters."""
+        return f"{{{', '.join([f'{written(name)}: {value}' for name, value in self.members])}}}"
 
     def key(self) -> str:
         """Return a key that equal requests share, so that each is sent only once."""
-        text = json.dumps(self, ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hashlib.sha256(written(self).encode()).hexdigest()[:32]
 
     def request_id(self) -> str:
         """Return the id under which the request is sent."""
@@ -88,7 +91,7 @@ def size_of(text: str) -> int:
 
 def written(value: object) -> str:
     """Return a value as JSON text."""
-    return json.dumps(value, ensure_ascii=False)
+    return _encode(value)
 
 
 class Wildcard(NamedTuple):

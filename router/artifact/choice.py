@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from router.artifact import format as artifact_format
 from router.artifact.format import Artifact, ArtifactError
+from router.artifact.release import shipped_folder
 from router.settings.declarations import Settings
 
 SYSTEM_ARTIFACT: Final = Path("/etc/sgl-router/profile.json")
@@ -37,7 +38,7 @@ def read_chosen(settings: Settings, choice: Choice) -> Artifact:
                 "there is no artifact to enforce, and ROUTER_REQUIRE_PROFILE is on: name one in ROUTER_PROFILE, or put "
                 f"it at {SYSTEM_ARTIFACT} or ./{LOCAL_ARTIFACT}"
             )
-        return artifact_format.read(artifact_format.shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
+        return artifact_format.read(shipped_folder("build") / f"{BUILT_IN_PROFILE}.json")
     if not _exists(choice.path):
         raise ArtifactError(f"{choice.path}: no such file; ROUTER_PROFILE names an artifact, {artifact_format.REBUILD}")
     return artifact_format.read(choice.path)

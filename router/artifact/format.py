@@ -1,4 +1,4 @@
-"""The artifact: a contract frozen as one JSON file. Its format, its digest, how it is read and where ours are found."""
+"""The artifact: a contract frozen as one JSON file. Its format, its digest, how it is read."""
 
 import hashlib
 import json
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from router.artifact.release import FORMAT_VERSION
 from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
@@ -18,9 +19,6 @@ from router.contract.schema.rule_list import Rule
 from router.contract.schema.sections import Interval
 from router.contract.schema.types import Frozen
 from router.runtime.files import read_regular_file
-
-FORMAT_VERSION: Final = 4
-"""The version of the artifact format: the only one that this release writes and reads."""
 
 MAX_ARTIFACT_BYTES: Final = 1024 * 1024
 """Largest artifact in bytes that a router reads."""
@@ -111,14 +109,6 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     return data
-
-
-def shipped_folder(name: str) -> Path:
-    """Return the shipped folder `profiles` or `build`: inside its package, or beside the packages in a checkout."""
-    router = Path(__file__).resolve().parents[1]
-    checkout = router.parent
-    packaged = {"profiles": checkout / "compiler" / "profiles", "build": router / "build"}[name]
-    return packaged if packaged.is_dir() else checkout / name
 
 
 def _unreadable(data: bytes, error: Exception) -> str:

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from router.artifact.format import FORMAT_VERSION, Artifact
+from router.artifact.format import Artifact
+from router.artifact.release import FORMAT_VERSION
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.types import OmitDefaults
 

@@ -23,6 +23,7 @@ from werkzeug.test import create_environ
 
 from router.app import create_app, open_services
 from router.artifact import format as artifact_format
+from router.artifact.release import shipped_folder
 from router.balancing.in_flight import InFlightTable
 from router.balancing.policies import POLICIES
 from router.contract.decide import Forward, ServedIds, decide
@@ -106,7 +107,7 @@ class _HttpClient:
 
 def artifacts() -> dict[str, artifact_format.Artifact]:
     """Return the artifacts that are shipped, by the names of their presets."""
-    files = sorted(artifact_format.shipped_folder("build").glob("*.json"))
+    files = sorted(shipped_folder("build").glob("*.json"))
     return {path.stem: artifact_format.read(path) for path in files if ".schema" not in path.name}
 
 

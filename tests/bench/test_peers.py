@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from router.artifact import format as artifact_format
+from router.artifact.release import shipped_folder
 from router.contract.decide import Forward, ServedIds, decide
 from tests.bench import check
 from tests.bench.peers import bodies, cache, plot, processes, report, table
@@ -81,7 +82,7 @@ def test_bodies_have_their_size_and_pass_the_contracts_of_the_bench(size: str) -
     body = bodies.chat_body(size)
     assert len(body) == pytest.approx(bodies.SIZES[size], rel=0.04)
     for preset in (CONTRACT_OFF, CONTRACT_ON, largest_preset()):
-        contract = artifact_format.read(artifact_format.shipped_folder("build") / f"{preset}.json").contract
+        contract = artifact_format.read(shipped_folder("build") / f"{preset}.json").contract
         assert isinstance(decide(body, contract, ServedIds((bodies.MODEL,))), Forward)
 
 
@@ -97,7 +98,7 @@ def test_a_request_on_the_wire_is_whole() -> None:
 
 def test_the_largest_preset_has_the_most_rules_for_one_request() -> None:
     """No shipped artifact holds a request to more rules than the largest preset's."""
-    folder = artifact_format.shipped_folder("build")
+    folder = shipped_folder("build")
     found = {
         path.stem: most_rules(artifact_format.read(path))
         for path in folder.glob("*.json")

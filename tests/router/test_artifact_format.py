@@ -10,8 +10,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from router.artifact.format import FORMAT_VERSION, Artifact, ArtifactError, load, read, serialise, shipped_folder
+from router.artifact.format import Artifact, ArtifactError, load, read, serialise
 from router.artifact.json_schema import artifact_schema
+from router.artifact.release import FORMAT_VERSION, shipped_folder
 from tests.batches import batched
 
 KEPT = Path(__file__).parent / "artifacts"

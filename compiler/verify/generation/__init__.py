@@ -22,7 +22,7 @@ from compiler.verify.generation.limits import (
     variants_of_size,
     variants_of_unknown,
 )
-from compiler.verify.generation.names import Deployment, Homes, alias_variants, carried, distinguishing, moved
+from compiler.verify.generation.names import LARGE, Deployment, Homes, alias_variants, carried, distinguishing, moved
 from compiler.verify.generation.request_variant import RequestVariant
 from compiler.verify.generation.requests import (
     ENGINE_ANSWERS,
@@ -99,6 +99,7 @@ class _SuiteBuilder:
         self._untried: list[SkippedCheck] = []
         self._ids: set[str] = set()
         self._tried: list[Rule] = []
+        self._large_pairs: list[tuple[Rule, Rule]] = []
         self._fixtures: list[Fixture] = []
 
     def suite(self) -> CheckSuite:
@@ -141,6 +142,8 @@ class _SuiteBuilder:
             is_known = rule in self._tried
             self._tried.append(rule)
             kept = [variant for variant in self._variants(fixture, rule) if variant.is_edge or not is_known]
+            if is_known:
+                kept = _without_large(fixture, rule, kept)
             for variant in kept:
                 self._add(rule.rule, fixture, variant)
                 self._add_elsewhere(rule.rule, fixture, variant)
@@ -182,13 +185,17 @@ class _SuiteBuilder:
 
     def _stream(self, fixture: Fixture, rule: Rule, *variants: RequestVariant | None) -> None:
         for variant in variants:
-            if variant is not None and variant.request.length is None:
+            if variant is not None and variant.request.length is None and variant.request.size() <= LARGE:
                 self._add(rule.rule, fixture, streamed(variant))
 
     def _of_order(self, fixture: Fixture, rejecting: list[tuple[Rule, RequestVariant]]) -> None:
         """Yield requests that violate two rules; the first rule in the order rejects."""
         for (one, broken), (other, broken_too) in pairwise(rejecting):
             request = combined_request(broken.request, broken_too.request, fixture.request())
+            if request is not None and request.size() > LARGE:
+                is_new = (one, other) not in self._large_pairs
+                self._large_pairs.append((one, other))
+                request = request if is_new else None
             if request is not None:
                 description = (
                     f"{one.rule} and {other.rule} broken at once ({broken.description}; {broken_too.description})"
@@ -279,6 +286,17 @@ class _SuiteBuilder:
 
     def _leave_out(self, rule: str, case: str | None, description: str, reason: str) -> None:
         self._untried.append(SkippedCheck(rule, case, description, reason))
+
+
+def _without_large(fixture: Fixture, rule: Rule, variants: list[RequestVariant]) -> list[RequestVariant]:
+    """Return the variants without the large bodies, but for one that the rule rejects if no small one is rejected.
+
+    For a rule that was tested in another case: there its large bodies were sent, and each costs as much as hundreds of
+    others.
+    """
+    small = [variant for variant in variants if variant.request.size() <= LARGE]
+    rejected = [variant for variant in variants if fixture.rejects(variant.request, rule.rule)]
+    return small if any(variant in small for variant in rejected) else [*small, *rejected[:1]]
 
 
 def _changed_by(rule: Rule) -> Iterator[str]:

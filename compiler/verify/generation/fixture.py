@@ -1,6 +1,5 @@
 """The fixture of a rule: a request that reaches one case of the contract and that no rule rejects."""
 
-import copy
 from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from typing import Any, Final, NamedTuple
@@ -9,7 +8,7 @@ from compiler.verify.check import ChatRequest, Fields
 from compiler.verify.generation.boundary_values import values_for
 from compiler.verify.oracle.fields import fault_of_field
 from compiler.verify.oracle.oracle import CaseMatch, ForwardedOutcome, Oracle, RejectedOutcome
-from compiler.verify.oracle.values import at, put
+from compiler.verify.oracle.values import at, copied, put
 from router.contract.schema.model import Contract
 from router.contract.schema.named_checks import PromptContains
 from router.contract.schema.rule_list import FieldRule, Rule
@@ -36,9 +35,9 @@ class Fixture(NamedTuple):
 
     def request(self, changes: Fields | None = None) -> ChatRequest:
         """Return the request with other values for some fields, by dotted path."""
-        fields = copy.deepcopy(self.fields)
+        fields = copied(self.fields)
         for path, value in (changes or {}).items():
-            put(fields, path, copy.deepcopy(value))
+            put(fields, path, copied(value))
         return ChatRequest.of(fields)
 
     def without(self, *paths: str) -> ChatRequest:
@@ -137,7 +136,7 @@ def _fixture(oracle: Oracle, name: str, conditions: Fields) -> Fixture | None:
     _, rules = oracle.sections_of(case_match)
     text = _text_for(rules)
     for messages, budget in product(_conversations(text), _BUDGETS):
-        candidate = copy.deepcopy({**fields, "messages": messages, **budget})
+        candidate = copied({**fields, "messages": messages, **budget})
         _add_required(candidate, rules)
         outcome = oracle.outcome(ChatRequest.of(candidate))
         if isinstance(outcome, ForwardedOutcome) and outcome.case_match == case_match:

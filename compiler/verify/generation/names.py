@@ -14,7 +14,7 @@ from router.contract.schema.model import Case, Contract
 PLAIN_MODEL: Final = "served-model"
 """A model of no vendor, which the engine of `--through-engine` serves first."""
 
-_LARGE: Final = 1024 * 1024
+LARGE: Final = 1024 * 1024
 """Size of a body in bytes above which requests are sent only if necessary."""
 
 Homes = dict[str | None, Fixture]
@@ -83,7 +83,7 @@ def _telling(fixture: Fixture, other: Fixture, homes: Homes, checks: list[Check]
         if (
             outcome.case_match != fixture.case_match
             or request.length is not None
-            or request.size() > _LARGE
+            or request.size() > LARGE
             or request.engine is not None
         ):
             continue

@@ -1,6 +1,7 @@
 """The oracle for the rules of fields, consts, ranges and the budget."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.oracle.values import Fields, at, choices, is_among, is_match, is_of_type, number_in, plain_number
@@ -28,6 +29,7 @@ BUDGETS: Final = (*BUDGET_FIELDS, *(name for name, meant in OTHER_SPELLINGS.item
 """Every name that a budget may be sent under, in the order of precedence."""
 
 
+@cache
 def names_of(path: str) -> tuple[str, ...]:
     """Return the names under which engines know a field, its own first."""
     return (path, *(other for other, meant in OTHER_SPELLINGS.items() if meant == path))

@@ -1,6 +1,5 @@
 """The request that the engine receives when the client's request is valid."""
 
-import copy
 import json
 from collections.abc import Sequence
 from itertools import chain
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 from compiler.verify.oracle.fields import BUDGETS, names_of
 from compiler.verify.oracle.tools import tools_in
-from compiler.verify.oracle.values import Fields, at, is_scalar, number_in, put, stands, take_away
+from compiler.verify.oracle.values import Fields, at, copied, is_scalar, number_in, put, stands, take_away
 from router.contract.schema.fields import BUDGET_FIELDS
 from router.contract.schema.named_checks import ToolChoice
 from router.contract.schema.rule_list import Budget, CheckRule, Const, FieldRule, Range, Rule, UnknownFieldsRule
@@ -17,7 +16,7 @@ from router.contract.schema.sections import Field, Stream
 
 def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
     """Return the fields that an engine receives for a valid request with these fields."""
-    got = copy.deepcopy(fields)
+    got: Fields = copied(fields)
     for rule in rules:
         _act_at_once(got, rule)
     _act_on_fields(got, fields, [rule for rule in rules if isinstance(rule, FieldRule)])

@@ -1,6 +1,5 @@
 """The result of a request under a contract: a rejection by a rule, or the request that the engine receives."""
 
-import copy
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -9,7 +8,7 @@ from compiler.verify.check import ChatRequest, Fields
 from compiler.verify.oracle.fields import Fault, fault_of_budget, fault_of_field, fault_of_sampling, names_of
 from compiler.verify.oracle.forwarded_request import ask_for_usage, engine_fields, is_same
 from compiler.verify.oracle.named_checks import fault_of_check, fault_of_part_limit
-from compiler.verify.oracle.values import at, is_among, put
+from compiler.verify.oracle.values import at, copied, is_among, put
 from router.contract.schema.model import Case, Contract, Sections
 from router.contract.schema.rule_list import (
     BodyLimit,
@@ -72,9 +71,19 @@ class Oracle:
     def __init__(self, contract: Contract, served: tuple[str, ...]) -> None:
         self.contract = contract
         self.served = served
+        self._outcomes: dict[ChatRequest, RejectedOutcome | ForwardedOutcome] = {}
 
     def outcome(self, request: ChatRequest, case_match: CaseMatch | None = None) -> RejectedOutcome | ForwardedOutcome:
-        """Return the expected result of a request; `case_match` replaces the match derived from the request."""
+        """Return the expected result of a request; `case_match` replaces the match derived from the request.
+
+        The caller changes nothing in it: a request that comes again has the same result.
+        """
+        expected = self._outcomes.get(request)
+        if expected is None:
+            expected = self._outcomes[request] = self._outcome(request, None)
+        return expected if case_match in (None, expected.case_match) else self._outcome(request, case_match)
+
+    def _outcome(self, request: ChatRequest, case_match: CaseMatch | None) -> RejectedOutcome | ForwardedOutcome:
         if request.size() > self.contract.limits.max_body_bytes:
             details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
             return RejectedOutcome(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
@@ -101,9 +110,11 @@ class Oracle:
 
     def with_implied(self, fields: Fields, served: str) -> Fields:
         """Return fields with those that their alias implies."""
-        fields = copy.deepcopy(fields)
         alias = self.contract.models.aliases.get(fields["model"]) if fields["model"] != served else None
-        for path, value in alias.implies.items() if alias is not None else ():
+        if alias is None or not alias.implies:
+            return fields
+        fields = copied(fields)
+        for path, value in alias.implies.items():
             if at(fields, path) is None:
                 put(fields, path, value)
         return fields
@@ -131,11 +142,11 @@ class Oracle:
     def _decided_outcome(
         self, request: ChatRequest, sent: Fields, served: str, case_match: CaseMatch | None
     ) -> RejectedOutcome | ForwardedOutcome:
-        fields = self.with_implied(request.fields(), served)
+        fields = self.with_implied(sent, served)
         found = case_match or self.case_match_of(fields, served)
         sections, rules = self.sections_of(found)
         for rule in rules:
-            fault = _fault_of(rule, fields, request)
+            fault = _fault_of(rule, fields, sent, request)
             if fault is not None:
                 fault.details.setdefault("model", sent["model"])
                 return RejectedOutcome(rule.rule, fault, sections, found)
@@ -173,7 +184,7 @@ def _fault_of_reading(request: ChatRequest) -> Fault | None:
     return None
 
 
-def _fault_of(rule: Rule, fields: Fields, request: ChatRequest) -> Fault | None:
+def _fault_of(rule: Rule, fields: Fields, sent: Fields, request: ChatRequest) -> Fault | None:
     match rule:
         case Const() | Range():
             return fault_of_sampling(rule, fields)
@@ -184,9 +195,8 @@ def _fault_of(rule: Rule, fields: Fields, request: ChatRequest) -> Fault | None:
         case PartLimit():
             return fault_of_part_limit(rule, fields)
         case Budget():
-            read = request.fields()
-            twice = [(name, read[name]) for name, _ in request.members]
-            return fault_of_budget(rule, [*twice, *((name, fields[name]) for name in fields if name not in read)])
+            twice = [(name, sent[name]) for name, _ in request.members]
+            return fault_of_budget(rule, [*twice, *((name, fields[name]) for name in fields if name not in sent)])
         case UnknownFieldsRule():
             return _fault_of_unknown(rule, request)
         case BodyLimit():

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import gunicorn
 
 from router.artifact import format as artifact_format
+from router.artifact.release import shipped_folder
 from tests.bench.peers.bodies import MODEL
 from tests.bench.peers.cache import Cache, libraries_of, node_version, output_of, python_version
 from tests.checkout import CHECKOUT
@@ -72,7 +73,7 @@ def subjects() -> list[Subject]:
 
 def largest_preset() -> str:
     """Return the preset whose artifact holds one request to the most rules."""
-    folder = artifact_format.shipped_folder("build")
+    folder = shipped_folder("build")
     found = {path.stem: artifact_format.read(path) for path in folder.glob("*.json") if ".schema" not in path.name}
     return max(sorted(found), key=lambda name: most_rules(found[name]))
 
@@ -89,7 +90,7 @@ def _ours(preset: str, _cache: Cache) -> Installed:
         environment = {
             "PYTHONPATH": str(CHECKOUT),
             "ROUTER_ENGINES": task.engine,
-            "ROUTER_PROFILE": str(artifact_format.shipped_folder("build") / f"{preset}.json"),
+            "ROUTER_PROFILE": str(shipped_folder("build") / f"{preset}.json"),
             "ROUTER_ACCESS_LOG": "json",
             "ROUTER_METRICS": "on",
             "ROUTER_DRAIN_SECONDS": "0",

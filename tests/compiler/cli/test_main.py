@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compiler.cli import commands, loading, main
+from compiler.cli import lists, loading, main
 from compiler.resolve.presets import preset_names
-from router.artifact.format import read, shipped_folder
+from router.artifact.format import read
+from router.artifact.release import shipped_folder
 
 REPOSITORY = Path(main.__file__).parents[2]
 
@@ -157,7 +158,7 @@ def test_many_errors_are_cut_and_counted(tmp_path, capsys):
 
 def test_a_bug_is_told_as_ours(monkeypatch, capsys):
     """An unforeseen exception is exit code 3, says that it is our bug and how to report it, and shows no traceback."""
-    monkeypatch.setattr(commands, "presets", raising(RuntimeError("boom")))
+    monkeypatch.setattr(lists, "presets", raising(RuntimeError("boom")))
     assert main.main(["presets"]) == 3
     err = capsys.readouterr().err
     assert "internal error: RuntimeError: boom" in err
@@ -176,7 +177,7 @@ def test_another_module_of_the_routers_name_is_reported(tmp_path):
 
 def test_a_traceback_is_shown_to_who_asks(monkeypatch, capsys):
     """With PROFILEC_TRACEBACK set the traceback of a bug is shown as well."""
-    monkeypatch.setattr(commands, "presets", raising(RuntimeError("boom")))
+    monkeypatch.setattr(lists, "presets", raising(RuntimeError("boom")))
     monkeypatch.setenv("PROFILEC_TRACEBACK", "1")
     assert main.main(["presets"]) == 3
     assert "Traceback" in capsys.readouterr().err
@@ -184,7 +185,7 @@ def test_a_traceback_is_shown_to_who_asks(monkeypatch, capsys):
 
 def test_an_interrupt_is_exit_code_130(monkeypatch, capsys):
     """Ctrl-C ends quietly with 130."""
-    monkeypatch.setattr(commands, "presets", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(lists, "presets", raising(KeyboardInterrupt()))
     assert main.main(["presets"]) == 130
     assert capsys.readouterr() == ("", "")
 

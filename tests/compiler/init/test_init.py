@@ -14,7 +14,8 @@ import yaml
 from compiler.cli import main
 from compiler.init.folder import FolderError, NewFolder
 from compiler.resolve.presets import preset_names
-from router.artifact.format import read, shipped_folder
+from router.artifact.format import read
+from router.artifact.release import shipped_folder
 from router.mock_engine import MockEngine
 from tests.checkout import CHECKOUT
 from tests.router.rawclient import RawClient

@@ -6,7 +6,7 @@ from compiler.pipeline import compile_profile
 from compiler.resolve import presets
 from compiler.resolve.presets import MODELINE, describe, not_known, preset_names, preset_path
 from compiler.resolve.selection import Selection
-from router.artifact.format import shipped_folder
+from router.artifact.release import shipped_folder
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Interval, Sampling
 

@@ -121,7 +121,8 @@ def test_a_list_that_is_too_long_is_one_mistake():
 
 def calls_to_validate(fields):
     """The function calls, of Python and of C, that a valid profile of so many fields takes."""
-    tree = read_yaml(json.dumps({"fields": {f"f{number}": {"max": 1} for number in range(fields)}}).encode(), "big.yaml")
+    rules = {f"f{number}": {"max": 1} for number in range(fields)}
+    tree = read_yaml(json.dumps({"fields": rules}).encode(), "big.yaml")
     calls = Counter()
     sys.setprofile(lambda _frame, event, _argument: calls.update([event]))
     try:

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from router.artifact import format as artifact_format
-from router.artifact.format import FORMAT_VERSION, ArtifactError, Source, freeze, load, read, serialise, shipped_folder
+from router.artifact import release
+from router.artifact.format import ArtifactError, Source, freeze, load, read, serialise
+from router.artifact.release import FORMAT_VERSION, shipped_folder
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import MessageTools, Roles, Tools
 from router.contract.schema.sections import (
@@ -325,7 +327,7 @@ def test_a_huge_file_is_not_read_whole(tmp_path):
 
 def test_shipped_folders_are_found_beside_the_packages(tmp_path, monkeypatch):
     """In a checkout they stand beside the packages, in an installation inside of them, where they win."""
-    monkeypatch.setattr(artifact_format, "__file__", str(tmp_path / "router" / "artifact" / "format.py"))
+    monkeypatch.setattr(release, "__file__", str(tmp_path / "router" / "artifact" / "release.py"))
     for inside, beside in (("compiler/profiles", "profiles"), ("router/build", "build")):
         assert shipped_folder(beside) == tmp_path / beside
         (tmp_path / inside).mkdir(parents=True)

@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from router.artifact.format import read, shipped_folder
+from router.artifact.format import read
+from router.artifact.release import shipped_folder
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field, Interval, MaxTokens, Models, Output, Sampling, plain_aliases
 

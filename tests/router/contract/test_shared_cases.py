@@ -3,7 +3,8 @@
 import json
 
 from compiler.artifact.from_profile import contract_of
-from router.artifact.format import load, shipped_folder
+from router.artifact.format import load
+from router.artifact.release import shipped_folder
 from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.errors import build_error_response
 from tests.batches import batched

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.artifact.format import load, shipped_folder
+from router.artifact.format import load
+from router.artifact.release import shipped_folder
 from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.errors import build_error_response
 from router.contract.jsonbytes.members import find_members
