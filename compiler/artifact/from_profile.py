@@ -1,10 +1,13 @@
 """Lowering: turns the values of a validated profile into a contract, normalised and with every default."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
 from compiler.artifact.sizes import bytes_of
+from compiler.language.constraint import Form
+from compiler.language.constraints import BY_KEY
 from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import CHECK_TYPES, CHECKS, Check
@@ -139,24 +142,15 @@ def _number(name: str, value: float) -> int | float:
 
 def field_of(section: Values) -> Field:
     """Return the rule of a field that the values of its section mean."""
-    field: Values = {**_rule_values(section)}
-    if "type" in field:
-        field["type"] = _texts(field["type"])
-    if "allowed" in field:
-        field["allowed"] = _scalars(field["allowed"])
-    if "fixed" in field:
-        fixed = field.pop("fixed")
-        field |= {"allowed": (fixed,), "default": fixed}
-    for count in ("min_items", "max_items"):
-        if count in field:
-            field[count] = int(field[count])
-    if "max_bytes" in field:
-        field["max_bytes"] = _size(field["max_bytes"])
-    for condition in ("requires", "excludes"):
-        if condition in field:
-            field[condition] = _condition(field[condition])
-    if "from" in field:
-        field["sources"] = _texts(field.pop("from"))
+    field: Values = {}
+    for key, value in _rule_values(section).items():
+        constraint = BY_KEY.get(key)
+        if constraint is None:
+            field[key] = value
+        elif constraint.form == "fixed":
+            field |= {"allowed": (value,), "default": value}
+        else:
+            field[constraint.member] = _NORMAL[constraint.form](value)
     return Field(**field)
 
 
@@ -254,3 +248,15 @@ def _size(size: Any) -> int | None:  # noqa: ANN401 - a number, or a text with a
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_NORMAL: Final[dict[Form, Callable[[Any], Any]]] = {
+    "plain": lambda value: value,
+    "types": _texts,
+    "texts": _texts,
+    "scalars": _scalars,
+    "whole": int,
+    "size": _size,
+    "condition": _condition,
+}
+"""Form of a constraint → its value in the artifact."""

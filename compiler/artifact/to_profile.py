@@ -1,11 +1,13 @@
 """Raising: turns a contract into the values of a profile that compiles to it; reverses `from_profile`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from compiler.artifact.sizes import size_of
+from compiler.language.constraint import Form
+from compiler.language.constraints import stated_in
 from router.artifact.format import Artifact
 from router.contract.schema.model import Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
@@ -72,8 +74,9 @@ def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, A
 def field_of(field: Field) -> dict[str, Any]:
     """Return the rule of a field as a profile writes it."""
     values = _without_defaults(field)
-    conditions = {"requires": _condition(field.requires), "excludes": _condition(field.excludes)}
-    values |= _present(type=_one_or_list(field.type), **conditions)
+    for constraint in stated_in(field):
+        if constraint.form in _WRITTEN:
+            values[constraint.key] = _WRITTEN[constraint.form](getattr(field, constraint.member))
     if field.default is not None and field.allowed is not None and repr(field.allowed) == repr((field.default,)):
         del values["allowed"], values["default"]
         values = {"fixed": field.default, **values}
@@ -223,3 +226,7 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:  # noqa: ANN401 - what the tup
 
 def _present(**values: object) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+_WRITTEN: Final[dict[Form, Callable[[Any], Any]]] = {"types": _one_or_list, "condition": _condition}
+"""Form of a constraint → its value in a profile, where that is not the one in the artifact."""

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compiler.demo.scenes import QUESTION, Body, Scene
+from compiler.language.constraints import boundary_values, values_named
 from router.contract.decide import Forward, Rejection, ServedIds, decide
+from router.contract.rules.field_tests import tests_of
 from router.contract.schema.model import Case, Contract
 from router.contract.schema.rule_list import CheckRule, FieldRule
-from router.contract.schema.sections import Field
 
 MAX_FIELDS: Final = 3
 MAX_CHECKS: Final = 2
@@ -17,7 +18,7 @@ MAX_CASES: Final = 3
 
 _UNKNOWN: Final = "no_such_field"
 _TOOL: Final = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
-_OTHER_TYPE: Final[dict[str, Any]] = {"string": 1, "boolean": "maybe", "array": {}, "object": "text"}
+_OTHER_TYPES: Final[tuple[Any, ...]] = (1, {}, "text")
 _BREAKING_CHECKS: Final[tuple[Body, ...]] = (
     {"messages": [{"role": "critic", "content": "Say hello."}]},
     {"messages": [{"role": "assistant", "content": "Hello."}]},
@@ -53,7 +54,7 @@ def _field_scenes(contract: Contract, model: str) -> Iterator[Scene]:
     for rule in contract.rules:
         if not isinstance(rule, FieldRule) or len(shown) == MAX_FIELDS:
             continue
-        fields = _nested(rule.path, _violating(rule.field))
+        fields = _nested(rule.path, _violating(rule))
         decision = _decided(contract, model, fields)
         part = decision.error.part if isinstance(decision, Rejection) and decision.rule == rule.rule else None
         if part is not None and part not in shown:
@@ -66,15 +67,13 @@ def _nested(path: str, value: object) -> Body:
     return {first: _nested(rest[0], value) if rest else value}
 
 
-def _violating(field: Field) -> object:
-    """Return a value that a rule is likely to reject."""
-    if field.max is not None or field.below is not None:
-        most = field.max if field.max is not None else field.below
-        return (most or 0) + 1
-    if field.max_items is not None:
-        return ["x"] * (field.max_items + 1)
-    kind = field.type[0] if field.type else "string"
-    return "no such value" if field.allowed is not None else _OTHER_TYPE.get(kind, "no such value")
+def _violating(rule: FieldRule) -> object:
+    """Return a value that a rule is likely to reject: beyond an edge, an unknown word, or another type."""
+    field, tests = rule.field, tuple(tests_of(rule))
+    edges = [edge for edge in values_named(field) if isinstance(edge, int | float) and not isinstance(edge, bool)]
+    values = [*(edge + 1 for edge in edges), *(each.value for each in boundary_values(rule.path, field))]
+    values += ["no such value", *_OTHER_TYPES]
+    return next((value for value in values if any(test(value, {}) is not None for test in tests)), values[-1])
 
 
 def _check_scenes(contract: Contract, model: str) -> Iterator[Scene]:

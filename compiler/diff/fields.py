@@ -1,6 +1,6 @@
 """Compare the rules of request fields, constraint by constraint."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.to_profile import error_of, field_of
@@ -8,9 +8,11 @@ from compiler.diff import constraints
 from compiler.diff.change import EVIDENCE, Change, ConstraintEffect, change, combined, rejection_and_acceptance
 from compiler.diff.intervals import NumberInterval
 from compiler.diff.values import Value, listed, same, text_of
+from compiler.language.constraint import ComparisonKind, Constraint, ConstraintComparison
+from compiler.language.constraints import BY_KEY, CONSTRAINTS
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
-from router.contract.schema.sections import Field
+from router.contract.schema.sections import Field, is_stated
 from router.contract.schema.types import Scalar
 
 OTHER_WORDS: Final = "rejections by it will be worded differently"
@@ -61,109 +63,114 @@ def _written(field: Field | None) -> Value:
 
 
 def _constraints(pair: _FieldPair) -> Iterator[Change]:
-    yield from _demands(pair)
-    for one in (_bound(pair, end) for end in _ENDS):
-        if one is not None:
-            yield one
-    for key in ("min_items", "max_items", "max_bytes"):
-        yield from _if_differs(pair, key, _count(pair, key))
-    yield from _edits(pair)
+    for constraint in CONSTRAINTS:
+        if constraint.comparison is not None:
+            yield from _compared(pair, constraint, constraint.comparison)
     old_error, new_error = error_of(pair.old), error_of(pair.new)
     if not same(old_error, new_error):
         yield Change(("fields", pair.path, "error"), old_error, new_error, OTHER_WORDS)
-    yield from _if_differs(pair, "source", ConstraintEffect(EVIDENCE))
+    if pair.old.source != pair.new.source:
+        yield Change(("fields", pair.path, "source"), pair.old.source, pair.new.source, EVIDENCE)
 
 
-def _if_differs(pair: _FieldPair, key: str, effect: ConstraintEffect, attribute: str = "") -> Iterator[Change]:
-    old, new = (_said(field, attribute or key) for field in (pair.old, pair.new))
+def _compared(pair: _FieldPair, constraint: Constraint, comparison: ConstraintComparison) -> Iterator[Change]:
+    """Yield what changes in one constraint."""
+    if comparison.kind in _ENDS:
+        found = _bound(pair, comparison)
+        if found is not None:
+            yield found
+        return
+    old, new = (_said(field, constraint) for field in (pair.old, pair.new))
     if not same(old, new):
-        yield change(("fields", pair.path, key), old, new, effect)
+        effect = _effect_of(pair, constraint, comparison)
+        yield change(("fields", pair.path, constraint.key), old, new, effect)
 
 
-def _said(field: Field, attribute: str) -> Any:  # noqa: ANN401 - any value of a constraint
-    """Return one setting of a field, None if it is not set."""
-    value = getattr(field, attribute)
-    return value if value or attribute in {"allowed", *_MAY_BE_ZERO} else None
+def _said(field: Field, constraint: Constraint) -> Any:  # noqa: ANN401 - any value of a constraint
+    """Return a constraint of a field, None if it is not stated."""
+    return getattr(field, constraint.member) if is_stated(field, constraint.member) else None
 
 
-_MAY_BE_ZERO: Final = ("min_items", "max_items", "floor", "ceiling", "force", "default")
+def _effect_of(pair: _FieldPair, constraint: Constraint, comparison: ConstraintComparison) -> ConstraintEffect:
+    old, new = (getattr(field, constraint.member) for field in (pair.old, pair.new))
+    requests = comparison.requests.replace("{path}", pair.path)
 
+    def which(values: str) -> str:
+        return requests.replace("{}", values)
 
-def _demands(pair: _FieldPair) -> Iterator[Change]:
-    path, old, new = pair
-    sending = f"requests sending {path}"
-    yield from _if_differs(pair, "required", constraints.flag(old.required, new.required, f"requests without {path}"))
-    yield from _if_differs(pair, "reject", constraints.flag(old.reject, new.reject, sending))
-    yield from _if_differs(pair, "type", _types(pair))
-    yield from _if_differs(
-        pair, "allowed", constraints.accepted(old.allowed, new.allowed, lambda values: f"{sending} as {values}")
-    )
-    yield from _if_differs(
-        pair,
-        "requires",
-        constraints.demands(old.requires, new.requires, lambda missing: f"{sending} without {missing}"),
-    )
-    yield from _if_differs(
-        pair,
-        "excludes",
-        constraints.exclusions(old.excludes, new.excludes, lambda found: f"{sending} with {found}"),
-    )
-    yield from _if_differs(pair, "pattern", constraints.pattern(old.pattern, new.pattern, f"{sending} as a text"))
-
-
-def _types(pair: _FieldPair) -> ConstraintEffect:
-    old, new = (_kinds(field) for field in (pair.old, pair.new))
-    return constraints.accepted(old, new, lambda kinds: f"requests sending {pair.path} as {kinds}", _or)
+    match comparison.kind:
+        case "flag":
+            return constraints.flag(old, new, requests)
+        case "types":
+            return constraints.accepted(_kinds(old), _kinds(new), which, _or)
+        case "accepted":
+            return constraints.accepted(old, new, which)
+        case "at least":
+            return constraints.at_least(old, new, which)
+        case "at most":
+            return constraints.at_most(old, new, which)
+        case "pattern":
+            return constraints.pattern(old, new, requests)
+        case "demands":
+            return constraints.demands(old, new, which)
+        case "exclusions":
+            return constraints.exclusions(old, new, which)
+        case _:
+            return _EDITS[comparison.kind](pair)
 
 
 def _or(kinds: Iterable[Scalar]) -> str:
     return " or ".join(map(str, kinds)).replace(" or ".join(_KINDS["number"]), "a number")
 
 
-def _kinds(field: Field) -> tuple[str, ...] | None:
-    """Return the types of values that a field accepts, in which an integer is also a number; None: any."""
-    if not field.type:
+def _kinds(types: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the types of values that are accepted, in which an integer is also a number; None: any."""
+    if not types:
         return None
-    return tuple(dict.fromkeys(kind for name in field.type for kind in _KINDS.get(name, (_with_article(name),))))
+    return tuple(dict.fromkeys(kind for name in types for kind in _KINDS.get(name, (_with_article(name),))))
 
 
 def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _bound(pair: _FieldPair, keys: tuple[str, str]) -> Change | None:
+def _bound(pair: _FieldPair, comparison: ConstraintComparison) -> Change | None:
     """Return the change of one end of the range, under the key that sets it now."""
+    keys = _ENDS[comparison.kind]
     old, new = (_read_bound(field, keys) for field in (pair.old, pair.new))
     if same(old, new):
         return None
     key = (new or old or _Bound(keys[0], 0, is_open=False)).key
     same_key = old is None or new is None or old.key == new.key
     shown = [bound and (bound.value if same_key else {bound.key: bound.value}) for bound in (old, new)]
-    upper = keys[0] == "max"
+    upper = comparison.kind == "upper end"
     gone, gained = _outside(pair.path, new, old, upper=upper), _outside(pair.path, old, new, upper=upper)
     if _begins(pair.old, pair.new, keys):
         gone += _NO_NUMBER
     if _begins(pair.new, pair.old, keys):
         gained += _NO_NUMBER
-    effect = rejection_and_acceptance(gone and f"requests sending {gone}", gained and f"requests sending {gained}")
+    effect = rejection_and_acceptance(
+        gone and comparison.requests.format(gone), gained and comparison.requests.format(gained)
+    )
     return change(("fields", pair.path, key), shown[0], shown[1], effect)
 
 
 _NO_NUMBER: Final = ", or what is no number,"
-_ENDS: Final = (("min", "above"), ("max", "below"))
+_ENDS: Final[Mapping[ComparisonKind, tuple[str, str]]] = {"lower end": ("min", "above"), "upper end": ("max", "below")}
+"""The ends of a range: the key of the closed one and that of the open one."""
 
 
 def _begins(without: Field, ranged: Field, keys: tuple[str, str]) -> bool:
     """Return whether a rule has a range, another has none, and this is the first end of it."""
-    ends = [end for end in _ENDS if _read_bound(ranged, end) is not None]
-    return not any(_read_bound(without, end) for end in _ENDS) and ends[:1] == [keys]
+    ends = [end for end in _ENDS.values() if _read_bound(ranged, end) is not None]
+    return not any(_read_bound(without, end) for end in _ENDS.values()) and ends[:1] == [keys]
 
 
 def _read_bound(field: Field, keys: tuple[str, str]) -> _Bound | None:
     for key in keys:
         value = getattr(field, key)
         if value is not None:
-            return _Bound(key, value, key in {"above", "below"})
+            return _Bound(key, value, BY_KEY[key].is_open)
     return None
 
 
@@ -182,38 +189,14 @@ def _outside(path: str, bound: _Bound | None, other: _Bound | None, *, upper: bo
     return NumberInterval(other.value, bound.value, other.is_open, not bound.is_open).words(path)
 
 
-def _count(pair: _FieldPair, key: str) -> ConstraintEffect:
-    old, new = getattr(pair.old, key), getattr(pair.new, key)
-    if key == "min_items":
-        return constraints.at_least(old, new, lambda counts: f"requests whose items in {pair.path} number {counts}")
-    if key == "max_items":
-        return constraints.at_most(old, new, lambda counts: f"requests whose items in {pair.path} number {counts}")
-    return constraints.at_most(old, new, lambda counts: f"requests sending a text of {counts} bytes in {pair.path}")
+def _mapped(pair: _FieldPair) -> ConstraintEffect:
+    pairs = [f"{text_of(value)} for {sent}" for sent, value in pair.new.map.items()]
+    words = f"the engine will get {listed_words(pairs)}" if pairs else "the engine will get the values that are sent"
+    return _unclear_of_budgets(pair.path, f"{words} in {pair.path}")
 
 
-def _edits(pair: _FieldPair) -> Iterator[Change]:
-    path, old, new = pair
-    for attribute, key in (("sources", "from"), ("map", "map")):
-        yield from _if_differs(pair, key, _translated(pair, key), attribute)
-    yield from _if_differs(pair, "floor", ConstraintEffect(_limited(path, old.floor, new.floor, "below", "raised")))
-    lowered = _limited(path, old.ceiling, new.ceiling, "above", "lowered")
-    yield from _if_differs(pair, "ceiling", _ceiling(pair, lowered))
-    yield from _if_differs(pair, "force", _unclear_of_budgets(path, _forced(pair)))
-    dropped = f"the engine will {'not get' if new.drop else 'get'} {path}{'' if new.drop else ' again'}"
-    yield from _if_differs(pair, "drop", _unclear_of_budgets(path, dropped))
-    instead = "the engine's default" if new.default is None else text_of(new.default)
-    was = "" if old.default is None else f" instead of {text_of(old.default)}"
-    yield from _if_differs(pair, "default", ConstraintEffect(f"requests without {path} will get {instead}{was}"))
-
-
-def _translated(pair: _FieldPair, key: str) -> ConstraintEffect:
+def _taken(pair: _FieldPair) -> ConstraintEffect:
     path, new = pair.path, pair.new
-    if key == "map":
-        pairs = [f"{text_of(value)} for {sent}" for sent, value in new.map.items()]
-        words = (
-            f"the engine will get {listed_words(pairs)}" if pairs else "the engine will get the values that are sent"
-        )
-        return _unclear_of_budgets(path, f"{words} in {path}")
     if not new.sources:
         return ConstraintEffect(f"{path} no longer takes its value from {listed(pair.old.sources)}", None, None)
     return ConstraintEffect(
@@ -236,22 +219,51 @@ def _limited(path: str, old: float | None, new: float | None, beyond: str, moved
     return f"{path} {beyond} {show(new)} will be {moved} to {show(new)}{was}"
 
 
-def _ceiling(pair: _FieldPair, words: str) -> ConstraintEffect:
+def _floor(pair: _FieldPair) -> ConstraintEffect:
+    return ConstraintEffect(_limited(pair.path, pair.old.floor, pair.new.floor, "below", "raised"))
+
+
+def _ceiling(pair: _FieldPair) -> ConstraintEffect:
     old, new = pair.old.ceiling, pair.new.ceiling
+    words = _limited(pair.path, old, new, "above", "lowered")
     if pair.path not in BUDGET_FIELDS:
         return ConstraintEffect(words)
     tightens = old is None or (new is not None and new < old)
     return ConstraintEffect(words, tightens=tightens, loosens=not tightens)
 
 
-def _forced(pair: _FieldPair) -> str:
-    old, new = pair.old.force, pair.new.force
+def _forced(pair: _FieldPair) -> ConstraintEffect:
+    path, old, new = pair.path, pair.old.force, pair.new.force
     if new is None:
-        return f"the engine will get {pair.path} as it is sent instead of {text_of(old)}"
+        return _unclear_of_budgets(path, f"the engine will get {path} as it is sent instead of {text_of(old)}")
     was = "" if old is None else f" instead of {text_of(old)}"
-    return f"the engine will get {text_of(new)} for {pair.path}{was}, whatever is sent"
+    return _unclear_of_budgets(path, f"the engine will get {text_of(new)} for {path}{was}, whatever is sent")
+
+
+def _dropped(pair: _FieldPair) -> ConstraintEffect:
+    path, is_gone = pair.path, pair.new.drop
+    words = f"the engine will {'not get' if is_gone else 'get'} {path}{'' if is_gone else ' again'}"
+    return _unclear_of_budgets(path, words)
+
+
+def _defaulted(pair: _FieldPair) -> ConstraintEffect:
+    old, new = pair.old.default, pair.new.default
+    instead = "the engine's default" if new is None else text_of(new)
+    was = "" if old is None else f" instead of {text_of(old)}"
+    return ConstraintEffect(f"requests without {pair.path} will get {instead}{was}")
 
 
 def _unclear_of_budgets(path: str, words: str) -> ConstraintEffect:
     """Return the effect of an edit; whether it lowers an output budget cannot be determined."""
     return ConstraintEffect(words, None, None) if path in BUDGET_FIELDS else ConstraintEffect(words)
+
+
+_EDITS: Final[Mapping[ComparisonKind, Callable[[_FieldPair], ConstraintEffect]]] = {
+    "sources": _taken,
+    "map": _mapped,
+    "floor": _floor,
+    "ceiling": _ceiling,
+    "force": _forced,
+    "drop": _dropped,
+    "default": _defaulted,
+}

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from compiler.artifact.to_profile import check_of, field_of, when_of
+from compiler.language.constraints import CONSTRAINTS
 from compiler.language.schema import BYTE_UNITS
 from compiler.source.yaml_writer import in_one_line
-from router.contract.rules.field_rules import expectation
+from router.contract.rules.field_tests import expectation
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import (
     BodyLimit,
@@ -109,7 +110,7 @@ def _field(field: Field) -> str:
         return "sending it is rejected"
     if settings.keys() == {"fixed"}:
         return f"{_code(settings['fixed'])} is injected, any other value is rejected"
-    known = {"allowed", "type", "min", "max", "above", "below"}
+    known = {constraint.key for constraint in CONSTRAINTS if constraint.is_expected}
     words = [f"{expectation(field)}, any other value is rejected"] if known & settings.keys() else []
     others = {key: value for key, value in settings.items() if key not in known}
     words += [f"`{in_one_line(others)}`"] if others else []

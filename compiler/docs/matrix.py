@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from compiler.language.constraint import KindOfRule
+from compiler.language.constraints import stated_in
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
@@ -93,8 +95,14 @@ def _named(names: Iterable[str], more: str = "more") -> str:
     return ", ".join(texts)
 
 
-def _of_fields(holds: Callable[[Field], bool]) -> Callable[[Contract], str]:
-    return lambda contract: _named(path for path, field in _fields(contract) if holds(field))
+def _states(field: Field, kind: KindOfRule) -> bool:
+    """Return whether the rule of a field states a constraint of a kind; what is fixed counts as that alone."""
+    kinds = {constraint.kind for constraint in stated_in(field)}
+    return kind in (kinds - {"sets", "defaults"} if _is_fixed(field) else kinds)
+
+
+def _of_fields(kind: KindOfRule) -> Callable[[Contract], str]:
+    return lambda contract: _named(path for path, field in _fields(contract) if _states(field, kind))
 
 
 def _params(contract: Contract, *, banded: bool) -> list[str]:
@@ -111,21 +119,8 @@ def _fixed(contract: Contract) -> str:
 
 
 def _ranges(contract: Contract) -> str:
-    ranged = (path for path, field in _fields(contract) if _has_range(field))
+    ranged = (path for path, field in _fields(contract) if _states(field, "ranges"))
     return _named([*_params(contract, banded=True), *ranged])
-
-
-def _has_range(field: Field) -> bool:
-    return any(bound is not None for bound in (field.min, field.above, field.max, field.below))
-
-
-def _has_length(field: Field) -> bool:
-    return any(limit is not None for limit in (field.min_items, field.max_items, field.max_bytes, field.pattern))
-
-
-def _changes(field: Field) -> bool:
-    limited = field.floor is not None or field.ceiling is not None
-    return bool(field.sources or field.map or field.drop or limited or field.force is not None)
 
 
 def _budget(contract: Contract) -> str:
@@ -190,12 +185,12 @@ def _stream(contract: Contract) -> str:
 KINDS: Final[dict[str, Callable[[Contract], str]]] = {
     "fixed values": _fixed,
     "ranges": _ranges,
-    "sets": _of_fields(lambda field: field.allowed is not None and not _is_fixed(field)),
-    "required, rejected, types": _of_fields(lambda field: field.required or field.reject or bool(field.type)),
-    "defaults": _of_fields(lambda field: field.default is not None and not _is_fixed(field)),
-    "lengths": _of_fields(_has_length),
-    "cross-field": _of_fields(lambda field: bool(field.requires or field.excludes)),
-    "mapped, forced, dropped": _of_fields(_changes),
+    "sets": _of_fields("sets"),
+    "required, rejected, types": _of_fields("required, rejected, types"),
+    "defaults": _of_fields("defaults"),
+    "lengths": _of_fields("lengths"),
+    "cross-field": _of_fields("cross-field"),
+    "mapped, forced, dropped": _of_fields("mapped, forced, dropped"),
     "output cap": _budget,
     "messages and tools": _checks,
     "images, videos, audios, files": _media,

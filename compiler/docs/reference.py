@@ -8,7 +8,8 @@ from compiler.docs.enforced import rows_of
 from compiler.docs.json_schema import BEYOND, default_of
 from compiler.docs.matrix import VENDORS, enforced_by, presets_of
 from compiler.language.checks import CHECKS
-from compiler.language.fields import FIELD, PARTS
+from compiler.language.constraints import PARTS
+from compiler.language.fields import FIELD
 from compiler.language.schema import SAMPLING_PARAMS, SCHEMA, Rules
 from compiler.language.values import members_of_words
 from compiler.pipeline import compile_profile

@@ -9,7 +9,7 @@ from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import ParsedRequest, parse
 from router.contract.responses.stream_usage import RULE as STREAM_USAGE
 from router.contract.rules.cases import CaseSelection
-from router.contract.rules.field_rules import listed
+from router.contract.rules.field_tests import listed
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import BodyLimit, Const, FieldRule, Range, Rule, UnknownFieldsRule

@@ -79,6 +79,19 @@ def size(expected: str, **meta: Any) -> Rules:  # noqa: ANN401
     }
 
 
+def keys_of_sizes(rules: object) -> set[str]:
+    """Return the keys of a schema, at any depth, whose values are numbers of bytes."""
+    if not isinstance(rules, dict):
+        return set()
+    found = {key for key, inner in rules.items() if isinstance(inner, dict) and _is_size(inner)}
+    deeper = [*rules.values(), *rules.get("anyof", ())]
+    return found.union(*map(keys_of_sizes, deeper))
+
+
+def _is_size(rules: Rules) -> bool:
+    return any("byte_size" in branch for branch in rules.get("anyof", ()))
+
+
 def flag(meaning: str) -> Rules:
     """Return the rules of what holds or does not."""
     meta = {"expected": "true or false", "default": "false", "meaning": meaning, "example": "true"}

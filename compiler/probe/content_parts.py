@@ -3,10 +3,10 @@
 import re
 from typing import Any, Final
 
+from compiler.language.samples import FOREIGN
 from compiler.probe.conversations import LearnedChecks
 from compiler.probe.evidence import evidence_of
 from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all, texts_in
-from compiler.verify.generation.boundary_values import FOREIGN
 from compiler.verify.generation.conversations import content_with, holding_content
 
 ABOUT: Final = "checks.content_parts"

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from compiler.language.samples import FOREIGN
 from compiler.probe.evidence import evidence_of
 from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all
 from compiler.verify.check import Fields
-from compiler.verify.generation.boundary_values import FOREIGN
 from compiler.verify.generation.conversations import ASSISTANT, calling, result, user
 from router.contract.rules.checks import CheckEvaluator
 from router.contract.schema.named_checks import CHECK_TYPES

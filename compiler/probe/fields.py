@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.from_profile import field_of
+from compiler.language.constraints import CONSTRAINTS
+from compiler.language.samples import FOREIGN, items_of
 from compiler.probe.boundary_search import AcceptedNumbers, RangeEnd, numbers
 from compiler.probe.evidence import evidence_of_numbers, evidence_of_values
 from compiler.probe.experiment import (
@@ -20,9 +22,8 @@ from compiler.probe.experiment import (
 from compiler.probe.seed_corpus import CorpusEntry
 from compiler.probe.texts import AcceptedTexts, learn_texts, rules_of_texts
 from compiler.verify.check import Fields
-from compiler.verify.generation.boundary_values import FOREIGN, items_of
 from compiler.verify.oracle.values import at
-from router.contract.rules.field_rules import tests_of
+from router.contract.rules.field_tests import tests_of
 from router.contract.schema.rule_list import FieldRule
 
 _KINDS: Final = ("number", "integer", "string", "boolean", "array", "object")
@@ -225,7 +226,7 @@ def _is_about_numbers(rule: Fields) -> bool:
     return not rule.keys().isdisjoint({*_RANGE, "min_items", "max_items"})
 
 
-_RANGE: Final = ("min", "above", "max", "below")
+_RANGE: Final = tuple(constraint.key for constraint in CONSTRAINTS if constraint.is_of_numbers)
 
 
 def _hypotheses(

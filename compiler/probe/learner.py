@@ -5,6 +5,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.sizes import bytes_of
+from compiler.language.samples import items_of
 from compiler.probe.baseline import learn_base
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import MESSAGE_CHECKS
@@ -16,7 +17,6 @@ from compiler.probe.part_limits import OTHER_LIMITS, learn_part_limits
 from compiler.probe.sections import LearnedSections, Scope, collect_results, learn_sections
 from compiler.probe.seed_corpus import ENTRIES, OTHER_NAMES, CorpusEntry
 from compiler.verify.check import Fields, written
-from compiler.verify.generation.boundary_values import items_of
 from router.contract.schema.fields import OTHER_SPELLINGS
 from router.contract.schema.rule_list import ALWAYS_KNOWN
 

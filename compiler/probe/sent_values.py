@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from compiler.language.samples import FOREIGN
 from compiler.probe.experiment import Experiment
-from compiler.verify.generation.boundary_values import FOREIGN
 
 SentValues = frozenset[str | float]
 """Texts and numbers of a request."""

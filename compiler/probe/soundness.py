@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from compiler.artifact.from_profile import contract_of
+from compiler.language.constraints import keys_of_part
 from compiler.probe.experiment import ExperimentResult, is_read_otherwise, shown
 from compiler.probe.learner import LearnedContract
 from compiler.probe.sections import assembled
@@ -13,14 +14,6 @@ from router.contract.decide import Rejection, ServedIds, decide
 LARGE: Final = 1024 * 1024
 """Largest body in bytes that is evaluated here."""
 
-_PARTS_OF_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "too_low": ("min", "above"),
-    "too_high": ("max", "below"),
-    "wrong_type": ("type",),
-    "items": ("min_items", "max_items"),
-    "bytes": ("max_bytes",),
-}
-_RANGE: Final = ("min", "above", "max", "below")
 _PARTS_OF_CHECKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "tool_results": {"known_call": ("known_call",)},
     "tools": {
@@ -112,11 +105,7 @@ def _without(learned: LearnedContract, wrong: _WrongRejection) -> LearnedContrac
 
 def _lessened(kind: str, name: str, rule: Fields, part: str) -> Fields:
     """Return a rule without one part; empty where nothing is left."""
-    if kind == "fields":
-        gone = _PARTS_OF_FIELDS.get(part, (part,))
-        gone = _RANGE if part == "wrong_type" and "type" not in rule else gone
-    else:
-        gone = _PARTS_OF_CHECKS.get(name, {}).get(part, ())
+    gone = keys_of_part(part, frozenset(rule)) if kind == "fields" else _PARTS_OF_CHECKS.get(name, {}).get(part, ())
     kept = {key: value for key, value in rule.items() if key not in gone}
     is_nothing = kept.keys() <= {"source"} or kept.keys() == rule.keys()
     return {} if is_nothing else kept

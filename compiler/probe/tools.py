@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from compiler.language.samples import FOREIGN, function
 from compiler.probe.conversations import LearnedChecks
 from compiler.probe.evidence import evidence_of, evidence_of_values
 from compiler.probe.experiment import BaseRequest, ExperimentResult, Learner, ask_all, shown
 from compiler.probe.texts import AcceptedTexts, learn_texts, pattern_of
 from compiler.verify.check import Fields
-from compiler.verify.generation.boundary_values import FOREIGN, function
 from compiler.verify.generation.conversations import holding, tools_named, user
 
 _WORDS: Final = ("auto", "none", "required", "any")

@@ -6,6 +6,8 @@ from typing import Final
 
 from compiler.artifact.sizes import bytes_of
 from compiler.diagnostics import Diagnostic, Location, Note, nearest, quoted, warning
+from compiler.language.schema import SCHEMA
+from compiler.language.values import keys_of_sizes
 from compiler.resolve.extends import ALIASES, Layer, merge, names_as_keys
 from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, path_text, plain
 from compiler.source.yaml_writer import inline
@@ -20,7 +22,7 @@ _NEARLY_FULL: Final = 0.9
 _SEARCHED: Final = 20
 """Most keys among which a likely one is looked for; no level of a valid profile has as many."""
 
-_SIZES: Final = frozenset({"max_body_bytes", "max_bytes", "max_url_bytes"})
+_SIZES: Final = frozenset(keys_of_sizes(SCHEMA))
 """Keys whose values are sizes in bytes."""
 
 _SOURCE: Final = "source"

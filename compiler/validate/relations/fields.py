@@ -1,11 +1,12 @@
 """Check relations within and between the rules of request fields."""
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Final
 
 from compiler.artifact.from_profile import field_of
-from compiler.diagnostics import Code, Diagnostic, Location, Note
+from compiler.diagnostics import Diagnostic, Location, Note
+from compiler.language.constraint import Constraint, Contradiction
+from compiler.language.constraints import BY_KEY, CONSTRAINTS
 from compiler.language.fields import FIELD
 from compiler.source.tree import Entry, Mapping, Path, Scalar, key_location, node_at, plain
 from compiler.validate.relations.patterns import pattern_problem
@@ -19,7 +20,7 @@ from compiler.validate.relations.scope import (
     texts_at,
     value_text,
 )
-from router.contract.rules.field_rules import expectation, tests_of
+from router.contract.rules.field_tests import expectation, tests_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.rule_list import FieldRule
 
@@ -29,10 +30,8 @@ _NEVER: Final = {
 }
 """Fields that no rule can govern, and what to do instead."""
 
-_OF_MESSAGES: Final = frozenset({"required", "min_items", "max_items", "error", "source"})
-_CONSTRAINTS: Final = frozenset(
-    {"type", "allowed", "min", "above", "max", "below", "min_items", "max_items", "max_bytes", "pattern"}
-)
+_OF_MESSAGES: Final = (*(each.key for each in CONSTRAINTS if each.holds_for_messages), "error", "source")
+"""What the rule of `messages` may state."""
 
 
 def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
@@ -48,58 +47,36 @@ def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
 
 
 def _of_field(scope: RelationScope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
+    path: Path = ("fields", name)
     contradictions = [
-        _not_together(scope, ("fields", name), keys, *message)
-        for keys, message in _NOT_TOGETHER.items()
-        if all(_says_something(rule, key) for key in keys) and not _is_narrowed(scope, ("fields", name), keys)
+        _not_together(scope, path, (constraint.key, other), contradiction)
+        for constraint in CONSTRAINTS
+        for other, contradiction in constraint.contradicts.items()
+        if _says_something(rule, constraint.key) and _says_something(rule, other)
+        if not _is_narrowed(scope, path, (constraint.key, other))
     ]
     if not contradictions:
-        contradictions = [found for low, high in _RANGES for found in _empty_range(scope, name, low, high)]
+        ranges = ((BY_KEY[low], high) for high in CONSTRAINTS for low in high.not_below)
+        contradictions = [found for low, high in ranges for found in _empty_range(scope, name, low, high)]
     yield from contradictions
     for key in ("fixed", "default", "force") if not contradictions else ():
         yield from _unfit(scope, name, rule, key)
 
 
-_BOUNDS: Final = ("min", "above", "max", "below")
-_STANDS_FOR: Final = "`fixed` stands for `allowed` and `default`"
-_NOT_TOGETHER: Final[dict[tuple[str, str], tuple[Code, str]]] = {
-    ("min", "above"): ("two-bounds", "`min` and `above` are both given"),
-    ("max", "below"): ("two-bounds", "`max` and `below` are both given"),
-    **{
-        ("fixed", other): ("fixed-and-more", f"{_STANDS_FOR}, so `{other}` cannot be set as well")
-        for other in ("allowed", "default", "force", "drop")
-    },
-    **{
-        ("fixed", bound): ("fixed-and-more", f"`fixed` leaves one value, so `{bound}` has no effect")
-        for bound in _BOUNDS
-    },
-    ("default", "force"): ("idle-default", "`default` has no effect with `force`"),
-    ("default", "drop"): ("idle-default", "`default` has no effect with `drop`"),
-    ("force", "drop"): ("force-and-drop", "`force` and `drop` are both given"),
-    ("reject", "required"): (
-        "refused-and-required",
-        "`reject` and `required` are both given, so every request is rejected",
-    ),
-}
-"""Members of a rule that exclude each other, with the code and message of the error."""
-
-_RANGES: Final = (
-    *product(("min", "above"), ("max", "below")),
-    ("min_items", "max_items"),
-    ("floor", "ceiling"),
-)
-
-
-def _not_together(scope: RelationScope, above: Path, keys: tuple[str, str], code: Code, said: str) -> RelationProblem:
+def _not_together(
+    scope: RelationScope, above: Path, keys: tuple[str, str], contradiction: Contradiction
+) -> RelationProblem:
     places = tuple((*above, key) for key in keys)
     at, beside = later(*(key_location(scope.tree, place) for place in places))
     notes = (Note(beside, "the other is set here"),)
-    return places, Diagnostic(code, f"{scope.path_text(above)}: {said}", at, hint=KEEP_ONE, notes=notes)
+    return places, Diagnostic(
+        contradiction.code, f"{scope.path_text(above)}: {contradiction.message}", at, hint=KEEP_ONE, notes=notes
+    )
 
 
 def _is_narrowed(scope: RelationScope, above: Path, keys: tuple[str, str]) -> bool:
     """Return whether `fixed` narrows inherited bounds; bounds added to an inherited `fixed` have no effect."""
-    if keys[0] != "fixed" or keys[1] not in _BOUNDS:
+    if keys[0] != "fixed" or not BY_KEY[keys[1]].is_of_numbers:
         return False
     if scope.is_case:
         fixed_here, bound_here = (node_at(scope.profile, (*scope.above, *above, key)) is not None for key in keys)
@@ -114,16 +91,18 @@ def _says_something(rule: Mapping, key: str) -> bool:
     entry = rule.get(key)
     if entry is None:
         return False
-    is_idle = key in {"required", "reject", "drop"} and isinstance(entry.value, Scalar) and entry.value.value is False
+    is_flag = BY_KEY[key].schema.get("type") == "boolean"
+    is_idle = is_flag and isinstance(entry.value, Scalar) and entry.value.value is False
     return not is_idle
 
 
-def _empty_range(scope: RelationScope, name: str, low: str, high: str) -> Iterator[RelationProblem]:
+def _empty_range(scope: RelationScope, name: str, lower: Constraint, upper: Constraint) -> Iterator[RelationProblem]:
     path: Path = ("fields", name)
+    low, high = lower.key, upper.key
     least, most = number_at(scope.tree, (*path, low)), number_at(scope.tree, (*path, high))
     if least is None or most is None:
         return
-    is_open = low == "above" or high == "below"
+    is_open = lower.is_open or upper.is_open
     if least[0] < most[0] or (least[0] == most[0] and not is_open):
         return
     message = (
@@ -141,7 +120,7 @@ def _unfit(scope: RelationScope, name: str, rule: Mapping, key: str) -> Iterator
         return
     path: Path = ("fields", name)
     values = {member: value for member, value in plain(rule).items() if scope.is_valid((*path, member))}
-    constraints = {member: value for member, value in values.items() if member in _CONSTRAINTS}
+    constraints = {member: value for member, value in values.items() if member in BY_KEY and BY_KEY[member].of_value}
     if key not in values or pattern_problem(constraints.get("pattern", "")) is not None:
         return
     value = values[key]
@@ -172,10 +151,10 @@ def _ungovernable(scope: RelationScope, entry: Entry) -> Iterator[RelationProble
         yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint="use `checks` for rules about messages")
     elif first == "messages" and isinstance(entry.value, Mapping):
         for member in entry.value.entries:
-            if member.key in FIELD.keys() - _OF_MESSAGES:
+            if member.key in FIELD and member.key not in _OF_MESSAGES:
                 place = scope.path_text((*path, member.key))
                 message = f"{place}: a rule can limit only the number of messages"
-                expected = "one of required, min_items, max_items, error, source"
+                expected = f"one of {', '.join(_OF_MESSAGES)}"
                 hint = "use `checks` for rules about messages"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
 

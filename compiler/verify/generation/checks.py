@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from compiler.language.pattern_texts import texts_for
+from compiler.language.samples import FOREIGN, function, shown
 from compiler.verify.check import ChatRequest, Fields, run_of_letters
-from compiler.verify.generation.boundary_values import FOREIGN, function, shown
 from compiler.verify.generation.conversations import TURNS_BY, Turn, holding, tools_named
 from compiler.verify.generation.fixture import Fixture
 from compiler.verify.generation.limits import PIXEL
-from compiler.verify.generation.patterns import texts_for
 from compiler.verify.generation.request_variant import RequestVariant
 from router.contract.schema import named_checks as named
 from router.contract.schema.rule_list import CheckRule

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from compiler.language.samples import FOREIGN, function
 from compiler.verify.check import Fields
-from compiler.verify.generation.boundary_values import FOREIGN, function
 from compiler.verify.generation.fixture import Fixture, first_values
 from compiler.verify.generation.limits import part_of
 from router.contract.schema import named_checks as named

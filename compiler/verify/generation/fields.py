@@ -3,15 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from compiler.language.samples import FOREIGN, BoundaryValue, numbers_around, shown, spelled_numbers
 from compiler.verify.check import ChatRequest, Fields, written
-from compiler.verify.generation.boundary_values import (
-    FOREIGN,
-    BoundaryValue,
-    boundary_values_of,
-    numbers_around,
-    shown,
-    spelled_numbers,
-)
+from compiler.verify.generation.boundary_values import boundary_values_of
 from compiler.verify.generation.fixture import ANY_VALUE, Fixture
 from compiler.verify.generation.request_variant import RequestVariant
 from compiler.verify.oracle.fields import names_of

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from compiler.language.samples import shown
 from compiler.verify.check import ChatRequest, written
-from compiler.verify.generation.boundary_values import shown
 from compiler.verify.generation.fixture import Fixture
 from compiler.verify.generation.request_variant import RequestVariant
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from router.contract.errors import ApiError
 from router.contract.rules import format_checks, part_checks, tool_checks
 from router.contract.rules.evaluation import EvaluationContext
-from router.contract.rules.field_rules import Fields, Violation, error_text_for, listed
+from router.contract.rules.field_rules import error_text_for
+from router.contract.rules.field_tests import Fields, Violation, listed
 from router.contract.rules.messages import messages_of
 from router.contract.schema import named_checks as named
 from router.contract.schema.conditions import tester_of

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from router.contract.rules.field_rules import Fields, Violation, listed
+from router.contract.rules.field_tests import Fields, Violation, listed
 from router.contract.schema import named_checks as named
 from router.contract.templates import display
 

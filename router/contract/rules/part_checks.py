@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from router.contract.errors import ApiError
 from router.contract.rules.content_parts import ContentPartIndex, MessageParts, types_of
-from router.contract.rules.field_rules import Violation, listed
+from router.contract.rules.field_tests import Violation, listed
 from router.contract.schema import named_checks as named
 from router.contract.schema.fields import IMAGE_PART_TYPES
 from router.contract.schema.rule_list import PartLimit

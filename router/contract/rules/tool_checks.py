@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, Final
 
 from router.contract.rules.evaluation import EvaluationContext
-from router.contract.rules.field_rules import Fields, Violation, listed
+from router.contract.rules.field_tests import Fields, Violation, listed
 from router.contract.rules.messages import messages_of
 from router.contract.rules.patterns import full_match_of
 from router.contract.schema import named_checks as named

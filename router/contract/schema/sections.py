@@ -123,6 +123,14 @@ class Field(RuleBase, frozen=True, kw_only=True):
     default: Scalar | None = None
 
 
+_NOTHING_STATED: Final = Field()
+
+
+def is_stated(field: Field, member: str) -> bool:
+    """Return whether the rule of a field states one of its members; a default states nothing."""
+    return bool(getattr(field, member) != getattr(_NOTHING_STATED, member))
+
+
 class UnknownFields(RuleBase, frozen=True, kw_only=True):
     """What becomes of top-level fields that are neither known nor governed."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from compiler.artifact.from_profile import contract_of
+from compiler.language.samples import FOREIGN
 from compiler.pipeline import compile_profile
 from compiler.probe.draft import ProbeRun, ProfileDraft, draft_of
 from compiler.probe.learner import ProbeGoal, learn
@@ -18,7 +19,6 @@ from compiler.resolve.selection import Selection
 from compiler.verify.assertion import EndpointResponse
 from compiler.verify.check import ChatRequest
 from compiler.verify.client import EndpointClient, Target, chat_url
-from compiler.verify.generation.boundary_values import FOREIGN
 from router.contract.decide import Forward, ServedIds, decide
 from tests.compiler.probe import vllm
 from tests.compiler.probe.endpoints import DAY, SMALL

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from router.contract.decide import Forward
-from router.contract.rules.field_rules import tests_of
+from router.contract.rules.field_tests import tests_of
 from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import Const, FieldRule, Range

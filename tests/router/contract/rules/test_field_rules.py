@@ -5,7 +5,7 @@ import json
 import pytest
 
 from router.contract.decide import Rejection, ServedIds, decide
-from router.contract.rules.field_rules import expectation
+from router.contract.rules.field_tests import expectation
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Field
 from tests.batches import batched

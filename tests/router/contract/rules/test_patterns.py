@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.verify.generation.patterns import texts_for
+from compiler.language.pattern_texts import texts_for
 from router.contract.rules.patterns import MAX_MATCHED_CHARACTERS, PatternError, full_match_of
 from tests.router.contract.test_shipped_contracts import CONTRACTS
 

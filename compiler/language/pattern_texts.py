@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from compiler.verify.oracle.values import is_match
+from router.contract.rules.patterns import full_match_of
 
 _MOST_REPEATED: Final = 1000
 """The most that RE2 lets a count be."""
@@ -79,8 +79,9 @@ def _piece(token: re.Match[str]) -> _Texts:
 def _one_of(piece: str) -> str:
     """Return a character that a class or an escape matches: a literal one, else a common one, else any."""
     written = piece[1:] if piece[0] != "[" else "" if "\\" in piece else piece[1:-1]
+    matches = full_match_of(piece)
     candidates: Iterable[str] = chain(written, _USUAL, map(chr, range(_LAST)))
-    return next((each for each in candidates if is_match(piece, each)), "a")
+    return next((each for each in candidates if matches(each)), "a")
 
 
 def _repeated(texts: _Texts, count: str) -> _Texts:
