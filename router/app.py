@@ -18,12 +18,12 @@ from router.endpoints import InferenceEndpoint, client_closed_response, error_re
 from router.model_cards import model_cards
 from router.pipeline import Services
 from router.request import routes
-from router.request.context import context_of
 from router.request_filter import RequestFilter
 from router.response import ProxyResponse
 from router.runtime.semaphore import Semaphore
 from router.server import draining
 from router.server.disconnect import ClientDisconnectedError
+from router.server.wsgi_adapter import context_in, request_in
 from router.settings.declarations import Settings
 from router.telemetry.meter import CONTENT_TYPE, ErrorCounts, GaugeSource, MetricsRegistry
 from router.telemetry.spans import Tracer
@@ -125,7 +125,7 @@ def _add_inference(app: flask.Flask, inference_endpoint: InferenceEndpoint, open
 
     def serve() -> flask.Response:
         environ = flask.request.environ
-        return _response(inference_endpoint.serve(environ, context_of(environ)))
+        return _response(inference_endpoint.serve(request_in(environ), context_in(environ)))
 
     for route in open_routes:
         if route != routes.MODELS:
@@ -137,7 +137,7 @@ def _add_models(app: flask.Flask, services: Services) -> None:
         return _json({"object": "list", "data": _cards(services)})
 
     def show_model(model_id: str) -> flask.Response:  # noqa: ARG001 - the raw target decides, see below
-        asked = unquote(routes.raw_path(flask.request.environ).removeprefix(_MODEL))
+        asked = unquote(request_in(flask.request.environ).path.removeprefix(_MODEL))
         for card in _cards(services):
             if card["id"] == asked:
                 return _json(card)
@@ -191,11 +191,11 @@ def _add_error_handlers(app: flask.Flask, services: Services, request_filter: Re
     def filter_request() -> None:
         _drop_routing_frames()
         services.discovery.start()
-        request_filter.check(flask.request.environ)
+        request_filter.check(request_in(flask.request.environ), context_in(flask.request.environ))
 
     @app.errorhandler(ApiError)
     def on_api_error(error: ApiError) -> flask.Response:
-        return _response(error_response(error, errors, context_of(flask.request.environ)))
+        return _response(error_response(error, errors, context_in(flask.request.environ)))
 
     @app.errorhandler(HTTPException)
     def on_http_exception(error: HTTPException) -> flask.Response:
@@ -210,11 +210,11 @@ def _add_error_handlers(app: flask.Flask, services: Services, request_filter: Re
 
     @app.errorhandler(ClientDisconnectedError)
     def on_client_gone(_: ClientDisconnectedError) -> flask.Response:
-        return _response(client_closed_response(context_of(flask.request.environ)))
+        return _response(client_closed_response(context_in(flask.request.environ)))
 
     @app.errorhandler(Exception)
     def on_exception(error: Exception) -> flask.Response:
-        return _response(internal_error_response(error, errors, context_of(flask.request.environ)))
+        return _response(internal_error_response(error, errors, context_in(flask.request.environ)))
 
 
 def _drop_routing_frames() -> None:

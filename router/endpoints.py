@@ -1,17 +1,15 @@
-"""The inference routes as a WSGI callable, without Flask: it is on the hot path."""
+"""The inference routes, and the responses for errors."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
-
-from werkzeug.http import HTTP_STATUS_CODES
+from typing import Final
 
 from router import pipeline
 from router.contract.errors import ApiError, build_error_response, without_frames
 from router.contract.schema.sections import Errors
 from router.pipeline import Services
 from router.request import headers, routes
-from router.request.context import RequestContext, context_of
+from router.request.context import RequestContext
+from router.request.request import Request
 from router.request_filter import RequestFilter
 from router.response import ProxyResponse
 from router.server.disconnect import ClientDisconnectedError
@@ -19,8 +17,6 @@ from router.server.disconnect import ClientDisconnectedError
 CLIENT_CLOSED_REQUEST: Final = 499
 """The status in logs for a client that disconnected (nginx's); it is never sent."""
 
-_STATUS_LINES: Final = {status: f"{status} {phrase.upper()}" for status, phrase in HTTP_STATUS_CODES.items()}
-_BODILESS: Final = 204
 _LOG = logging.getLogger("router")
 
 
@@ -29,29 +25,27 @@ class InferenceEndpoint:
 
     def __init__(self, services: Services, request_filter: RequestFilter) -> None:
         self._services = services
-        self._admission = request_filter
+        self._request_filter = request_filter
         self._errors = services.artifact.contract.errors
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve a request."""
-        context = context_of(environ)
+    def respond(self, request: Request, context: RequestContext) -> ProxyResponse:
+        """Return the response to a request, also to one that is rejected."""
         try:
             self._services.discovery.start()
-            self._admission.check(environ)
-            response = self.serve(environ, context)
+            self._request_filter.check(request, context)
+            return self.serve(request, context)
         except ApiError as error:
-            response = error_response(error, self._errors, context)
+            return error_response(error, self._errors, context)
         except ClientDisconnectedError:
-            response = client_closed_response(context)
+            return client_closed_response(context)
         except Exception as error:  # noqa: BLE001 - any failure is a 500 to the client
-            response = internal_error_response(error, self._errors, context)
-        return _send(response, start_response)
+            return internal_error_response(error, self._errors, context)
 
-    def serve(self, environ: dict[str, Any], context: RequestContext) -> ProxyResponse:
+    def serve(self, request: Request, context: RequestContext) -> ProxyResponse:
         """Run the pipeline for a request. Raises ApiError, ClientDisconnectedError."""
-        route = environ["PATH_INFO"]
+        route = request.path
         step = pipeline.chat if route == routes.CHAT else pipeline.pass_through
-        return step(self._services, environ, route, context)
+        return step(self._services, request, route, context)
 
 
 def error_response(error: ApiError, errors: Errors, context: RequestContext) -> ProxyResponse:
@@ -77,31 +71,3 @@ def client_closed_response(context: RequestContext) -> ProxyResponse:
     """Return the response that logs show for a client that disconnected."""
     context.client_gone = True
     return ProxyResponse(CLIENT_CLOSED_REQUEST, [], b"")
-
-
-def status_line(status: int) -> str:
-    """Return the status line of a status."""
-    return _STATUS_LINES.get(status) or f"{status} UNKNOWN"
-
-
-class _StreamedBody:
-    """A streamed body with its `close`."""
-
-    __slots__ = ("_pieces", "close")
-
-    def __init__(self, pieces: Iterator[bytes], close: Callable[[], None]) -> None:
-        self._pieces = pieces
-        self.close = close
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._pieces
-
-
-def _send(response: ProxyResponse, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    body = response.body
-    if isinstance(body, bytes):
-        length = [] if response.status == _BODILESS else [("Content-Length", str(len(body)))]
-        start_response(status_line(response.status), [*response.headers, *length])
-        return [body]
-    start_response(status_line(response.status), response.headers)
-    return _StreamedBody(body, response.close)

@@ -1,7 +1,7 @@
 """The pipeline of an inference request: read, parse, decide, edit, choose an engine, send, forward the response."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 from router.admission import admit
 from router.artifact.format import Artifact
@@ -12,12 +12,11 @@ from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.routing import route_by_model
 from router.discovery.discovery import Discovery
 from router.request.context import RequestContext
-from router.request.headers import for_engine, value_of
+from router.request.headers import for_engine
+from router.request.request import Request
 from router.response import ProxyResponse, ResponseForwarding, forward_response
 from router.runtime import cpu_executor
 from router.runtime.semaphore import Semaphore
-from router.server.disconnect import DownstreamClient
-from router.server.request_body import read_body
 from router.settings.declarations import Settings
 from router.telemetry.meter import MetricsRegistry
 from router.telemetry.spans import Tracer
@@ -26,6 +25,8 @@ from router.upstream.client import HttpClient
 from router.upstream.context_length import ContextLimits
 from router.upstream.forward import Forwarder, UpstreamRequest
 from router.upstream.registry import EngineRegistry
+
+_UNCOMPRESSED: Final = ("", "identity")
 
 
 class Services(NamedTuple):
@@ -45,13 +46,13 @@ class Services(NamedTuple):
     tracer: Tracer | None = None
 
 
-def chat(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
+def chat(services: Services, request: Request, route: str, context: RequestContext) -> ProxyResponse:
     """Serve a chat completion request, to which the whole contract applies.
 
     Raises ApiError if it is rejected, ClientDisconnectedError if the client has left.
     """
     contract = services.artifact.contract
-    body = _read_body(services, environ, context)
+    body = _read_body(services, request, context)
     decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
     context.model_asked = decision.model_asked
     context.violations = decision.violations
@@ -68,19 +69,19 @@ def chat(services: Services, environ: dict[str, Any], route: str, context: Reque
     context.stream = decision.stream
     context.tokens = decision.tokens
     edits = ResponseRewrite(decision.respond_as, decision.errors, decision.usage)
-    headers = _upstream_headers(services, environ, context, edits)
-    key = _affinity_key(services, environ, decision.body)
-    request = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
-    return _forward(services, environ, context, request, edits)
+    headers = _upstream_headers(services, request, context, edits)
+    key = _affinity_key(services, request, decision.body)
+    upstream = UpstreamRequest(route, headers, decision.body, decision.model_served, key, decision.tokens)
+    return _forward(services, request, context, upstream, edits)
 
 
-def pass_through(services: Services, environ: dict[str, Any], route: str, context: RequestContext) -> ProxyResponse:
+def pass_through(services: Services, request: Request, route: str, context: RequestContext) -> ProxyResponse:
     """Serve a request on a route to which only the body limit and the model list apply.
 
     Raises ApiError if it is rejected, ClientDisconnectedError if the client has left.
     """
     contract = services.artifact.contract
-    body = _read_body(services, environ, context)
+    body = _read_body(services, request, context)
     routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
     context.model_asked = routed.model_asked
     if isinstance(routed, Rejection):
@@ -92,27 +93,28 @@ def pass_through(services: Services, environ: dict[str, Any], route: str, contex
             del routed
     context.model_served = routed.model_served
     edits = ResponseRewrite(routed.respond_as)
-    headers = _upstream_headers(services, environ, context, edits)
-    key = _affinity_key(services, environ, routed.body)
-    request = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
-    return _forward(services, environ, context, request, edits)
+    headers = _upstream_headers(services, request, context, edits)
+    key = _affinity_key(services, request, routed.body)
+    upstream = UpstreamRequest(route, headers, routed.body, routed.model_served, key)
+    return _forward(services, request, context, upstream, edits)
 
 
 def _upstream_headers(
-    services: Services, environ: dict[str, Any], context: RequestContext, edits: ResponseRewrite
+    services: Services, request: Request, context: RequestContext, edits: ResponseRewrite
 ) -> dict[str, str]:
-    headers = for_engine(environ, context.request_id, services.settings.engine_api_key)
+    headers = for_engine(request.by_name(), context.request_id, services.settings.engine_api_key)
     if edits.is_needed():
         # A response that may be rewritten should not be compressed.
         headers["Accept-Encoding"] = "identity"
     return headers
 
 
-def _read_body(services: Services, environ: dict[str, Any], context: RequestContext) -> bytes:
+def _read_body(services: Services, request: Request, context: RequestContext) -> bytes:
     limit = services.artifact.contract.limits.max_body_bytes
     begun = time.monotonic()
     try:
-        body = read_body(environ, limit, services.settings.client_body_timeout_seconds)
+        _reject_compressed(request)
+        body = request.body.read(limit, services.settings.client_body_timeout_seconds)
     except ApiError as error:
         if error.code == "request_too_large":
             context.rule = BODY_SIZE
@@ -124,21 +126,28 @@ def _read_body(services: Services, environ: dict[str, Any], context: RequestCont
     return body
 
 
-def _affinity_key(services: Services, environ: dict[str, Any], body: bytes) -> int | None:
+def _reject_compressed(request: Request) -> None:
+    coding = (request.header("content-encoding") or "").strip().lower()
+    transfer = (request.header("transfer-encoding") or "chunked").strip().lower()
+    if coding not in _UNCOMPRESSED or transfer != "chunked":
+        raise ApiError("unsupported_media_type", "Compressed request bodies are not accepted; send the body as it is")
+
+
+def _affinity_key(services: Services, request: Request, body: bytes) -> int | None:
     if not services.load_balancer.uses_key:
         return None
-    return services.load_balancer.affinity_key(value_of(environ, services.settings.session_header), body)
+    return services.load_balancer.affinity_key(request.header(services.settings.session_header.lower()), body)
 
 
 def _forward(
     services: Services,
-    environ: dict[str, Any],
+    request: Request,
     context: RequestContext,
-    request: UpstreamRequest,
+    upstream: UpstreamRequest,
     edits: ResponseRewrite,
 ) -> ProxyResponse:
-    client = DownstreamClient(environ)
-    answer = services.forwarder.send(request, client, context)
+    client = request.client
+    answer = services.forwarder.send(upstream, client, context)
     client.set_send_timeout(services.settings.client_send_timeout_seconds)
     own = services.settings
     return forward_response(

@@ -19,8 +19,9 @@ from router.contract.responses.upstream_errors import map_upstream_error
 from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
+from router.request.request import ClientConnection
 from router.runtime import cpu_executor
-from router.server.disconnect import ClientDisconnectedError, DownstreamClient
+from router.server.disconnect import ClientDisconnectedError
 from router.upstream.errors import EngineError
 from router.upstream.response import EVENT_STREAM, UpstreamResponse
 
@@ -64,7 +65,7 @@ class ResponseForwarding(NamedTuple):
 
     answer: UpstreamResponse
     edits: ResponseRewrite
-    client: DownstreamClient
+    client: ClientConnection
     context: RequestContext
     keepalive_interval_seconds: float | None = None
     extra_headers: tuple[str, ...] = ()

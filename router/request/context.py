@@ -2,14 +2,15 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from router.contract.protocols import OTHER, Protocol
 from router.contract.rules.budget import Tokens
 from router.contract.schema.sections import Errors
 from router.request.headers import request_id
 from router.request.outcome import Outcome
-from router.request.routes import protocol_of, raw_path
+from router.request.request import Request
+from router.request.routes import protocol_of
 from router.request.trace import Trace
 
 STREAM_ENDS: Final = ("done", "without_done", "encoded", "broken", "client_gone")
@@ -18,8 +19,6 @@ end is not visible; broken off; or left by its client."""
 RETRY_REASONS: Final = ("unreachable", "refused", "closed", "context")
 """Why a request is retried: no connection, a 429 or 503, a stale kept-alive connection, or a token limit set by the
 router that exceeds the engine's context."""
-
-_IN_ENVIRON: Final = "router.request.context"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,11 +88,10 @@ class RequestContext:
     """Time when the response ended."""
 
 
-def context_of(environ: dict[str, Any]) -> RequestContext:
-    """Return the context of a request; the first call, usually by the middleware, creates it."""
-    context: RequestContext | None = environ.get(_IN_ENVIRON)
-    if context is None:
-        protocol = protocol_of(raw_path(environ))
-        context = RequestContext(request_id=request_id(environ), method=environ["REQUEST_METHOD"], protocol=protocol)
-        environ[_IN_ENVIRON] = context
-    return context
+def context_of(request: Request) -> RequestContext:
+    """Return a new context for a request."""
+    return RequestContext(
+        request_id=request_id(request.header("x-request-id")),
+        method=request.method,
+        protocol=protocol_of(request.path),
+    )

@@ -2,9 +2,9 @@
 
 import random
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from router.contract.errors import ApiError
 
@@ -81,6 +81,8 @@ ATTEMPTS: Final = "x-router-attempts"
 """Response header with the number of attempts at engines, if there was more than one."""
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
+_BODY_DESCRIPTION: Final = frozenset({"content-type"})
+"""Headers that a client cannot make hop-by-hop by naming them in Connection: an engine needs them."""
 _CONNECTION_LENGTH: Final = len("connection")
 _SECOND_CREDENTIALS = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 _KEY_CHARACTER: Final = r"[A-Za-z0-9._~+/=-]"
@@ -88,41 +90,27 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _PATTERN = re.compile(r"[a-z0-9-]{1,100}\*?", re.ASCII)
 _FIELD_VALUE = re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
-_VARIABLES: Final = tuple(
-    (name, "HTTP_" + name.upper().replace("-", "_"), name.lower()) for name in TO_ENGINE if name != "Content-Type"
-)
+_TO_ENGINE: Final = {name.lower(): name for name in TO_ENGINE}
 
 
-def for_engine(environ: Mapping[str, str], request_id: str, engine_api_key: str | None) -> dict[str, str]:
-    """Return the request headers for an engine; the engines' own key replaces the client's.
+def for_engine(by_name: Mapping[str, str], request_id: str, engine_api_key: str | None) -> dict[str, str]:
+    """Return the request headers for an engine, of the client's by lower-case name; the engines' key replaces its own.
 
     Raises ApiError `bad_request` if the client sent Authorization more than once: servers join them with a comma.
     """
-    if "," in environ.get("HTTP_AUTHORIZATION", "") and _SECOND_CREDENTIALS.search(environ["HTTP_AUTHORIZATION"]):
+    if "," in by_name.get("authorization", "") and _SECOND_CREDENTIALS.search(by_name["authorization"]):
         raise ApiError("bad_request", "The Authorization header was sent more than once; send it once")
-    named = _named_by_connection(environ["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in environ else _NO_NAMES
-    headers = {
-        name: environ[variable] for name, variable, lower in _VARIABLES if variable in environ and lower not in named
-    }
-    content_type = environ.get("CONTENT_TYPE")
-    if content_type:
-        headers["Content-Type"] = content_type
+    headers = {_TO_ENGINE[name]: value for name, value in by_name.items() if name in _TO_ENGINE}
+    if "connection" in by_name:
+        for name in _named_by_connection(by_name["connection"]) - _BODY_DESCRIPTION:
+            headers.pop(_TO_ENGINE.get(name, ""), None)
+    if not headers.get("Content-Type", "-"):
+        del headers["Content-Type"]
     if engine_api_key is not None:
         headers.pop("X-API-Key", None)
         headers["Authorization"] = f"Bearer {engine_api_key}"
     headers["X-Request-Id"] = request_id
     return headers
-
-
-def value_of(environ: Mapping[str, str], name: str) -> str | None:
-    """Return the value of a request header, None if it is missing."""
-    return environ.get("HTTP_" + name.upper().replace("-", "_"))
-
-
-def remove_credentials(environ: MutableMapping[str, Any]) -> None:
-    """Remove a client's credentials from its request: they are for the router, so no engine may get them."""
-    for variable in ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY"):
-        environ.pop(variable, None)
 
 
 def without_key(headers: Iterable[tuple[str, str]], engine_api_key: str) -> list[tuple[str, str]]:
@@ -176,9 +164,8 @@ def _may_come_from_engine(name: str) -> bool:
     return name not in NEVER_TO_CLIENT and not name.startswith(OWN_PREFIX)
 
 
-def request_id(environ: Mapping[str, str]) -> str:
+def request_id(given: str | None) -> str:
     """Return the client's X-Request-Id if it is a valid token, else a new id."""
-    given = environ.get("HTTP_X_REQUEST_ID", "")
     if given and _REQUEST_ID.fullmatch(given):
         return given
     return new_request_id()

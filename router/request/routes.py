@@ -1,7 +1,6 @@
 """The routes of the router. Any other path is 404."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from router.contract import protocols
 from router.contract.protocols import Protocol
@@ -60,8 +59,3 @@ def protocol_of(path: str | None) -> Protocol:
     if found is None and path is not None and path.startswith(f"{MESSAGES}/"):
         return protocols.MESSAGES
     return found or protocols.OTHER
-
-
-def raw_path(environ: Mapping[str, Any]) -> str:
-    """Return the path of the request target as it was sent: servers normalize PATH_INFO."""
-    return str(environ.get("RAW_URI", environ["PATH_INFO"])).partition("?")[0]

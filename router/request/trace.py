@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from router.request.outcome import Outcome
 
@@ -68,9 +68,9 @@ class Trace:
             self.attempts[-1].ended_at = now
 
 
-def parent_of(environ: Mapping[str, Any]) -> ParentSpan | None:
+def parent_of(traceparent: str | None) -> ParentSpan | None:
     """Return the span in the client's Traceparent, None if it is missing or malformed."""
-    found = _TRACEPARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
+    found = _TRACEPARENT.fullmatch(traceparent or "")
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()

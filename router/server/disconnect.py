@@ -8,8 +8,9 @@ import contextlib
 import select
 import socket
 import ssl
-from typing import Any, Final
+from typing import Final
 
+from router.request.request import Address
 from router.server.sockets import BoundedSocket
 
 _HALF_CLOSED: Final = getattr(
@@ -28,17 +29,40 @@ class ClientDisconnectedError(Exception):
 class DownstreamClient:
     """The client of one request: its socket is polled together with the engine's."""
 
-    __slots__ = ("_accepts_interim", "_is_tls", "_socket", "fd", "mask", "response_started")
+    __slots__ = ("_accepts_interim", "_is_tls", "_local", "_socket", "fd", "mask", "peer", "response_started")
 
-    def __init__(self, environ: dict[str, Any]) -> None:
-        self._socket = environ.get("gunicorn.socket")
-        self.fd: int = -1 if self._socket is None else self._socket.fileno()
-        self._is_tls = isinstance(self._socket, ssl.SSLSocket)
-        self._accepts_interim = environ.get("SERVER_PROTOCOL") == "HTTP/1.1"
+    def __init__(
+        self,
+        sock: socket.socket | None = None,
+        *,
+        accepts_interim: bool = True,
+        peer: Address | None = None,
+        local: Address | None = None,
+    ) -> None:
+        """Watch a socket, None where a server does not show it; HTTP/1.0 knows no interim responses."""
+        self._socket = sock
+        self.fd: int = -1 if sock is None else sock.fileno()
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._accepts_interim = accepts_interim
+        self.peer = peer
+        self._local = local
         self.mask = _HALF_CLOSED
         """The events to poll for; hang-up and error are always included."""
         self.response_started = False
         """Whether the response has started: then only its own bytes may be written."""
+
+    @property
+    def local(self) -> Address | None:
+        """The address that the client connected to; None for a Unix socket."""
+        if self._local is None and self._socket is not None:
+            name = self._socket.getsockname()
+            self._local = (name[0], name[1]) if isinstance(name, tuple) else None
+        return self._local
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return "https" if self._is_tls else "http"
 
     def set_send_timeout(self, seconds: float) -> None:
         """Set how long the client may take to read each piece of the proxied response: longer than for our own ones."""

@@ -1,24 +1,26 @@
-"""The request handler: runs the WSGI app for one request in a task of the event loop."""
+"""The request handler: lets the application serve one request, in a task of the event loop."""
 
 import errno
 from typing import Any, Final
 
+from router.request.request import Request
 from router.server.connection import Connection
 from router.server.request_parser import Plain
 from router.server.response_writer import HttpResponseWriter
+from router.server.wsgi_adapter import request_of, run_app
 
 _DISCONNECTED: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
-def handle(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa: ANN401 - the worker imports this module
+def handle(worker: Any, connection: Connection, plain: Plain) -> bool:  # noqa: ANN401 - the worker imports this module
     """Respond to a request; return whether its connection may be reused."""
     sock = connection.sock
     sock.send_seconds = connection.own_send_seconds
-    writer = HttpResponseWriter(request, sock, worker.cfg)
-    if not _count_request(worker):
-        writer.force_close()
+    request = request_of(plain.environ)
+    request.keep_alive = plain.keeps
+    writer = HttpResponseWriter(request, sock, keep_alive=_count_request(worker))
     try:
-        _respond(worker.wsgi, request, writer)
+        _serve(worker.wsgi, request, writer)
     except OSError as error:
         if error.errno not in _DISCONNECTED:
             worker.log.exception("could not send a response")
@@ -29,7 +31,15 @@ def handle(worker: Any, connection: Connection, request: Plain) -> bool:  # noqa
         else:
             worker.handle_error(None, sock, connection.client, error)
         return False
-    return not writer.should_close() and (request.rest is None or request.rest.is_read())
+    return writer.keep_alive and (plain.rest is None or plain.rest.is_read())
+
+
+def _serve(app: Any, request: Request, writer: HttpResponseWriter) -> None:  # noqa: ANN401 - ours, or a WSGI callable
+    serve = getattr(app, "serve", None)
+    if serve is None:
+        run_app(app, request, writer)
+    else:
+        serve(request, writer)
 
 
 def _count_request(worker: Any) -> bool:  # noqa: ANN401 - as above
@@ -39,13 +49,3 @@ def _count_request(worker: Any) -> bool:  # noqa: ANN401 - as above
         worker.log.info("max_requests is reached: this worker drains and another one replaces it")
         worker.alive = False
     return bool(worker.alive)
-
-
-def _respond(app: Any, request: Plain, writer: HttpResponseWriter) -> None:  # noqa: ANN401 - a WSGI callable
-    pieces = app(request.environ, writer.start_response)
-    try:
-        writer.write_all(pieces)
-    finally:
-        close = getattr(pieces, "close", None)
-        if close is not None:
-            close()

@@ -5,7 +5,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, Protocol
 
 from gunicorn.http.errors import ParseException
 
@@ -16,93 +16,102 @@ from router.server.sockets import BoundedSocket
 PIECE_BYTES: Final = 4 * 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a rejected body is read, so that the client can read the response before the connection closes."""
-DRAIN_SECONDS: Final = 5.0
 
 HELD: Final = "router.body"
 """The key of the environ with the complete body, if it was read together with the headers."""
-_SPENT: Final = "router.body_spent"
-"""Set in the environ when nothing is left of the body to be read."""
-_UNREADABLE: Final = "router.body_unreadable"
-"""The environ key that is set if the rest of the body cannot be read."""
-_UNDECODED: Final = ("", "identity")
 
 
-def read_body(environ: dict[str, Any], limit: int, seconds: float) -> bytes:
-    """Return the whole request body.
+class BodySource(Protocol):
+    """What a body is read from, as `wsgi.input` is."""
 
-    Raises ApiError: `unsupported_media_type` for a compressed body, `request_too_large` above `limit` bytes (counted
-    while reading, not by Content-Length), `bad_request` for a body that ends early, is malformed or takes longer than
-    `seconds`.
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes, b"" at the end."""
+
+
+class StreamedBody:
+    """A body that is read from the client on demand.
+
+    `length` is its declared length, None for a chunked one; `sock` is the client's socket if it is known.
     """
-    _refuse_compressed(environ)
-    held: bytes | None = environ.get(HELD)
-    if held is not None and len(held) <= limit:
-        return held
-    promised = _content_length(environ)
-    if promised is not None and promised > limit:
-        raise request_too_large(limit)
-    pieces = list(_pieces(environ, limit + 1, seconds))
-    length = sum(map(len, pieces))
-    if length > limit:
-        raise request_too_large(limit)
-    if promised is not None and length < promised:
-        raise ApiError("bad_request", f"The request body ended after {length} of {promised} bytes")
-    _tell_that_it_is_read(environ)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def __init__(self, source: BodySource, length: int | None, sock: socket.socket | None) -> None:
+        self._source = source
+        self._length = length
+        self._sock = sock
+        self._is_spent = length == 0
+        """Whether nothing of the body is left to be read."""
+        self._is_unreadable = False
 
-def _tell_that_it_is_read(environ: dict[str, Any]) -> None:
-    client = environ.get("gunicorn.socket")
-    if isinstance(client, BoundedSocket) and client.when_read is not None:
-        when_read, client.when_read = client.when_read, None
-        when_read()
+    def read(self, limit: int, timeout_seconds: float) -> bytes:
+        """Return the whole body.
 
+        Raises ApiError: `request_too_large` above `limit` bytes (counted while reading, not by Content-Length),
+        `bad_request` for a body that ends early, is malformed or takes longer than `timeout_seconds`.
+        """
+        declared = self._length
+        if declared is not None and declared > limit:
+            raise request_too_large(limit)
+        pieces = list(self._pieces(limit + 1, timeout_seconds))
+        length = sum(map(len, pieces))
+        if length > limit:
+            raise request_too_large(limit)
+        if declared is not None and length < declared:
+            raise ApiError("bad_request", f"The request body ended after {length} of {declared} bytes")
+        self._call_when_read()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-def drain(environ: dict[str, Any], seconds: float = DRAIN_SECONDS) -> None:
-    """Read and drop the unread rest of a request body up to a bound, then stop receiving (lingering close).
+    def drain(self, timeout_seconds: float) -> None:
+        """Read and drop the unread rest up to a bound, then stop receiving (lingering close).
 
-    Called after the response was written: a client that is still sending must be able to read it, and closing at once
-    would reset the connection. Beyond the bound, receiving is shut down on the socket.
-    """
-    if HELD in environ or environ.get(_SPENT) or not _has_body(environ):
-        return
-    if not environ.get(_UNREADABLE):
-        with contextlib.suppress(ApiError):
-            for _ in _pieces(environ, DRAIN_BYTES, seconds):
-                continue
-    client = environ.get("gunicorn.socket")
-    if client is not None and not environ.get(_SPENT) and not isinstance(client, ssl.SSLSocket):
-        with contextlib.suppress(OSError):
-            client.shutdown(socket.SHUT_RD)
-
-
-def _pieces(environ: dict[str, Any], most_bytes: int, seconds: float) -> Iterator[bytes]:
-    """Yield the body until it ends or `most_bytes` are read. Raises ApiError `bad_request` if it cannot be read."""
-    body = environ["wsgi.input"]
-    client = environ.get("gunicorn.socket")
-    deadline = time.monotonic() + seconds
-    if isinstance(client, BoundedSocket):
-        client.deadline = deadline
-    left = most_bytes
-    try:
-        while left > 0:
-            _allow(client, deadline)
-            piece = body.read(min(left, PIECE_BYTES))
-            if not piece:
-                environ[_SPENT] = True
-                return
-            left -= len(piece)
-            yield piece
-    except TimeoutError:
-        environ[_UNREADABLE] = True
-        raise ApiError("bad_request", f"The request body did not arrive within {seconds:g} s") from None
-    except (OSError, ParseException) as error:
-        environ[_UNREADABLE] = True
-        raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
-    finally:
-        if client is not None and not event_loop.in_task():
+        Called after the response was written: a client that is still sending must be able to read it, and closing at
+        once would reset the connection. Beyond the bound, receiving is shut down on the socket.
+        """
+        if self._is_spent:
+            return
+        if not self._is_unreadable:
+            with contextlib.suppress(ApiError):
+                for _ in self._pieces(DRAIN_BYTES, timeout_seconds):
+                    continue
+        if self._sock is not None and not self._is_spent and not isinstance(self._sock, ssl.SSLSocket):
             with contextlib.suppress(OSError):
-                client.settimeout(None)
+                self._sock.shutdown(socket.SHUT_RD)
+
+    def is_read(self) -> bool:
+        """Return whether nothing of the body is left to be read."""
+        return self._is_spent
+
+    def _call_when_read(self) -> None:
+        client = self._sock
+        if isinstance(client, BoundedSocket) and client.when_read is not None:
+            when_read, client.when_read = client.when_read, None
+            when_read()
+
+    def _pieces(self, max_bytes: int, seconds: float) -> Iterator[bytes]:
+        """Yield the body until it ends or `max_bytes` are read. Raises ApiError `bad_request` if it cannot be read."""
+        client = self._sock
+        deadline = time.monotonic() + seconds
+        if isinstance(client, BoundedSocket):
+            client.deadline = deadline
+        left = 0 if self._is_spent else max_bytes
+        try:
+            while left > 0:
+                _allow(client, deadline)
+                piece = self._source.read(min(left, PIECE_BYTES))
+                if not piece:
+                    self._is_spent = True
+                    return
+                left -= len(piece)
+                yield piece
+        except TimeoutError:
+            self._is_unreadable = True
+            raise ApiError("bad_request", f"The request body did not arrive within {seconds:g} s") from None
+        except (OSError, ParseException) as error:
+            self._is_unreadable = True
+            raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
+        finally:
+            if client is not None and not event_loop.in_task():
+                with contextlib.suppress(OSError):
+                    client.settimeout(None)
 
 
 def _allow(client: socket.socket | None, deadline: float) -> None:
@@ -117,19 +126,3 @@ def _allow(client: socket.socket | None, deadline: float) -> None:
         raise TimeoutError
     if client is not None:
         client.settimeout(left)
-
-
-def _refuse_compressed(environ: dict[str, Any]) -> None:
-    encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
-    transfer = environ.get("HTTP_TRANSFER_ENCODING", "chunked").strip().lower()
-    if encoding not in _UNDECODED or transfer != "chunked":
-        raise ApiError("unsupported_media_type", "Compressed request bodies are not accepted; send the body as it is")
-
-
-def _content_length(environ: dict[str, Any]) -> int | None:
-    text = environ.get("CONTENT_LENGTH")
-    return int(text) if text else None
-
-
-def _has_body(environ: dict[str, Any]) -> bool:
-    return bool(_content_length(environ)) or "HTTP_TRANSFER_ENCODING" in environ

@@ -1,135 +1,105 @@
-"""The response writer: as gunicorn's, but it sends the headers and the first piece of the body together."""
+"""The response writer of the worker: it sends the headers together with the first piece of the body."""
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from functools import lru_cache
+from http.client import responses
+from typing import Final
 
 from gunicorn import util
-from gunicorn.http.wsgi import Response
+from gunicorn.http.wsgi import SERVER
 
-from router.server.request_parser import Plain
-from router.server.sockets import ClientSocket
+from router.request.request import Headers, Request
+from router.server.sockets import BoundedSocket
 
-_MERGE_BYTES: Final = 64 * 1024
+MERGED_BYTES: Final = 64 * 1024
 """The longest piece of a body that is copied to be sent together with the headers."""
 
-
-_MAX_CACHED: Final = 200
-_VALID_NAMES: Final[set[str]] = set()
-"""Header names that gunicorn accepted and gives no meaning: it would check each again."""
-_LENGTH: Final = "Content-Length"
-_VALID_STATUSES: Final[dict[str, int]] = {}
-"""Status lines that gunicorn accepted, of responses that may have a body."""
+_BODILESS: Final = frozenset({204, 304})
+"""Statuses without a body and a Content-Length (RFC 9110, section 8.6)."""
+_HTTP_1_0: Final = (1, 0)
 
 
-def _is_special(name: str) -> bool:
-    return name.lower() == "content-length" or bool(util.is_hoppish(name))
+def status_line(status: int) -> str:
+    """Return the status and its reason phrase; a contract may use one without a standard phrase, such as 529."""
+    return f"{status} {responses.get(status, 'Unknown').upper()}"
 
 
-class _Dates:
-    """The Date header, formatted once a second."""
+class HttpResponseWriter:
+    """Writes one response to a client's socket.
 
-    second = 0
-    text = ""
+    `keep_alive`: whether the server allows the connection to carry another request. What the client and the response
+    allow is added; at the end the attribute says whether the connection may be reused.
+    """
 
-    @classmethod
-    def now(cls) -> str:
-        second = int(time.time())
-        if second != cls.second:
-            cls.text = util.http_date(second)
-            cls.second = second
-        return cls.text
+    __slots__ = ("_held", "_is_bodiless", "_is_chunked", "_sock", "_version", "headers_sent", "keep_alive")
 
+    def __init__(self, request: Request, sock: BoundedSocket, *, keep_alive: bool = True) -> None:
+        self._sock = sock
+        self._version = request.version
+        self._is_bodiless = request.method == "HEAD"
+        self._is_chunked = False
+        self._held = b""
+        self.keep_alive = keep_alive and request.keep_alive
+        self.headers_sent = False
 
-class _Request:
-    """What gunicorn's Response needs of the request: a POST of HTTP/1.1."""
-
-    method = "POST"
-    version = (1, 1)
-
-    def __init__(self, *, keeps: bool) -> None:
-        self._keeps = keeps
-
-    def should_close(self) -> bool:
-        return not self._keeps
-
-
-class HttpResponseWriter(Response):  # type: ignore[misc] # gunicorn has no types
-    """Writes one response; what HTTP does not allow is rejected, as gunicorn does."""
-
-    status: str | None
-    status_code: int
-    sent: int
-
-    def __init__(self, request: Plain, sock: ClientSocket, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's
-        super().__init__(_Request(keeps=request.keeps), sock, cfg)
-
-    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., Any]:  # noqa: ANN401 - gunicorn's
-        """Take status and headers as gunicorn does, without checking a known status again."""
-        code = _VALID_STATUSES.get(status)
-        if code is None or exc_info or self.status is not None:
-            write: Callable[..., Any] = super().start_response(status, headers, exc_info)
-            if not self._omits_body and len(_VALID_STATUSES) < _MAX_CACHED:
-                _VALID_STATUSES[status] = self.status_code
-            return write
-        self.status, self.status_code = status, code
-        self.process_headers(headers)
-        self.chunked = self.response_length is None
-        return self.write
-
-    def process_headers(self, headers: list[tuple[str, str]]) -> None:
-        """Take the headers, and reject what HTTP does not allow, as gunicorn does."""
-        for name, value in headers:
-            if name in _VALID_NAMES and value.isascii() and value.isprintable():
-                self.headers.append((name, value.strip(" ")))
-            elif name == _LENGTH and value.isascii() and value.isdigit():
-                self.response_length = int(value)
-                self.headers.append((name, value))
-            else:
-                super().process_headers([(name, value)])
-                if len(_VALID_NAMES) < _MAX_CACHED and len(name) < _MAX_CACHED and not _is_special(name):
-                    _VALID_NAMES.add(name)
-
-    def header_bytes(self) -> bytes:
-        """Return the status line and the headers, which then count as sent."""
+    def send(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response. Raises ValueError for a header with a line break."""
+        length = "" if status in _BODILESS else f"Content-Length: {len(body)}\r\n"
+        head = self._encode(status, headers, "", length)
+        if self._is_bodiless or status in _BODILESS:
+            body = b""
         self.headers_sent = True
-        fields = "".join([f"{name}: {value}\r\n" for name, value in self.headers])
-        framing = "Transfer-Encoding: chunked\r\n" if self.chunked else ""
-        connection = "close" if self.should_close() else "keep-alive"
-        return (
-            f"HTTP/1.1 {self.status}\r\nServer: {self.version}\r\nDate: {_Dates.now()}\r\n"
-            f"Connection: {connection}\r\n{framing}{fields}\r\n"
-        ).encode("latin-1")
+        if len(body) <= MERGED_BYTES:
+            self._sock.sendall(head + body)
+        else:
+            self._sock.sendall(head)
+            self._sock.sendall(body)
 
-    def send_headers(self) -> None:
-        """Send the headers alone, unless they were sent."""
-        if not self.headers_sent:
-            self.sock.sendall(self.header_bytes())
+    def start(self, status: int, headers: Headers) -> None:
+        """Hold the headers of a response until its first piece. Raises ValueError for a header with a line break."""
+        if status in _BODILESS:
+            self._is_bodiless = True
+        framing = ""
+        if not self._is_bodiless and not any(name.lower() == "content-length" for name, _ in headers):
+            if self._version > _HTTP_1_0:
+                self._is_chunked = True
+                framing = "Transfer-Encoding: chunked\r\n"
+            else:
+                # The end of the connection is the end of the body.
+                self.keep_alive = False
+        self._held = self._encode(status, headers, framing)
 
-    def _emit_body(self, data: bytes) -> None:
-        if self.chunked:
-            data = b"%X\r\n%b\r\n" % (len(data), data)
-        self.sock.sendall(data)
-
-    def write(self, arg: bytes) -> None:
-        """Send a piece of the body, the headers first."""
-        if self.headers_sent and self.chunked and type(arg) is bytes and arg:
-            # The next events of a stream, framed as gunicorn does.
-            self.sent += len(arg)
-            self.sock.sendall(b"%X\r\n%b\r\n" % (len(arg), arg))
+    def write(self, piece: bytes) -> None:
+        """Send the next piece of the body, the headers with the first one."""
+        if not piece or self._is_bodiless:
             return
-        if self.headers_sent or self._omits_body or not isinstance(arg, bytes) or len(arg) > _MERGE_BYTES:
-            super().write(arg)
-            return
-        if self.response_length is not None:
-            arg = arg[: self.response_length]
-        self.sent = len(arg)
-        if self.chunked and arg:
-            arg = b"%X\r\n%b\r\n" % (len(arg), arg)
-        self.sock.sendall(self.header_bytes() + arg)
+        data = b"%X\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece
+        self._send_held(data)
 
-    def write_all(self, pieces: Iterable[bytes]) -> None:
-        """Send a whole body, piece by piece."""
-        for piece in pieces:
-            self.write(piece)
-        self.close()
+    def end(self) -> None:
+        """Send the end of the body, and the headers where no piece was sent."""
+        data = b"0\r\n\r\n" if self._is_chunked else b""
+        if data or self._held:
+            self._send_held(data)
+
+    def _send_held(self, data: bytes) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self.headers_sent = True
+            data = held + data
+        self._sock.sendall(data)
+
+    def _encode(self, status: int, headers: Headers, framing: str, length: str = "") -> bytes:
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
+            raise ValueError("a response header contains a line break")
+        beginning = _beginning(status, self._version, int(time.time()), self.keep_alive)
+        return f"{beginning}{framing}{fields}{length}\r\n".encode("latin-1")
+
+
+@lru_cache(maxsize=64)
+def _beginning(status: int, version: tuple[int, int], second: int, keep_alive: bool) -> str:
+    """Return the status line and the headers of the server."""
+    connection = "keep-alive" if keep_alive else "close"
+    line = f"HTTP/{version[0]}.{version[1]} {status_line(status)}"
+    return f"{line}\r\nServer: {SERVER}\r\nDate: {util.http_date(second)}\r\nConnection: {connection}\r\n"

@@ -7,7 +7,7 @@ say where spans go to. Attributes follow its conventions for HTTP and generative
 import importlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from router.request import routes
 from router.request.context import RequestContext
+from router.request.request import Request
 from router.request.trace import Attempt, Trace, new_span_id, new_trace_id, parent_of
 from router.runtime.pid import cached_pid
 from router.settings.declarations import OPENTELEMETRY
@@ -43,11 +44,11 @@ class Tracer(ExporterQueue["_Spans"]):
     def __init__(self) -> None:
         super().__init__(_Spans)
 
-    def begin(self, context: RequestContext, environ: Mapping[str, Any]) -> None:
+    def begin(self, context: RequestContext, request: Request) -> None:
         """Let an inference request have a trace: its client's, else a new one; none where OpenTelemetry fails."""
         if context.route not in _TRACED or self.has_failed():
             return
-        parent = parent_of(environ)
+        parent = parent_of(request.header("traceparent"))
         trace_id = parent.trace_id if parent else new_trace_id()
         trace = Trace(trace_id, new_span_id(), parent, is_sampled=False)
         with suppress(Exception):  # its start says so itself, once; no trace is worth a request

@@ -8,8 +8,8 @@ import certifi
 import requests
 
 from router.request.headers import without_key
+from router.request.request import ClientConnection
 from router.runtime.pid import cached_pid
-from router.server.disconnect import DownstreamClient
 from router.settings.declarations import Settings
 from router.upstream.connection import Endpoint
 from router.upstream.response import Timeouts, UpstreamResponse
@@ -60,7 +60,7 @@ class HttpClient:
         url: str,
         headers: dict[str, str],
         body: bytes,
-        client: DownstreamClient | None = None,
+        client: ClientConnection | None = None,
         *,
         reuse: bool = True,
     ) -> UpstreamResponse:

@@ -13,8 +13,8 @@ from router.contract.responses.upstream_errors import is_budget_overflow
 from router.contract.rules.budget import Tokens, without_budget
 from router.request.context import RequestContext
 from router.request.outcome import Outcome, outcome_of
+from router.request.request import ClientConnection
 from router.runtime import cpu_executor
-from router.server.disconnect import DownstreamClient
 from router.settings.declarations import Settings
 from router.upstream.balancer import LoadBalancer
 from router.upstream.client import HttpClient
@@ -94,7 +94,7 @@ class Forwarder:
         self._retry_budget = RetryBudget()
         self._sent_ids = SentRequestIds()
 
-    def send(self, request: UpstreamRequest, client: DownstreamClient, context: RequestContext) -> UpstreamResponse:
+    def send(self, request: UpstreamRequest, client: ClientConnection, context: RequestContext) -> UpstreamResponse:
         """Return an engine's response after reading its headers.
 
         Retries on another engine if no connection opened or the engine rejected the request with 429 or 503. Retries on
@@ -139,7 +139,7 @@ class Forwarder:
         )
 
     def _send_without_overflow(
-        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext
+        self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext
     ) -> UpstreamResponse:
         """Send to one engine, without the injected budget where that exceeds the engine's context."""
         tokens, model = request.tokens, request.model
@@ -158,7 +158,7 @@ class Forwarder:
         return response
 
     def _send_to(
-        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext
+        self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext
     ) -> UpstreamResponse:
         """Send to one engine, on a new connection if the reused one was stale."""
         context.engine = engine
@@ -175,7 +175,7 @@ class Forwarder:
         self,
         engine: str,
         request: UpstreamRequest,
-        client: DownstreamClient,
+        client: ClientConnection,
         context: RequestContext,
         *,
         reuse: bool = True,
@@ -190,7 +190,7 @@ class Forwarder:
         return response
 
     def _post(
-        self, engine: str, request: UpstreamRequest, client: DownstreamClient, context: RequestContext, *, reuse: bool
+        self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext, *, reuse: bool
     ) -> UpstreamResponse:
         context.attempts += 1
         context.attempted_engines += (engine,)

@@ -3,8 +3,8 @@
 import math
 import time
 
+from router.request.request import ClientConnection
 from router.runtime.event_loop import poll_fds
-from router.server.disconnect import DownstreamClient
 
 
 class Poller:
@@ -15,7 +15,7 @@ class Poller:
 
     __slots__ = ("_client", "_idle_masks", "deadline")
 
-    def __init__(self, client: DownstreamClient | None = None, deadline: float = math.inf) -> None:
+    def __init__(self, client: ClientConnection | None = None, deadline: float = math.inf) -> None:
         self.deadline = deadline
         self._client = client if client is not None and client.fd >= 0 else None
         self._idle_masks: dict[int, int] = {}

@@ -13,8 +13,8 @@ from requests.adapters import BaseAdapter
 
 from router.contract.errors import OVERLOADED, ApiError
 from router.request.outcome import Outcome
+from router.request.request import ClientConnection
 from router.runtime import event_loop
-from router.server.disconnect import DownstreamClient
 from router.upstream.connection import Endpoint, UpstreamConnection
 from router.upstream.connection_pool import ConnectionPool
 from router.upstream.errors import EngineError
@@ -31,7 +31,7 @@ class RequestOptions(NamedTuple):
     """How a request is sent: its timeouts, the client to watch meanwhile, and the use of connections."""
 
     timeouts: Timeouts
-    client: DownstreamClient | None = None
+    client: ClientConnection | None = None
     reuse: bool = True
     """Whether an idle connection may be reused."""
     close: bool = False

@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from io import BytesIO
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import orjson
-from werkzeug.test import create_environ
 
 from router.app import create_app, open_services
 from router.artifact import format as artifact_format
@@ -34,6 +33,7 @@ from router.middleware import Middleware
 from router.request.context import RequestContext
 from router.request.headers import for_client, for_engine
 from router.request.outcome import Outcome
+from router.request.request import Headers, Request, WholeBody
 from router.server.disconnect import DownstreamClient
 from router.settings.declarations import Settings
 from router.telemetry.access_log import as_json, fields_of
@@ -58,13 +58,13 @@ EVENT: Final = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"served","choices":'
     b'[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null}]}\n\n'
 )
-ENVIRON: Final = {
-    "CONTENT_TYPE": "application/json",
-    "HTTP_ACCEPT": "*/*",
-    "HTTP_ACCEPT_ENCODING": "gzip, deflate",
-    "HTTP_AUTHORIZATION": "Bearer key-of-a-client",
-    "HTTP_USER_AGENT": "bench",
-    "HTTP_X_REQUEST_ID": "request-1",
+REQUEST_HEADERS: Final = {
+    "content-type": "application/json",
+    "accept": "*/*",
+    "accept-encoding": "gzip, deflate",
+    "authorization": "Bearer key-of-a-client",
+    "user-agent": "bench",
+    "x-request-id": "request-1",
 }
 HEADERS: Final = [
     ("content-type", "application/json"),
@@ -127,7 +127,7 @@ def steps() -> Iterator[tuple[str, Step]]:
     small = bodies[SMALL]
     yield "edit a stream's event: model", Step(lambda: _edit_stream("asked", None), small, EVENTS)
     yield "edit a stream's event: usage moved", Step(lambda: _edit_stream(None, "move"), small, EVENTS)
-    yield "headers to the engine", Step(lambda: for_engine(ENVIRON, "request-1", "key-of-the-engine"), small)
+    yield "headers to the engine", Step(lambda: for_engine(REQUEST_HEADERS, "request-1", "key-of-the-engine"), small)
     yield "headers to the client", Step(lambda: for_client(HEADERS), small)
     yield "dispatch, nothing sent", _dispatch(small)
     over = _exchange()
@@ -189,7 +189,7 @@ def _dispatch(yardstick: bytes) -> Step:
         in_flight_table,
         context_limits=ContextLimits(registry, ""),
     )
-    request, client = UpstreamRequest(ROUTE, {}, yardstick, MODEL), DownstreamClient({})
+    request, client = UpstreamRequest(ROUTE, {}, yardstick, MODEL), DownstreamClient()
 
     def run() -> None:
         answer: Any = forwarder.send(request, client, RequestContext(request_id="1"))
@@ -206,9 +206,18 @@ def _meter(yardstick: bytes) -> Step:
     return Step(lambda: numbers.add(iter(batch)), yardstick, len(batch))
 
 
+class _Kept:
+    """A response writer that keeps the status."""
+
+    status = 0
+
+    def send(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status if headers and body else 0
+
+
 @contextmanager
 def whole_requests(artifact_of: artifact_format.Artifact) -> Iterator[tuple[str, Step]]:
-    """Give the step of a whole request in the WSGI app: all but gunicorn, with an engine in another process."""
+    """Give the step of a whole request in the application: all but the server, with an engine in another process."""
     words = [sys.executable, "-m", "router.mock_engine", "--no-record", "--model", MODEL]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as engine:
@@ -219,15 +228,12 @@ def whole_requests(artifact_of: artifact_format.Artifact) -> Iterator[tuple[str,
             services.discovery.start_and_wait()
             app: Any = Middleware(create_app(services), services)
             body = chat_body(SMALL)
-            environ = create_environ(ROUTE, method="POST", data=body, content_type="application/json")
+            headers = [("host", "x"), ("content-type", "application/json"), ("content-length", str(len(body)))]
+            writer = _Kept()
 
             def run() -> None:
-                status = []
-                answer = app({**environ, "wsgi.input": BytesIO(body)}, lambda *told: status.append(told[0]))
-                assert b"".join(answer)
-                assert status == ["200 OK"], status
-                if hasattr(answer, "close"):
-                    answer.close()
+                app.serve(Request("POST", ROUTE, headers, WholeBody(body), DownstreamClient()), writer)
+                assert writer.status == HTTPStatus.OK
 
             yield f"whole request, {artifact_of.name}, {SMALL}", Step(run, body)
         finally:

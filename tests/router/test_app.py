@@ -58,7 +58,7 @@ def test_an_unexpected_exception_is_a_plain_500(client: Client, caplog: pytest.L
 
 def test_unexpected_exceptions_leave_no_request_in_flight(client: Client) -> None:
     """However often the unforeseen happens, the bound of requests in flight is not used up."""
-    answers = [client.post("/v1/chat/completions", data=b'{"model":"served"}', buffered=True) for _ in range(10)]
+    answers = [client.post("/v1/chat/completions", data=b'{"model":"served"}') for _ in range(10)]
     assert {answer.headers["x-router-error-code"] for answer in answers} == {"internal_error"}
 
 
@@ -69,7 +69,7 @@ def test_an_app_that_breaks_is_a_plain_500_too(client: Client, monkeypatch: pyte
         raise RuntimeError("a secret of the machine")
 
     monkeypatch.setattr(client.application, "_inference", broken)
-    answers = [client.post("/v1/chat/completions", data=b"{}", buffered=True) for _ in range(10)]
+    answers = [client.post("/v1/chat/completions", data=b"{}") for _ in range(10)]
     assert {answer.status_code for answer in answers} == {500}
     assert answers[-1].headers["x-request-id"]
     assert answers[-1].get_json()["error"]["code"] == "internal_error"

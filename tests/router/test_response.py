@@ -43,7 +43,7 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     answer, told, _ = make_response(HEAD, *chunks, b"0\r\n\r\n")
     answer.read_headers()
     body: Any = forward_response(
-        ResponseForwarding(answer, ResponseRewrite(alias), DownstreamClient({}), RequestContext(request_id="1"))
+        ResponseForwarding(answer, ResponseRewrite(alias), DownstreamClient(), RequestContext(request_id="1"))
     ).body
     assert b"".join(body) == b"".join(pieces)
     assert told == [outcome]
@@ -65,7 +65,7 @@ def _streamed(
     answer, told, _ = make_response(HEAD, *chunks, *[b"0\r\n\r\n"] * ends)
     answer.read_headers()
     context = RequestContext(request_id="1")
-    body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient({}), context, 0.01)).body
+    body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient(), context, 0.01)).body
     return list(body), context, told
 
 
@@ -135,9 +135,7 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer, told, _ = make_response(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_headers()
     context = RequestContext(request_id="1")
-    body: Any = iter(
-        forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), context)).body
-    )
+    body: Any = iter(forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), context)).body)
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
         left.extend(body)
@@ -191,7 +189,7 @@ def test_an_answer_that_ends_with_its_connection_is_whole_json_or_broken(
         monkeypatch.setattr(read, "loads", lambda _: pytest.fail("all of it was read"))
     answer, _, _ = make_response(b"HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n\r\n", body, b"")
     answer.read_headers()
-    going = ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), RequestContext(request_id="1"))
+    going = ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), RequestContext(request_id="1"))
     if is_whole:
         assert forward_response(going).body == body
     else:
@@ -215,7 +213,7 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     with suppress(ApiError):
         list(
             forward_response(
-                ResponseForwarding(answer, ResponseRewrite(), DownstreamClient({}), RequestContext(request_id="1"))
+                ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), RequestContext(request_id="1"))
             ).body
         )
     assert told == [Outcome.BROKEN]

@@ -109,7 +109,7 @@ class _Sent:
         )
 
     def send(self, client: DownstreamClient | None = None) -> Any:
-        return self.forwarder.send(REQUEST, client or DownstreamClient({}), self.context)
+        return self.forwarder.send(REQUEST, client or DownstreamClient(), self.context)
 
     def result(self) -> object:
         """Return the status of the answer, or the code of the error and whether the request may have run."""
@@ -234,7 +234,7 @@ def client() -> Iterator[tuple[DownstreamClient, socket.socket]]:
     """A client as the router sees it, and its own end of the connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield DownstreamClient({"gunicorn.socket": ours, "SERVER_PROTOCOL": "HTTP/1.1"}), theirs
+        yield DownstreamClient(ours), theirs
 
 
 @pytest.mark.parametrize("script", ["refused 200", "429 200"])

@@ -36,8 +36,8 @@ def client() -> Iterator[Pair]:
         yield ours, theirs
 
 
-def _client(pair: Pair, protocol: str = "HTTP/1.1") -> DownstreamClient:
-    return DownstreamClient({"gunicorn.socket": pair[0], "SERVER_PROTOCOL": protocol})
+def _client(pair: Pair, *, accepts_interim: bool = True) -> DownstreamClient:
+    return DownstreamClient(pair[0], accepts_interim=accepts_interim)
 
 
 @pytest.mark.parametrize("with_client", [False, True])
@@ -81,7 +81,7 @@ def test_a_half_closed_client_is_asked_once_before_its_answer(
 ) -> None:
     """A client that finished sending gets one interim answer, if it knows them, and is waited for."""
     client[1].shutdown(socket.SHUT_WR)
-    poller = Poller(_client(client, protocol))
+    poller = Poller(_client(client, accepts_interim=protocol == "HTTP/1.1"))
     for _ in range(2):
         with pytest.raises(TimeoutError):
             poller.wait(ends[0].fileno(), select.POLLIN, 0.01)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from router.request.request import Request, ResponseWriter
+from router.server.wsgi_adapter import WsgiResponseWriter, request_of
 from router.wsgi import application as router
 
 
@@ -27,12 +29,16 @@ class _Showing:
         self.count_rejected = router.count_rejected
         self.flush = router.flush
 
+    def serve(self, request: Request, writer: ResponseWriter) -> None:
+        if request.path == "/cycles":
+            writer.send(200, [("Content-Type", "application/json")], json.dumps(_found()).encode())
+        else:
+            router.serve(request, writer)
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/cycles":
-            return router(environ, start_response)
-        body = json.dumps(_found()).encode()
-        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-        return [body]
+        request = request_of(environ)
+        self.serve(request, WsgiResponseWriter(start_response, request.method))
+        return ()
 
 
 application = _Showing()
