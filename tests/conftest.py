@@ -31,3 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:  # the processes of xdist have none
         config.pluginmanager.register(ShowFailures(reporter), "show-failures")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the files first that wait for real servers: while one process waits, the others compute."""
+    items.sort(key=lambda item: "router/wire" not in item.nodeid and "demo" not in item.nodeid)
