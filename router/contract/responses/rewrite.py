@@ -14,11 +14,8 @@ from router.contract.jsonbytes.members import Member, TooManyMembersError, end_o
 from router.contract.jsonbytes.parsing import holds_too_many_values
 from router.contract.jsonbytes.scanning import JsonScanner
 from router.contract.jsonbytes.splice import to_json
+from router.contract.responses.raw_levels import MAX_MEMBERS, Level, NotCompactError, RawObject, edit_object, is_string
 from router.contract.responses.sse import BYTE_ORDER_MARK
-
-MAX_MEMBERS: Final = 10_000
-"""Most members of an object that is searched for an edit. One with more stays unchanged: engines write some ten, and a
-million would take seconds."""
 
 _MODEL = re.compile(rb'"model"[ \t\n\r]*+:[ \t\n\r]*+')
 
@@ -67,7 +64,24 @@ def _behind_mark(body: bytes, edit: Callable[[bytes], bytes]) -> bytes:
     return edited if unmarked is body else BYTE_ORDER_MARK + edited
 
 
+def model_level(name: bytes, holder: str | None = None) -> Level:
+    """Return the edit that sets the model name, in JSON; `holder` is as for `model_strings`."""
+    value = msgspec.Raw(name)
+
+    def set_model(members: RawObject) -> bool:
+        if not is_string(members.get("model")):
+            return False
+        members["model"] = value
+        return True
+
+    return Level(set_model) if holder is None else Level(objects={holder: Level(set_model)})
+
+
 def _renamed(body: bytes, name: str) -> bytes:
+    try:
+        return edit_object(body, model_level(to_json(name)))
+    except NotCompactError:
+        pass
     return _with_replaced(body, model_strings(body), to_json(name))
 
 

@@ -46,6 +46,10 @@ class SseParser:
         # While a long event passes, the last bytes of it that came are held.
         return not self._held
 
+    def is_between_events(self) -> bool:
+        """Return whether the next byte begins an event or a comment, and no byte order mark may come any more."""
+        return not (self._held or self._may_have_mark)
+
     def feed(self, piece: bytes) -> list[SsePart]:
         """Take the next bytes of the stream; return the parts that are complete, none of them empty."""
         search_from = max(0, len(self._held) - _LONGEST_END + 1)
@@ -137,6 +141,37 @@ class SseEventBuffer:
         """Return the remaining bytes at the end of the stream: a last event without its blank line."""
         left = self._splitter.flush()
         return b"" if left is None else left.data
+
+
+class PlainEvent(NamedTuple):
+    """An event whose last line is its only data, after at most its name: as engines write them."""
+
+    beginning: bytes
+    payload: bytes
+
+    def with_payload(self, payload: bytes) -> bytes:
+        """Return the event with other data, which must not contain line ends."""
+        return b"%b%b\n\n" % (self.beginning, payload)
+
+
+def plain_events(piece: bytes) -> list[PlainEvent] | None:
+    """Return the events of a piece that begins with an event; None unless all are plain and complete."""
+    if not piece.endswith(b"\n\n") or b"\r" in piece or len(piece) > MAX_EVENT_BYTES:
+        return None
+    events = []
+    for event in piece[:-2].split(b"\n\n"):
+        line = event.rfind(b"\n") + 1
+        payload = line + len(_DATA_FIELD)
+        if not event.startswith(_DATA_FIELD, line):
+            return None
+        if line and not (event.startswith(_EVENT_FIELD) and event.find(b"\n") == line - 1):
+            return None
+        events.append(PlainEvent(event[:payload], event[payload:]))
+    return events
+
+
+_DATA_FIELD: Final = b"data: "
+_EVENT_FIELD: Final = b"event: "
 
 
 class Splice(NamedTuple):

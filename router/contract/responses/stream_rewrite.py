@@ -1,12 +1,32 @@
 """Edits of streamed responses: the requested alias as model name, and the frame that reports the usage."""
 
 import re
+from contextlib import suppress
 from typing import Any, Final, Literal
+
+import msgspec
 
 from router.contract.jsonbytes.members import Member, TooManyMembersError, end_of_value, find_members
 from router.contract.jsonbytes.splice import to_json
-from router.contract.responses.rewrite import MAX_MEMBERS, model_strings, read_object
-from router.contract.responses.sse import MAX_EVENT_BYTES, EventData, Splice, SseParser, SsePart
+from router.contract.responses.raw_levels import (
+    MAX_MEMBERS,
+    Level,
+    NotCompactError,
+    ObjectEdit,
+    RawObject,
+    edit_object,
+    raw_members,
+)
+from router.contract.responses.rewrite import model_level, model_strings, read_object
+from router.contract.responses.sse import (
+    MAX_EVENT_BYTES,
+    EventData,
+    PlainEvent,
+    Splice,
+    SseParser,
+    SsePart,
+    plain_events,
+)
 
 _MAY_FINISH = re.compile(rb'"finish_reason"(?![ \t]*+:[ \t]*+null)')
 _END_OF_STREAM: Final = b"[DONE]"
@@ -24,15 +44,17 @@ class StreamRewriter:
     def __init__(
         self, model: str | None, usage: Literal["move", "copy"] | None, model_holder: str | None = None
     ) -> None:
-        self._name = None if model is None else to_json(model)
-        self._holder = model_holder
+        self._name = None if model is None else _ModelName(to_json(model), model_holder)
         self._splitter = SseParser()
         self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
 
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the bytes to pass on."""
-        if self._needs_no_edit(piece):
-            return piece
+        if self._is_unedited_by_usage(piece):
+            if self._name is None:
+                return piece
+            if self._splitter.is_between_events() and (events := plain_events(piece)) is not None:
+                return self._name.write(events)
         return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
 
     def held_bytes(self) -> int:
@@ -48,12 +70,10 @@ class StreamRewriter:
         left = self._splitter.flush()
         return self.release() if left is None else self._edited(left) + self.release()
 
-    def _needs_no_edit(self, piece: bytes) -> bool:
+    def _is_unedited_by_usage(self, piece: bytes) -> bool:
         """Return whether a piece has only complete events, none of which can finish a choice, as most pieces do."""
-        return (
-            self._name is None
-            and self._mover is not None
-            and not self._mover.is_holding()
+        return self._mover is None or (
+            not self._mover.is_holding()
             and piece.endswith((b"\n\n", b"\r\n\r\n"))
             and self._splitter.is_at_start()
             and not _MAY_FINISH.search(piece)
@@ -63,11 +83,36 @@ class StreamRewriter:
         """Edit the next part of the stream. Return the bytes to pass on, held ones included."""
         mover = self._mover
         if part.kind == "event":
-            event = part.data if self._name is None else _with_model(part.data, self._name, self._holder)
+            event = part.data if self._name is None else self._name.write_into(part.data)
             return event if mover is None else mover.take(event)
         if part.kind == "fragment" and mover is not None:
             return mover.give_up() + part.data
         return part.data
+
+
+class _ModelName:
+    """The model name, in JSON, that events get: themselves, or the object in their member `holder`."""
+
+    def __init__(self, name: bytes, holder: str | None) -> None:
+        self._name = name
+        self._holder = holder
+        self._level = model_level(name, holder)
+
+    def write(self, events: list[PlainEvent]) -> bytes:
+        """Return events with the name, where they have one."""
+        return b"".join([self._written(event) for event in events])
+
+    def _written(self, event: PlainEvent) -> bytes:
+        try:
+            return event.with_payload(edit_object(event.payload, self._level))
+        except NotCompactError:
+            return self.write_into(event.with_payload(event.payload))
+
+    def write_into(self, event: bytes) -> bytes:
+        """Return an event of any form with the name."""
+        data = EventData(event)
+        strings = model_strings(data.payload, self._holder)
+        return data.spliced(Splice(string.start, string.end, self._name) for string in strings) if strings else event
 
 
 class _UsageMover:
@@ -127,12 +172,6 @@ class _UsageMover:
         return leaving
 
 
-def _with_model(event: bytes, name: bytes, holder: str | None) -> bytes:
-    data = EventData(event)
-    strings = model_strings(data.payload, holder)
-    return data.spliced(Splice(string.start, string.end, name) for string in strings) if strings else event
-
-
 def _finishes(frame: dict[str, Any]) -> bool:
     choices = frame.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or _is_error(frame):
@@ -166,10 +205,23 @@ def _usage_of(payload: bytes) -> bytes:
 
 def _with_usage(end_frame: bytes, payload: bytes) -> bytes:
     """Return the end frame with the usage of a payload in its first choice; unchanged beyond MAX_MEMBERS."""
+    events = plain_events(end_frame)
+    if events is not None and len(events) == 1:
+        with suppress(NotCompactError):
+            level = Level(arrays={"choices": Level(_set_usage(raw_members(payload)["usage"]), first_item_only=True)})
+            return events[0].with_payload(edit_object(events[0].payload, level))
     try:
         return _with_value(EventData(end_frame), _usage_of(payload))
     except TooManyMembersError:
         return end_frame
+
+
+def _set_usage(usage: msgspec.Raw) -> ObjectEdit:
+    def set_usage(choice: RawObject) -> bool:
+        choice["usage"] = usage
+        return True
+
+    return set_usage
 
 
 def _with_value(data: EventData, usage: bytes) -> bytes:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from router.contract.jsonbytes.members import find_members
 from router.contract.jsonbytes.parsing import MAX_VALUES
 from router.contract.responses import rewrite
-from router.contract.responses.rewrite import MAX_MEMBERS, rename_model, retype_bad_request
+from router.contract.responses.raw_levels import MAX_MEMBERS
+from router.contract.responses.rewrite import rename_model, retype_bad_request
 from tests.batches import batched
 from tests.router.contract.jsonbytes.test_members import written_objects
 from tests.router.contract.tables import CASES

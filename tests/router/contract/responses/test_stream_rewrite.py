@@ -4,10 +4,11 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.contract.responses.rewrite import MAX_MEMBERS
+from router.contract.responses import rewrite, stream_rewrite
+from router.contract.responses.raw_levels import MAX_MEMBERS, NotCompactError
 from router.contract.responses.stream_rewrite import StreamRewriter
 from tests.batches import batched
 from tests.router.contract.responses.test_rewrite import NOT_RENAMED, RENAMED
@@ -262,6 +263,78 @@ def test_the_usage_finds_its_place_however_the_stream_is_cut(cases, usage, data)
     came, left = (b"".join(pair[side] + DONE for pair in pairs) for side in (0, 1))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(came)), max_size=8)))
     assert _fed(_cut(came, cuts), None, usage) == left
+
+
+PAYLOADS = [
+    '{"model":"s","choices":[{"index":0,"delta":{"content":"é\\n"},"finish_reason":null}]}',
+    '{"model":"s","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+    '{"model":"s","choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"total":7}}',
+    '{"model":"s","choices":[],"usage":{"total":12345678901234567890123}}',
+    '{"model":"s","choices":[], "usage" : {"a": 1.0}}',
+    '{"model": "s", "choices": [{"finish_reason": "stop"}]}',
+    *('{"model":"a","model":"s"}', '{"m\\u006fdel":"s"}', '{"model":7}', '{"model":NaN}', '{"x":NaN,"model":"s"}'),
+    *('{"message":{"model":"s","usage":{"model":"x"}}}', '{"message":{"model":"s"},"message":null}', '{"message":[]}'),
+    *("[DONE]", "[]", "", '{"error":{"message":"m"}}', '{"a":{"model":"s"}}', '{"model":"s"', '{"model":"\\ud800"}'),
+]
+FORMS = [
+    "data: %s\n\n",
+    "event: x\ndata: %s\n\n",
+    "data:%s\n\n",
+    "data: %s\r\n\r\n",
+    "id: 1\ndata: %s\n\n",
+    "data: %s\nid: 1\n\n",
+]
+
+
+def _always_general(patch):
+    """Let all events be edited by splices, as if no event were plain."""
+
+    def raise_not_compact(*_):
+        raise NotCompactError
+
+    patch.setattr(stream_rewrite, "plain_events", lambda _: None)
+    patch.setattr(rewrite, "edit_object", raise_not_compact)
+
+
+@st.composite
+def pieces_of_streams(draw):
+    """Return a stream of any events, which ends anywhere, in pieces: whole events most of the time."""
+    events = draw(st.lists(st.tuples(st.sampled_from(FORMS), st.sampled_from(PAYLOADS)), max_size=8))
+    parts = [(form % payload).encode() for form, payload in events]
+    parts = [draw(st.sampled_from([b"", b"", b"", "\ufeff".encode(), b": c\n", b"\n", b"\r"])) + part for part in parts]
+    stream = b"".join(parts)[: draw(st.none() | st.integers(0, 400))]
+    ends = [sum(map(len, parts[: count + 1])) for count in range(len(parts))]
+    cuts = draw(st.lists(st.sampled_from([*ends, 0]) | st.integers(0, len(stream)), max_size=10))
+    return _cut(stream, sorted(min(cut, len(stream)) for cut in cuts))
+
+
+def _check_both_ways(pieces, name, usage, holder):
+    def edited():
+        editor = StreamRewriter(name, usage, holder)
+        return [*map(editor.feed, pieces), editor.held_bytes(), editor.flush()]
+
+    fast = edited()
+    with pytest.MonkeyPatch.context() as patch:
+        _always_general(patch)
+        assert edited() == fast
+
+
+EDITS = (pieces_of_streams(), st.sampled_from([None, "alias"]), st.sampled_from([None, "move", "copy"]))
+HOLDERS = st.sampled_from([None, "message"])
+
+
+@given(*EDITS, HOLDERS)
+def test_plain_events_are_edited_as_all_others(pieces, name, usage, holder):
+    """Whatever leaves after each piece is the same whether plain events are edited by members or by splices."""
+    _check_both_ways(pieces, name, usage, holder)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=20_000)
+@given(*EDITS, HOLDERS)
+def test_plain_events_are_edited_as_all_others_in_many_streams(pieces, name, usage, holder):
+    """The same for thousands of streams."""
+    _check_both_ways(pieces, name, usage, holder)
 
 
 @given(
