@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,15 +10,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from gunicorn.config import Config
+from gunicorn.http.parser import RequestParser
 
 from router.artifact import format as artifact_format
 from router.artifact.release import shipped_folder
 from router.contract.decide import Forward, ServedIds, decide
 from tests.bench import check
-from tests.bench.peers import bodies, cache, plot, processes, report, table
+from tests.bench.peers import bare, bodies, cache, plot, processes, report, table
 from tests.bench.peers.record import SETUP, WHOLE, Key, Record
 from tests.bench.peers.run import ENGINE
-from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, OURS, largest_preset, most_rules
+from tests.bench.peers.subjects import BARE, CONTRACT_OFF, CONTRACT_ON, OURS, largest_preset, most_rules
 from tests.bench.steps import Cost
 
 OURS_ON, OURS_OFF = OURS + CONTRACT_ON, OURS + CONTRACT_OFF
@@ -34,6 +37,7 @@ def record(tmp_path: Path) -> Record:
             made.add(Key("latency", "100/s", subject, number), {"p50_us": value * 10, "p99_us": value * 20})
         made.add(Key("latency", "100/s", ENGINE, number), {"p50_us": 100.0, "p99_us": 150.0})
     made.add(Key("leaving", "in a stream", "sglang-router", 0), {"median_ms": float("inf")})
+    made.add(Key("memory", "two workers", OURS_ON, 0), {"idle_rss": 41.5e6})
     made.fail("rate", WHOLE, "sglang-router", "ended with 1")
     made.fail("streams", "1000", OURS_ON, "saturated by 256 streams")
     made.fail(SETUP, WHOLE, "smg", "pip install: no such package")
@@ -76,11 +80,11 @@ def test_the_cpu_time_of_a_child_is_seen() -> None:
     assert processes.memory_of([child.pid]) == (0, 0)
 
 
-@pytest.mark.parametrize("size", bodies.SIZES)
+@pytest.mark.parametrize("size", bodies.CPU_BODIES)
 def test_bodies_have_their_size_and_pass_the_contracts_of_the_bench(size: str) -> None:
     """A body is within 4 % of its size and goes to the engine under each contract that is measured."""
     body = bodies.chat_body(size)
-    assert len(body) == pytest.approx(bodies.SIZES[size], rel=0.04)
+    assert len(body) == pytest.approx(bodies.SIZES[size.removesuffix(bodies.ONE_TEXT)], rel=0.04)
     for preset in (CONTRACT_OFF, CONTRACT_ON, largest_preset()):
         contract = artifact_format.read(shipped_folder("build") / f"{preset}.json").contract
         assert isinstance(decide(body, contract, ServedIds((bodies.MODEL,))), Forward)
@@ -163,9 +167,45 @@ def test_failures_are_told_with_their_reasons(record: Record) -> None:
 def test_aims_are_ratios_of_medians(record: Record) -> None:
     """An aim tells what was measured and whether that meets it, or that nothing was."""
     lines = table.aims(record).splitlines()
-    assert "| CPU per request, 1 KB, to sglang-router | ≤ 2 | 1.82 | yes |" in lines
-    assert "| contract on against off, 1 KB (µs) | ≤ 10 | 8.00 | yes |" in lines
-    assert "| requests/s, two workers, to sglang-router | ≥ 1 | not measured |  |" in lines
+    assert "| CPU, 1 KB, to sglang-router | ≤ 1.15 | 1.82 | no, by 58% |" in lines
+    assert "| memory of a worker, idle, RSS (MB) | ≤ 42 | 41.5 | yes |" in lines
+    assert "| requests/s, two workers, to sglang-router | ≥ 0.85 | not measured |  |" in lines
+
+
+def test_what_a_form_costs_by_itself_is_taken_off(record: Record) -> None:
+    """Chunks are compared as they are; of TLS and of a new connection what a bare loop pays is taken off."""
+    for subject, plain, chunked, closing, tls in (
+        (OURS_ON, 100.0, 120.0, 160.0, 150.0),
+        (BARE, 10.0, 11.0, 45.0, 20.0),
+    ):
+        for form, value in ((bodies.KEPT, plain), (bodies.CHUNKED, chunked), (bodies.CLOSING, closing)):
+            record.add(Key("forms", form, subject, 0), {"cpu_us": value})
+        record.add(Key("tls", bodies.TLS, subject, 0), {"cpu_us": tls})
+    aims = {line.split(" | ")[0]: line.split(" | ")[2:] for line in table.aims(record).splitlines()}
+    assert aims["| CPU, 1 KB, chunked, to plain"] == ["1.20", "yes |"]
+    assert aims["| CPU, 1 KB, HTTP/1.0 with close, to plain"] == ["1.25", "yes |"]
+    assert aims["| CPU, 1 KB, TLS without its own cost, to plain"] == ["1.40", "no, by 8% |"]
+
+
+@pytest.mark.parametrize("form", bodies.FORMS)
+def test_every_form_is_one_request_with_the_same_body(form: str) -> None:
+    """Gunicorn's parser and the bare loop read each form as one whole request with the body of the plain one."""
+    sent = bodies.in_form(bodies.on_the_wire(bodies.chat_body("1 KB"), {}), form)
+    parser = RequestParser(Config(), iter([sent]), ("127.0.0.1", 1))
+    request = next(parser)
+    assert request.body.read() == bodies.chat_body("1 KB")
+    assert request.should_close() == (form == bodies.CLOSING)
+    assert bare.is_whole(sent)
+    assert not bare.is_whole(sent[:-1])
+
+
+def test_a_kept_connection_is_counted_once_at_its_process() -> None:
+    """Only accepted connections of the port count: no client's end, no listener, none that was closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), listener.accept()[0]:
+            assert processes.connections_of(os.getpid(), port) == 1
+        assert processes.connections_of(os.getpid(), port) == 0
 
 
 def test_streams_that_were_not_borne_meet_no_aim(record: Record) -> None:
@@ -182,6 +222,18 @@ def test_the_report_stands_between_its_markers(record: Record) -> None:
     assert once.startswith("# Benches\n")
     later = report.placed(once.replace("# Benches", "# Other"), "short\n")
     assert later == f"# Other\n\n### Beside other gateways\n\n{report.BEGIN}\nshort\n{report.END}\n"
+
+
+def test_the_costs_are_medians_of_those_that_were_measured(record: Record) -> None:
+    """The README gets medians alone, without rows and subjects that nothing was taken of."""
+    assert report.costs(record).splitlines()[2:] == [
+        "|  | sglang-router | ours, moonshot-kimi |",
+        "| --- | --: | --: |",
+        "| CPU per request, 1 KB (µs) | 55.0 | 100 |",
+        "| memory of a worker, idle, RSS (MB) |  | 41.5 |",
+    ]
+    readme = report.COSTS.read_text()
+    assert readme.count(report.COSTS_BEGIN) == readme.count(report.COSTS_END) == 1
 
 
 def test_the_plot_is_a_drawing_of_the_bars_that_there_are(record: Record) -> None:

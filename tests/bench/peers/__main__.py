@@ -1,7 +1,8 @@
 """Our router beside other gateways: `python -m tests.bench.peers`.
 
 Sets everything up in a cache folder, runs all of it side by side in turns, and writes the table and the plot into
-tests/bench/. Peers that cannot be set up are named with the reason. A run that was cut short goes on with --resume.
+tests/bench/, and what it costs into README.md. Peers that cannot be set up are named with the reason. A run that was
+cut short goes on with --resume.
 """
 
 import argparse
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measures = [measure for measure in MEASURES if not options.measure or measure.name in options.measure]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is stopped
     raise_descriptor_limit()
-    come_first()
+    if not options.quick:
+        come_first()
     cache = Cache(options.cache)
     record = Record(_record_file(options.cache, resume=options.resume or options.report))
     if not options.report:
@@ -36,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"nothing can be measured: {error}", file=sys.stderr)
             return 1
     print(report(record))
-    if options.write if options.write is not None else not options.quick:
+    is_part = options.quick or (not options.resume and bool(options.only or options.measure))
+    if options.write if options.write is not None else not is_part:
         write(record)
     return 0
 
@@ -50,11 +53,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {'; '.join(names)}")
     parser.add_argument("--measure", nargs="+", choices=measures, metavar="NAME", help=f"of {', '.join(measures)}")
     parser.add_argument("--quick", action="store_true", help="two short rounds, which show that all works")
-    parser.add_argument("--minutes", type=float, default=22, help="how long the rounds may take, setting up apart")
+    parser.add_argument("--minutes", type=float, default=30, help="how long the rounds may take, setting up apart")
     parser.add_argument("--resume", action="store_true", help="take only what is missing in the last run")
     parser.add_argument("--report", action="store_true", help="take nothing, report the last run")
     parser.add_argument(
-        "--write", action=argparse.BooleanOptionalAction, help="write into tests/bench/; as a rule, unless --quick"
+        "--write",
+        action=argparse.BooleanOptionalAction,
+        help="write the pages; as a rule, unless a part is taken or --quick",
     )
     return parser.parse_args(arguments)
 

@@ -8,17 +8,26 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tests.bench.peers import processes
-from tests.bench.peers.bodies import SIZES, chat_body, directed_body
+from tests.bench.peers.bodies import CPU_BODIES, FORMS, TLS, chat_body, directed_body, in_form
 from tests.bench.peers.record import Figures
 from tests.bench.peers.running import Cores, Running, SubjectError
-from tests.bench.peers.tools import Engine, Tools, run_load, run_wrk, watch_streams
+from tests.bench.peers.subjects import BARE, CONTRACT_ON, EDITED, OURS
+from tests.bench.peers.tools import Engine, Tools, run_load, run_wrk, run_wrk_raw, uploading, watch_streams
 
+PEER: Final = "sglang-router"
+"""The peer that the aims are ratios to."""
+PROXIES: Final = ("nginx", "Envoy", "HAProxy")
+OURS_ON: Final = OURS + CONTRACT_ON
 LATENCY_RATE: Final = 100
+UPLOAD_CLIENTS, UPLOAD_BYTES = 50, 50_000_000
+LARGE_CASE: Final = f"{UPLOAD_CLIENTS} clients send 50 MB each"
+AT_ONCE, IN_TURN = "at once", "in turn"
+BALANCE_CASES: Final = (f"16 {AT_ONCE}", f"64 {AT_ONCE}", f"64 {IN_TURN}", f"1000 {AT_ONCE}")
 STREAMS: Final = (64, 256, 1000)
 WARM_STREAMS: Final = 4
 CHUNKS_A_SECOND: Final = 20
@@ -82,6 +91,9 @@ class Measure(NamedTuple):
     """Is the engine alone measured, too?"""
     every_preset: bool = True
     """Is our router measured with the largest preset, too?"""
+    subjects: tuple[str, ...] = ()
+    """The subjects that are measured, if not all peers and presets."""
+    speaks_tls: bool = False
 
 
 def take_cpu(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
@@ -96,6 +108,70 @@ def take_cpu(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
     used = processes.cpu_seconds(tree) - before
     _refuse_errors(subject, done["errors"], done["requests"])
     return {"cpu_us": used / done["requests"] * 1e6, "requests": done["requests"]}
+
+
+def take_form(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
+    """Return the CPU time of a 1 KB request in one of its forms."""
+    tree = subject.tree()
+    before = processes.cpu_seconds(tree)
+    done = run_wrk_raw(
+        bench.tools,
+        subject.port,
+        in_form(subject.wire(chat_body("1 KB")), case),
+        connections=CPU_CONNECTIONS,
+        seconds=int(bench.seconds(2, 1)),
+        on=bench.cores.rest,
+        speaks_tls=subject.speaks_tls,
+    )
+    used = processes.cpu_seconds(tree) - before
+    _refuse_errors(subject, done["errors"], done["requests"])
+    return {"cpu_us": used / done["requests"] * 1e6, "requests": done["requests"]}
+
+
+def take_balance(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
+    """Return which share of kept connections the busiest worker holds, in the median and the worst of some trials."""
+    count, _, way = case.partition(" ")
+    request = subject.wire(chat_body("1 KB"))
+    shares = sorted(_share(subject, request, int(count), way) for _ in range(int(bench.seconds(4, 1))))
+    return {"share": statistics.median(shares), "worst_share": shares[-1]}
+
+
+def _share(subject: Running, request: bytes, count: int, way: str) -> float:
+    with ExitStack() as clients:
+        if way == AT_ONCE:
+            opened = [clients.enter_context(_sent(subject, request)) for _ in range(count)]
+            for client in opened:
+                _answered(client)
+        else:
+            for _ in range(count):
+                _answered(clients.enter_context(_sent(subject, request)))
+        held = [processes.connections_of(worker, subject.port) for worker in subject.workers()]
+    if sum(held) < count:
+        raise SubjectError(f"only {sum(held)} of {count} connections were kept")
+    return max(held) / sum(held)
+
+
+def _answered(client: socket.socket) -> None:
+    answer = b""
+    while b"of the bench" not in answer:
+        piece = client.recv(65536)
+        if not piece:
+            raise SubjectError(f"a connection was closed: {answer[:80]!r}")
+        answer += piece
+
+
+def take_large(bench: Bench, subject: Running, _case: str, _round: int) -> Figures:
+    """Return how long answers to small requests take while many clients send large bodies."""
+    clients = int(bench.seconds(UPLOAD_CLIENTS, 4))
+    model, request = subject.command.model, subject.wire(chat_body("1 KB"))
+    with uploading(subject.port, clients, UPLOAD_BYTES, model, on=bench.cores.rest) as ended:
+        done = run_load(bench.tools, subject.port, request, LATENCY_RATE, bench.seconds(20, 5), on=bench.cores.rest)
+        uploads = ended()
+    _wait_until_calm(subject.tree())
+    _refuse_errors(subject, done["errors"], done["requests"])
+    if not uploads:
+        raise SubjectError("no large body was taken")
+    return {**{name: done[name] for name in ("p50_us", "p99_us", "max_us")}, "uploads": uploads}
 
 
 def take_rate(bench: Bench, subject: Running, case: str, _round: int) -> Figures:
@@ -248,13 +324,20 @@ def _refuse_errors(subject: Running, errors: int, requests: int) -> None:
 
 
 MEASURES: Final = (
-    Measure("cpu", tuple(SIZES), 5, 5.0, take_cpu),
+    Measure("cpu", CPU_BODIES, 5, 6.5, take_cpu),
+    Measure("forms", FORMS, 5, 3.0, take_form, subjects=(*PROXIES, PEER, OURS_ON, BARE)),
     Measure("latency", (f"{LATENCY_RATE}/s",), 5, 3.5, take_latency, with_engine=True),
     Measure("streams", STREAM_CASES, 3, 6.5, take_streams, most_streams=max(STREAMS), every_preset=False),
+    Measure(
+        "edited streams", STREAM_CASES[-1:], 3, 0.8, take_streams, most_streams=max(STREAMS), subjects=(PEER, EDITED)
+    ),
     Measure("leaving", LEAVING_CASES, 3, 2.0, take_leaving, most_streams=max(STREAMS), every_preset=False),
     Measure("rate", ("1 KB",), 5, 2.0, take_rate, workers=2, apart=False),
+    Measure("balance", BALANCE_CASES, 5, 0.7, take_balance, workers=2, apart=False, subjects=("nginx", OURS_ON)),
+    Measure("large", (LARGE_CASE,), 3, 1.5, take_large, workers=2, apart=False, subjects=(*PROXIES, PEER, EDITED)),
     Measure("memory", ("two workers",), 1, 1.5, take_memory, workers=2, apart=False, fresh=True),
     Measure("start", ("one worker",), 3, 1.5, take_start, fresh=True),
+    Measure("tls", (TLS,), 5, 0.6, take_form, subjects=(*PROXIES, OURS_ON, BARE), speaks_tls=True),
 )
 """In the order in which they are taken; the share is in minutes of a full run."""
 

@@ -17,6 +17,7 @@ PANELS: Final = {
     "CPU per request, 1 KB (µs)": "less is better",
     "CPU per request, 32 KB (µs)": "less is better",
     "CPU per request, 1 MB (µs)": "less is better",
+    "CPU per request, 1 KB, HTTP/1.0 with close (µs)": "less is better",
     "requests/s, two workers, 1 KB": "more is better",
     "1000 streams: chunk delay, p99 (ms)": "less is better",
     "1000 streams: CPU per chunk (µs)": "less is better",

@@ -91,6 +91,18 @@ def memory_of(processes: Iterable[int]) -> Memory:
     return Memory(sum(memory.rss for memory in found), sum(memory.pss for memory in found))
 
 
+def connections_of(process: int, port: int) -> int:
+    """Return how many established connections of a listening port a process holds."""
+    local = f":{port:04X}"
+    rows = [line.split() for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]]
+    established = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(local) and row[3] == "01"}
+    held = set()
+    for descriptor in (PROC / str(process) / "fd").iterdir():
+        with suppress(*_GONE):
+            held.add(str(descriptor.readlink()))
+    return len(established & held)
+
+
 def resident_of(processes: Iterable[int]) -> int:
     """Return the resident bytes of processes together; unlike `memory_of` it does not walk their pages."""
     total = 0

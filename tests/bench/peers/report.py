@@ -1,19 +1,36 @@
-"""The report: table, aims, versions and circumstances, written into tests/bench/README.md, with the plot beside it."""
+"""The report: table, aims, versions and circumstances, written into tests/bench/README.md, with the plot beside it.
+
+What it costs, in short, is written into the README of the project.
+"""
 
 import re
 from pathlib import Path
 from typing import Final
 
+from tests.bench.peers.measures import OURS_ON, PEER
 from tests.bench.peers.plot import drawing
 from tests.bench.peers.record import Record
 from tests.bench.peers.run import ENGINE
 from tests.bench.peers.subjects import CONTRACT_OFF, CONTRACT_ON, largest_preset
-from tests.bench.peers.table import aims, failures, table
+from tests.bench.peers.table import aims, failures, table, table_of
+from tests.checkout import CHECKOUT
 
 FOLDER: Final = Path(__file__).resolve().parents[1]
 README, PLOT = FOLDER / "README.md", FOLDER / "peers.svg"
 BEGIN: Final = "<!-- peers: written by python -m tests.bench.peers -->"
 END: Final = "<!-- end of peers -->"
+COSTS: Final = CHECKOUT / "README.md"
+COSTS_BEGIN: Final = "<!-- costs: written by python -m tests.bench.peers -->"
+COSTS_END: Final = "<!-- end of costs -->"
+COSTS_ROWS: Final = (
+    "CPU per request, 1 KB (µs)",
+    "CPU per request, 32 KB (µs)",
+    "CPU per request, 1 MB (µs)",
+    "requests/s, two workers, 1 KB",
+    "1000 streams: CPU per chunk (µs)",
+    "memory of a worker, idle, RSS (MB)",
+)
+COSTS_COLUMNS: Final = ("nginx", "Envoy", PEER, "LiteLLM", OURS_ON)
 
 METHOD: Final = (
     "Medians of the rounds, and their range. The subjects take turns in each round. CPU per request, latency and "
@@ -57,10 +74,18 @@ def _enforcement(found: dict[str, float]) -> str:
     )
 
 
-def placed(text: str, section: str) -> str:
+def costs(record: Record) -> str:
+    """Return what the router costs, in short: medians alone."""
+    about = record.about
+    python = str(about.get("python", "")).partition(" ")[0]
+    date = str(about.get("date", "")).partition(" ")[0]
+    return f"{date}, {about.get('machine', '')}, Python {python}:\n\n" + table_of(record, COSTS_ROWS, COSTS_COLUMNS)
+
+
+def placed(text: str, section: str, begin: str = BEGIN, end: str = END) -> str:
     """Return a text with the section between its markers, or a new one at its end."""
-    whole = f"{BEGIN}\n{section}{END}\n"
-    between = re.compile(re.escape(BEGIN) + r"\n.*?" + re.escape(END) + r"\n", re.DOTALL)
+    whole = f"{begin}\n{section}{end}\n"
+    between = re.compile(re.escape(begin) + r"\n.*?" + re.escape(end) + r"\n", re.DOTALL)
     if between.search(text):
         return between.sub(lambda _: whole, text)
     return f"{text.rstrip()}\n\n### Beside other gateways\n\n{whole}"
@@ -71,3 +96,4 @@ def write(record: Record) -> None:
     PLOT.write_text(drawing(record))
     section = f"{report(record)}\n![CPU per request, requests a second and streams of each gateway]({PLOT.name})\n"
     README.write_text(placed(README.read_text(), section))
+    COSTS.write_text(placed(COSTS.read_text(), costs(record), COSTS_BEGIN, COSTS_END))

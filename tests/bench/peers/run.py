@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import os
 import platform
+import shutil
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,9 +19,11 @@ from tests.bench.peers.cache import Cache, SetupError
 from tests.bench.peers.measures import Bench, Measure, load_average
 from tests.bench.peers.record import SETUP, WHOLE, Key, Record
 from tests.bench.peers.running import Running, SubjectError, cores, paused, running, task_for
-from tests.bench.peers.subjects import OURS, Command, Installed, Subject, largest_preset
+from tests.bench.peers.subjects import BARE, EDITED, OURS, largest_preset
+from tests.bench.peers.tasks import Certificate, Command, Installed, Subject
 from tests.bench.peers.tools import Engine, Tools, make_tools, run_load, running_engine
 from tests.bench.steps import enforcement
+from tests.router.wire.tls import make_certificate
 
 ENGINE: Final = "the engine alone"
 QUICK_ROUNDS: Final = 2
@@ -51,7 +55,7 @@ def run(plan: Plan, cache: Cache, record: Record) -> None:
 
 
 def _setup_of(measure: Measure) -> tuple[object, ...]:
-    return measure.workers, measure.most_streams, measure.apart, measure.fresh
+    return measure.workers, measure.most_streams, measure.apart, measure.fresh, measure.speaks_tls
 
 
 def rounds_of(measure: Measure, *, quick: bool) -> int:
@@ -61,7 +65,9 @@ def rounds_of(measure: Measure, *, quick: bool) -> int:
 
 def is_taken(measure: Measure, subject: str) -> bool:
     """Tell whether a measure is for a subject."""
-    return measure.every_preset or subject != OURS + largest_preset()
+    if measure.subjects:
+        return subject in measure.subjects
+    return subject not in {EDITED, BARE} and (measure.every_preset or subject != OURS + largest_preset())
 
 
 def _missing(measure: Measure, plan: Plan, record: Record, installed: dict[str, Installed]) -> list[str]:
@@ -91,7 +97,7 @@ def _tell_about(record: Record, tools: Tools, installed: dict[str, Installed], *
         versions=versions | {"wrk": tools.version_of_wrk()},
         machine=f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB",
         system=f"{platform.system()} {platform.release()}",
-        python=sys.version,
+        python=f"{sys.version}, built with {sysconfig.get_config_var('CONFIG_ARGS') or 'unknown flags'}",
         niceness=os.getpriority(os.PRIO_PROCESS, 0),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         quick=quick,
@@ -138,7 +144,7 @@ class GroupRun:
             wanted = {name for each in self._measures for name in self._names(each)}
             at_work = {name: found for name in wanted if (found := self._start(stack, name, engine))}
             at_work = {name: at_work[name] for name in self._installed if name in at_work}
-            if not self._measures[0].most_streams:
+            if not self._measures[0].most_streams and not self._measures[0].speaks_tls:
                 for subject in at_work.values():
                     self._warm(subject)
             if any(measure.with_engine for measure in self._measures):
@@ -168,8 +174,15 @@ class GroupRun:
     def _start(self, stack: contextlib.ExitStack, name: str, engine: Engine) -> Running | None:
         first = self._measures[0]
         folder = self._tools.folder / name.replace(" ", "-").replace(",", "")
-        task = task_for(engine.url, folder, workers=first.workers, most_streams=first.most_streams)
         try:
+            certificate = self._certificate() if first.speaks_tls else None
+            task = task_for(
+                engine.url,
+                folder,
+                workers=first.workers,
+                most_streams=first.most_streams,
+                certificate=certificate,
+            )
             found = stack.enter_context(running(name, self._installed[name], task, self._cores.subject))
         except (SubjectError, OSError) as error:
             say(f"{name} does not start: {error}")
@@ -179,6 +192,16 @@ class GroupRun:
         for measure in self._measures:
             self._record.failures.pop((measure.name, WHOLE, name), None)
         say(f"{name} is ready after {found.start_seconds:.1f} s")
+        return found
+
+    def _certificate(self) -> Certificate:
+        if not shutil.which("openssl"):
+            raise SubjectError("there is no openssl on this machine, which makes the certificate")
+        folder = self._tools.folder / "certificate"
+        found = Certificate(folder / "certificate.pem", folder / "key.pem")
+        if not found.chain.exists():
+            folder.mkdir()
+            make_certificate(folder)
         return found
 
     def _warm(self, subject: Running) -> None:

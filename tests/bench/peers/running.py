@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.peers import processes
-from tests.bench.peers.bodies import chat_body, on_the_wire
-from tests.bench.peers.subjects import Command, Installed, Task
+from tests.bench.peers.bodies import chat_body, for_model, on_the_wire
+from tests.bench.peers.tasks import Certificate, Command, Installed, Task
 from tests.router.serving import free_port
 
 READY_SECONDS = 150.0
@@ -87,10 +88,11 @@ class Running(NamedTuple):
     process: subprocess.Popen[Any]
     log: Path
     start_seconds: float
+    speaks_tls: bool = False
 
     def wire(self, body: bytes) -> bytes:
         """Return a request as this subject wants it."""
-        return on_the_wire(body, self.command.headers)
+        return _wire(body, self.command)
 
     def tree(self) -> list[int]:
         """Return its processes. Raises SubjectError when it has ended."""
@@ -101,6 +103,10 @@ class Running(NamedTuple):
     def workers(self) -> list[int]:
         """Return the processes of it that answer requests."""
         return processes.workers_of(self.process.pid)
+
+
+def _wire(body: bytes, command: Command) -> bytes:
+    return on_the_wire(for_model(body, command.model), command.headers)
 
 
 @contextlib.contextmanager
@@ -115,8 +121,9 @@ def running(name: str, installed: Installed, task: Task, on: Sequence[int]) -> I
             command.words, on, environment=command.environment, cwd=task.folder, stdout=file, stderr=subprocess.STDOUT
         )
         try:
-            wait_until_ready(process, task.port, on_the_wire(chat_body("1 KB"), command.headers), log)
-            yield Running(name, task.port, command, process, log, time.monotonic() - begun)
+            speaks_tls = task.certificate is not None
+            wait_until_ready(process, task.port, _wire(chat_body("1 KB"), command), log, speaks_tls=speaks_tls)
+            yield Running(name, task.port, command, process, log, time.monotonic() - begun, speaks_tls)
         finally:
             end(process)
 
@@ -139,7 +146,9 @@ def _signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def wait_until_ready(process: subprocess.Popen[Any], port: int, request: bytes, log: Path) -> None:
+def wait_until_ready(
+    process: subprocess.Popen[Any], port: int, request: bytes, log: Path, *, speaks_tls: bool = False
+) -> None:
     """Wait until a chat request is answered as the engine answers it."""
     deadline = time.monotonic() + READY_SECONDS
     answer = b""
@@ -147,24 +156,35 @@ def wait_until_ready(process: subprocess.Popen[Any], port: int, request: bytes, 
         if process.poll() is not None:
             raise SubjectError(f"ended with {process.returncode} at its start: {last_line(log)}")
         with contextlib.suppress(OSError):
-            answer = ask(port, request)
-            if b" 200 " in answer[:16] and b"engine of the bench" in answer:
+            answer = ask(port, request, speaks_tls=speaks_tls)
+            if b" 200 " in answer[:16] and b"of the bench" in answer:
                 return
         time.sleep(0.01)
     raise SubjectError(f"not ready after {READY_SECONDS:.0f} s: {answer[:100]!r} {last_line(log)}")
 
 
-def ask(port: int, request: bytes) -> bytes:
+def ask(port: int, request: bytes, *, speaks_tls: bool = False) -> bytes:
     """Return what is answered to a request, as far as it comes at once."""
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+    with (
+        socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as plain,
+        _secured(plain, speaks_tls) as connection,
+    ):
         connection.sendall(request)
         answer = b""
-        while b"engine of the bench" not in answer:
+        while b"of the bench" not in answer:
             piece = connection.recv(65536)
             answer += piece
             if not piece or b" 200 " not in answer[:16]:
                 break
         return answer
+
+
+def _secured(plain: socket.socket, speaks_tls: bool) -> socket.socket:
+    if not speaks_tls:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(plain)
 
 
 def last_line(log: Path) -> str:
@@ -175,6 +195,8 @@ def last_line(log: Path) -> str:
     return "no log"
 
 
-def task_for(engine: str, folder: Path, *, workers: int = 1, most_streams: int = 0) -> Task:
+def task_for(
+    engine: str, folder: Path, *, workers: int = 1, most_streams: int = 0, certificate: Certificate | None = None
+) -> Task:
     """Return a task on free ports."""
-    return Task(free_port(), free_port(), engine, workers, folder, most_streams)
+    return Task(free_port(), free_port(), engine, workers, folder, most_streams, certificate)

@@ -1,73 +1,53 @@
-"""What is measured: the peers, each as its package has it, and our router under three contracts."""
+"""What is measured: proxies, the peers, each as its package has it, and our router under several contracts."""
 
 import json
-import re
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import gunicorn
 
 from router.artifact import format as artifact_format
 from router.artifact.release import shipped_folder
 from tests.bench.peers.bodies import MODEL
-from tests.bench.peers.cache import Cache, libraries_of, node_version, output_of, python_version
+from tests.bench.peers.cache import Cache, SetupError, node_version, output_of, python_version
+from tests.bench.peers.proxies import envoy, haproxy, nginx
+from tests.bench.peers.tasks import Command, Installed, Subject, Task, Words
 from tests.checkout import CHECKOUT
 
-NGINX_PACKAGES: Final = ("nginx",)
 OURS: Final = "ours, "
 """How the names of our own subjects begin; the rest is the preset."""
 CONTRACT_OFF, CONTRACT_ON = "openai-compatible", "moonshot-kimi"
+EDITED: Final = f"{OURS}{CONTRACT_ON} with edits"
+"""Our router under a contract that edits each event of a stream, and takes bodies of 100 MiB."""
+BARE: Final = "a bare loop"
+"""No peer: what connecting and TLS cost by themselves."""
 
-Words = list[str | Path]
-
-
-class Task(NamedTuple):
-    """How a subject is to be run: where it listens, in front of which engine, how wide, and where it may write."""
-
-    port: int
-    spare_port: int
-    engine: str
-    workers: int
-    folder: Path
-    most_streams: int
-
-
-class Command(NamedTuple):
-    """How it is started, and the headers that it wants to see in each request."""
-
-    words: Words
-    environment: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
-
-
-class Installed(NamedTuple):
-    """A subject that can be run."""
-
-    version: str
-    command: Callable[[Task], Command]
-
-
-class Subject(NamedTuple):
-    """Something that is measured; `install` raises SetupError where it cannot be had."""
-
-    name: str
-    install: Callable[[Cache], Installed]
+_ALIAS: Final = "kimi-bench"
+_EDITED_PROFILE: Final = f"""\
+extends: {CONTRACT_ON}
+models: {{aliases: [{_ALIAS}]}}
+limits: {{max_body_bytes: 100MiB}}
+response: {{stream: {{usage: end_frame}}}}
+"""
 
 
 def subjects() -> list[Subject]:
     """Return all subjects, in the order of the table."""
     presets = dict.fromkeys((CONTRACT_OFF, CONTRACT_ON, largest_preset()))
     return [
-        Subject("nginx", _nginx),
+        Subject("nginx", nginx),
+        Subject("Envoy", envoy),
+        Subject("HAProxy", haproxy),
         Subject("sglang-router", partial(_router, "sglang-router==0.3.2", "sglang_router.launch_router")),
         Subject("vllm-router", partial(_router, "vllm-router==0.1.17", "vllm_router.launch_router")),
         Subject("smg", partial(_router, "smg==1.13.0", "smg.launch_router")),
         Subject("Portkey", _portkey),
         Subject("LiteLLM", _litellm),
         *(Subject(OURS + preset, partial(_ours, preset)) for preset in presets),
+        Subject(EDITED, _ours_with_edits),
+        Subject(BARE, _bare_loop),
     ]
 
 
@@ -84,24 +64,51 @@ def most_rules(of: artifact_format.Artifact) -> int:
 
 
 def _ours(preset: str, _cache: Cache) -> Installed:
+    return _ours_under(str(shipped_folder("build") / f"{preset}.json"))
+
+
+def _ours_with_edits(cache: Cache) -> Installed:
+    profile, artifact = cache.folder / "edited.yaml", cache.folder / "edited.json"
+    profile.write_text(_EDITED_PROFILE)
+    words = [sys.executable, "-m", "compiler", "build", str(profile), "-o", str(artifact), "--force"]
+    built = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise SetupError(built.stderr.strip().replace("\n", "; "))
+    return _ours_under(str(artifact), _ALIAS)
+
+
+def _bare_loop(_cache: Cache) -> Installed:
+    def command(task: Task) -> Command:
+        words: Words = [sys.executable, "-m", "tests.bench.peers.bare", str(task.port)]
+        return Command([*words, *(task.certificate or ())], {"PYTHONPATH": str(CHECKOUT)})
+
+    return Installed(f"Python {'.'.join(map(str, sys.version_info[:3]))}", command, speaks_tls=True)
+
+
+def _ours_under(artifact: str, model: str = MODEL) -> Installed:
     def command(task: Task) -> Command:
         words: Words = [sys.executable, "-m", "gunicorn", "-c", "python:router.gunicorn_conf"]
-        words += ["--bind", f"127.0.0.1:{task.port}", "--workers", str(task.workers), "router.wsgi"]
+        words += ["--bind", f"127.0.0.1:{task.port}", "--workers", str(task.workers)]
+        if task.certificate:
+            words += ["--certfile", task.certificate.chain, "--keyfile", task.certificate.key]
+        words.append("router.wsgi")
         environment = {
             "PYTHONPATH": str(CHECKOUT),
             "ROUTER_ENGINES": task.engine,
-            "ROUTER_PROFILE": str(shipped_folder("build") / f"{preset}.json"),
+            "ROUTER_PROFILE": artifact,
             "ROUTER_ACCESS_LOG": "json",
             "ROUTER_METRICS": "on",
             "ROUTER_DRAIN_SECONDS": "0",
         }
         if task.most_streams:
             environment["ROUTER_MAX_IN_FLIGHT"] = str(task.most_streams + 100)
-        return Command(words, environment)
+        return Command(words, environment, model=model)
 
     revision = output_of("git", "-C", CHECKOUT, "describe", "--always", "--dirty").strip().splitlines()[-1:]
     python = ".".join(map(str, sys.version_info[:3]))
-    return Installed(f"{' '.join(revision)}, gunicorn {gunicorn.__version__}, Python {python}", command)
+    return Installed(
+        f"{' '.join(revision)}, gunicorn {gunicorn.__version__}, Python {python}", command, speaks_tls=True
+    )
 
 
 def _router(requirement: str, module: str, cache: Cache) -> Installed:
@@ -154,53 +161,3 @@ def _litellm(cache: Cache) -> Installed:
         return Command([*words, "--telemetry", "False"], environment, {"Authorization": "Bearer bench"})
 
     return Installed(python_version(place, "litellm"), command)
-
-
-NGINX_CONF = """\
-daemon off;
-worker_processes {workers};
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.error.log error;
-events {{ worker_connections 8192; }}
-http {{
-    access_log {folder}/nginx.access.log;
-    client_body_temp_path {folder}/client;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    client_max_body_size 64m;
-    client_body_buffer_size 2m;
-    keepalive_requests 1000000000;
-    upstream engine {{
-        server {address};
-        keepalive 64;
-        keepalive_requests 1000000000;
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://engine;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering off;
-            proxy_read_timeout 600s;
-        }}
-    }}
-}}
-"""
-
-
-def _nginx(cache: Cache) -> Installed:
-    program = cache.debian_program("nginx", NGINX_PACKAGES)
-    environment = libraries_of(program)
-    version = re.search(r"nginx/(\S+)", output_of(program, "-v", environment=environment))
-
-    def command(task: Task) -> Command:
-        conf = task.folder / "nginx.conf"
-        address = task.engine.removeprefix("http://")
-        conf.write_text(NGINX_CONF.format(workers=task.workers, folder=task.folder, address=address, port=task.port))
-        words: Words = [program, "-c", conf, "-p", task.folder, "-e", task.folder / "nginx.error.log"]
-        return Command(words, environment)
-
-    return Installed(version[1] if version else "unknown", command)

@@ -4,15 +4,18 @@ import contextlib
 import json
 import queue
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import Any, Final, NamedTuple
 
 from tests.bench.peers.bodies import ROUTE
 from tests.bench.peers.cache import Cache, libraries_of, output_of
 from tests.bench.peers.running import SubjectError, end, spawn
+from tests.checkout import CHECKOUT
 
 WRK_PACKAGES = ("wrk", "libluajit-5.1-2")
 SLACK_SECONDS = 30.0
@@ -24,9 +27,11 @@ local file = io.open({body}, "rb")
 wrk.body = file:read("*a")
 file:close()
 {headers}
+"""
+WRK_RESULT = """\
 function done(summary, latency, requests)
    local errors = summary.errors
-   io.write(string.format('{{"requests": %d, "seconds": %f, "errors": %d}}\\n', summary.requests,
+   io.write(string.format('{"requests": %d, "seconds": %f, "errors": %d}\\n', summary.requests,
       summary.duration / 1e6, errors.connect + errors.read + errors.write + errors.status + errors.timeout))
 end
 """
@@ -88,6 +93,30 @@ def running_engine(tools: Tools, on: Sequence[int]) -> Iterator[Engine]:
         end(process)
 
 
+RAW_SCRIPT: Final = """\
+local file = io.open({request}, "rb")
+local whole = file:read("*a")
+file:close()
+request = function() return whole end
+"""
+"""A script of wrk that sends a request as it is, whatever its framing."""
+
+
+def run_wrk_raw(  # noqa: PLR0913 - a load has many sides
+    tools: Tools,
+    port: int,
+    request: bytes,
+    *,
+    connections: int,
+    seconds: int,
+    on: Sequence[int],
+    speaks_tls: bool = False,
+) -> dict[str, Any]:
+    """Load a port like `run_wrk`, with a request that is sent byte for byte."""
+    script = RAW_SCRIPT.format(request=json.dumps(str(_request_file(tools, request))))
+    return _wrk(tools, f"{'https' if speaks_tls else 'http'}://127.0.0.1:{port}/", script, connections, seconds, on)
+
+
 def run_wrk(  # noqa: PLR0913 - a load has many sides
     tools: Tools, port: int, request: bytes, *, connections: int, seconds: int, on: Sequence[int]
 ) -> dict[str, Any]:
@@ -96,11 +125,17 @@ def run_wrk(  # noqa: PLR0913 - a load has many sides
     (tools.folder / "body").write_bytes(body)
     fields = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if not line.startswith("Content-Length")]
     headers = "\n".join(f"wrk.headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in fields)
-    script = tools.folder / "wrk.lua"
-    script.write_text(WRK_SCRIPT.format(body=json.dumps(str(tools.folder / "body")), headers=headers))
-    words: list[str | Path] = [tools.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", script]
-    said = _finished([*words, f"http://127.0.0.1:{port}{ROUTE}"], seconds, on, tools.wrk_environment)
-    return _last_object(said)
+    script = WRK_SCRIPT.format(body=json.dumps(str(tools.folder / "body")), headers=headers)
+    return _wrk(tools, f"http://127.0.0.1:{port}{ROUTE}", script, connections, seconds, on)
+
+
+def _wrk(  # noqa: PLR0913, PLR0917 - a load has many sides
+    tools: Tools, url: str, script: str, connections: int, seconds: int, on: Sequence[int]
+) -> dict[str, Any]:
+    file = tools.folder / "wrk.lua"
+    file.write_text(script + WRK_RESULT)
+    words: list[str | Path] = [tools.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", file]
+    return _last_object(_finished([*words, url], seconds, on, tools.wrk_environment))
 
 
 def run_load(  # noqa: PLR0913 - a load has many sides
@@ -137,6 +172,24 @@ def watch_streams(  # noqa: PLR0913 - a load has many sides
         watchdog.cancel()
         end(process)
     raise SubjectError("the load ended without a word")
+
+
+@contextlib.contextmanager
+def uploading(port: int, clients: int, size: int, model: str, *, on: Sequence[int]) -> Iterator[Callable[[], int]]:
+    """Let so many clients send bodies of a size again and again; yields what ends them and counts those sent."""
+    words = [sys.executable, "-m", "tests.bench.peers.uploads", str(port), str(clients), str(size), model]
+    with TemporaryFile("w+") as said:
+        process = spawn(words, on, stdout=said, cwd=CHECKOUT)
+
+        def ended() -> int:
+            end(process)
+            said.seek(0)
+            return len(said.readlines())
+
+        try:
+            yield ended
+        finally:
+            end(process)
 
 
 def _request_file(tools: Tools, request: bytes) -> Path:
