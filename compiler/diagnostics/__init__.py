@@ -46,6 +46,7 @@ Code = Literal[
     "merge-key",
     "missing-key",
     "never-allowed",
+    "never-valid",
     "not-a-key",
     "not-a-mapping",
     "not-json",

@@ -29,20 +29,26 @@ _LAST: Final = 0x20000
 
 
 class _Texts(NamedTuple):
-    """A shortest and a longest text that a piece of a pattern matches."""
+    """A shortest and a longest text that a piece of a pattern matches, and the least characters that any has."""
 
     short: str = ""
     long: str = ""
+    least: int = 0
 
 
 def texts_for(pattern: str) -> Iterator[str]:
     """Yield texts that match and texts that nearly match, unlabelled: the caller applies the pattern."""
-    shortest, longest = _alternatives(_TOKEN.finditer(pattern))
+    shortest, longest, _ = _alternatives(_TOKEN.finditer(pattern))
     texts = [shortest, longest, shortest[:-1], longest + longest[-1:], longest[:-1]]
     texts += [f"{shortest[:1]}{letter}{shortest[1:]}" for letter in _LETTERS]
     texts += [f"{letter}{shortest[1:]}" for letter in _LETTERS]
     texts += [f"{longest[:-1]}{letter}" for letter in _LETTERS]
     yield from dict.fromkeys(texts)
+
+
+def least_length(pattern: str) -> int:
+    """Return how many characters a text has at least that matches a pattern."""
+    return _alternatives(_TOKEN.finditer(pattern)).least
 
 
 def _alternatives(tokens: Iterator[re.Match[str]]) -> _Texts:
@@ -60,7 +66,8 @@ def _alternatives(tokens: Iterator[re.Match[str]]) -> _Texts:
                 found[-1][-1] = _repeated(found[-1][-1], token["count"])
             case _:
                 found[-1].append(_piece(token))
-    return _Texts("".join(each.short for each in found[0]), "".join(each.long for each in found[-1]))
+    least = min(sum(each.least for each in pieces) for pieces in found)
+    return _Texts("".join(each.short for each in found[0]), "".join(each.long for each in found[-1]), least)
 
 
 def _piece(token: re.Match[str]) -> _Texts:
@@ -73,7 +80,7 @@ def _piece(token: re.Match[str]) -> _Texts:
             text = _one_of(token["one"])
         case _:
             text = token["quoted"] or token["letter"] or ""
-    return _Texts(text, text)
+    return _Texts(text, text, len(text))
 
 
 def _one_of(piece: str) -> str:
@@ -87,7 +94,8 @@ def _one_of(piece: str) -> str:
 def _repeated(texts: _Texts, count: str) -> _Texts:
     least, most = _bounds(count)
     times = _UNBOUNDED if most is None else min(most, _MOST_REPEATED)
-    return _Texts((texts.short * least)[:_LONGEST], (texts.long * max(least, times))[:_LONGEST])
+    long = (texts.long * max(least, times))[:_LONGEST]
+    return _Texts((texts.short * least)[:_LONGEST], long, texts.least * least)
 
 
 def _bounds(count: str) -> tuple[int, int | None]:

@@ -14,6 +14,7 @@ from compiler.source.yaml_writer import inline
 from compiler.validate.case_trees import cases_of
 from compiler.validate.model_names import warnings_of_child, warnings_of_names
 from compiler.validate.relations.cases import overlaps
+from compiler.validate.unpassable import unpassable_values
 from router.artifact.format import MAX_ARTIFACT_BYTES
 
 _NEARLY_FULL: Final = 0.9
@@ -51,6 +52,7 @@ def warnings_of_profile(profile: Mapping) -> Iterator[Diagnostic]:
 def warnings_of_valid(profile: Mapping) -> Iterator[Diagnostic]:
     """Yield the warnings about a merged profile that need a valid profile."""
     yield from overlaps(profile)
+    yield from unpassable_values(profile)
 
 
 def warnings_of_size(size: int) -> Iterator[Diagnostic]:
