@@ -1,8 +1,7 @@
 """The request context: the facts of one request, which the access log, the metrics and the traces report at its end."""
 
 import time
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from router.contract.protocols import OTHER, Protocol
 from router.contract.rules.budget import Tokens
@@ -21,9 +20,10 @@ RETRY_REASONS: Final = ("unreachable", "refused", "closed", "context")
 router that exceeds the engine's context."""
 
 
-@dataclass(slots=True, kw_only=True)
 class RequestContext:
     """The facts of one request and its response; each step of the pipeline sets its own.
+
+    What a request does not set keeps the default of the class: most requests set a third.
 
     It never contains a prompt, a response body or a key. Times are of `time.monotonic()`, in seconds.
     """
@@ -71,7 +71,7 @@ class RequestContext:
     client_gone: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float
     body_read_seconds: float = 0.0
     """Time to read the body, waiting included."""
     first_attempt_at: float | None = None
@@ -87,11 +87,15 @@ class RequestContext:
     ended_at: float = 0.0
     """Time when the response ended."""
 
+    def __init__(self, request_id: str, method: str = "", protocol: Protocol = OTHER, **known: Any) -> None:  # noqa: ANN401 - any of the above
+        self.request_id = request_id
+        self.method = method
+        self.protocol = protocol
+        self.started_at = time.monotonic()
+        if known:
+            vars(self).update(known)
+
 
 def context_of(request: Request) -> RequestContext:
     """Return a new context for a request."""
-    return RequestContext(
-        request_id=request_id(request.header("x-request-id")),
-        method=request.method,
-        protocol=protocol_of(request.path),
-    )
+    return RequestContext(request_id(request.header("x-request-id")), request.method, protocol_of(request.path))

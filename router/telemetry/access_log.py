@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -39,33 +39,32 @@ PAUSE_SECONDS: Final = 0.02
 
 _MAX_BATCH: Final = 1000
 _LINE_END: Final = b"\n"
+_STREAM: Final = ',"stream":true'
+_CLIENT_GONE: Final = ',"client_gone":true'
 _UNLOGGED: Final = frozenset({*routes.HEALTH_ROUTES, routes.METRICS})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 _IS_GONE: Final = (errno.EPIPE, errno.EBADF, errno.EIO)
 _LOG = logging.getLogger("router")
 
-Fields = dict[str, Any]
-"""The fields of a line, in their order."""
 
+class LineFormat(NamedTuple):
+    """How lines are rendered: of a finished request with its end on both clocks, and of a count of dropped lines."""
 
-class _LogRecord(NamedTuple):
-    """A finished request, with its end on both clocks."""
-
-    context: RequestContext
-    clock: float
-    monotonic: float
+    request: Callable[[RequestContext, float, float], bytes]
+    dropped: Callable[[int, float], bytes]
 
 
 class AccessLog:
-    """Writes lines to a file descriptor. Each process starts its writer thread with its first line."""
+    """Writes lines to a file descriptor. Each process starts its writer thread with its first line.
 
-    def __init__(
-        self, render: Callable[[Fields], bytes], descriptor: int = STDOUT, max_queued: int = MAX_QUEUED
-    ) -> None:
-        self._render = render
+    A line is rendered by the request itself, which takes a few microseconds; the thread only writes.
+    """
+
+    def __init__(self, form: LineFormat, descriptor: int = STDOUT, max_queued: int = MAX_QUEUED) -> None:
+        self._form = form
         self._descriptor = descriptor
         self._max_queued = max_queued
-        self._queue: queue.SimpleQueue[_LogRecord | threading.Event] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         self._process = 0
         self._lock = threading.Lock()
         self._dropped = 0
@@ -83,10 +82,7 @@ class AccessLog:
         if self._queue.qsize() >= self._max_queued:
             self._drop(1)
             return
-        if context.model_asked is not None:
-            # A name may be as long as a body, and many lines may be queued.
-            context.model_asked = context.model_asked[:MAX_TEXT_LENGTH]
-        self._queue.put(_LogRecord(context, time.time(), time.monotonic()))
+        self._queue.put(self._form.request(context, time.time(), time.monotonic()))
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the queued lines are written, at most `seconds`."""
@@ -126,7 +122,7 @@ class AccessLog:
                     entry.set()
             time.sleep(PAUSE_SECONDS)
 
-    def _next_batch(self) -> Iterator[_LogRecord | threading.Event]:
+    def _next_batch(self) -> Iterator[bytes | threading.Event]:
         """Yield what waits, at least one, but no more than _MOST_AT_ONCE."""
         yield self._queue.get()
         for _ in range(_MAX_BATCH - 1):
@@ -135,12 +131,12 @@ class AccessLog:
             except queue.Empty:
                 return
 
-    def _write(self, batch: list[_LogRecord | threading.Event]) -> None:
-        lines = [self._render(fields_of(*entry)) for entry in batch if isinstance(entry, _LogRecord)]
+    def _write(self, batch: list[bytes | threading.Event]) -> None:
+        lines = [entry for entry in batch if isinstance(entry, bytes)]
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            lines.append(self._render({"time": _rfc3339(time.time()), "dropped_lines": dropped}))
+            lines.append(self._form.dropped(dropped, time.time()))
         if self._is_broken:
             return
         pieces = list(_batched(lines))
@@ -187,24 +183,62 @@ def open_access_log(settings: Settings) -> AccessLog | None:
     form = settings.access_log
     if form == "auto":
         form = "text" if os.isatty(STDOUT) else "json"
-    return AccessLog(as_text if form == "text" else as_json)
+    return AccessLog(TEXT if form == "text" else JSON)
 
 
-def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields:
-    """Return the fields of a request's line; `clock` and `monotonic` are its end. A field without a value is None."""
+def as_json(context: RequestContext, clock: float, monotonic: float) -> bytes:
+    """Return the line of a request as JSON, without the fields that have no value."""
     sent, first_byte = context.sent_at, context.first_byte_at
-    return {
-        "time": _rfc3339(clock),
+    return (
+        f'{{"time":"{_rfc3339(clock)}","request_id":"{context.request_id}"'  # checked when it was taken over
+        f',"method":"{context.method if context.method in _METHODS else "other"}"'
+        f"{_member('route', context.route or None)}{_member('key', context.key_name)}"
+        f"{_member('model_asked', context.model_asked)}{_member('model_served', context.model_served)}"
+        f"{_STREAM if context.stream else ''}{_member('engine', context.engine)}"
+        f"{_attempts(context.attempts) if context.attempts > 1 else ''}"
+        f',"status":{context.status}{_member("code", context.code)}{_member("rule", context.rule)}'
+        f"{_member('case', context.case)}{_CLIENT_GONE if context.client_gone else ''}"
+        f',"bytes_in":{context.bytes_in},"bytes_out":{context.bytes_out}'
+        f"{'' if sent is None else _duration('to_engine_ms', sent - context.started_at)}"
+        f"{'' if sent is None or first_byte is None else _duration('first_byte_ms', first_byte - sent)}"
+        f"{_duration('total_ms', monotonic - context.started_at)}}}\n"
+    ).encode()
+
+
+def _member(name: str, value: str | None) -> str:
+    return "" if value is None else f',"{name}":{_json_string(value[:MAX_TEXT_LENGTH])}'
+
+
+@lru_cache(maxsize=1024)
+def _json_string(value: str) -> str:
+    # Not printable are, for example, Unicode line breaks, terminal escapes and lone surrogates.
+    return orjson.dumps(value).decode() if value.isprintable() else json.dumps(_without_surrogates(value))
+
+
+def _attempts(count: int) -> str:
+    return f',"attempts":{count}'
+
+
+def _duration(name: str, seconds: float) -> str:
+    return f',"{name}":{seconds * 1000:.1f}'
+
+
+def _dropped_as_json(count: int, clock: float) -> bytes:
+    return f'{{"time":"{_rfc3339(clock)}","dropped_lines":{count}}}\n'.encode()
+
+
+def as_text(context: RequestContext, clock: float, monotonic: float) -> bytes:
+    """Return the line of a request in columns, without terminal escapes."""
+    sent, first_byte, total = context.sent_at, context.first_byte_at, monotonic - context.started_at
+    method = context.method if context.method in _METHODS else "other"
+    rest = {
         "request_id": context.request_id,
-        "method": context.method if context.method in _METHODS else "other",
-        "route": context.route or None,
         "key": context.key_name,
         "model_asked": context.model_asked,
         "model_served": context.model_served,
         "stream": context.stream or None,
         "engine": context.engine,
         "attempts": context.attempts if context.attempts > 1 else None,
-        "status": context.status,
         "code": context.code,
         "rule": context.rule,
         "case": context.case,
@@ -213,33 +247,20 @@ def fields_of(context: RequestContext, clock: float, monotonic: float) -> Fields
         "bytes_out": context.bytes_out,
         "to_engine_ms": None if sent is None else _milliseconds(sent - context.started_at),
         "first_byte_ms": None if sent is None or first_byte is None else _milliseconds(first_byte - sent),
-        "total_ms": _milliseconds(monotonic - context.started_at),
     }
+    columns = (
+        f"{_rfc3339(clock)} {context.status} {method:<6} {context.route or '-':<25} {_milliseconds(total):>9.1f} ms"
+    )
+    named = [f"{name}={_quoted(_bounded(value))}" for name, value in rest.items() if value is not None]
+    return f"{' '.join([columns, *named])}\n".encode()
 
 
-def as_json(fields: Fields) -> bytes:
-    """Return a JSON line with the fields that are not None."""
-    present = {
-        name: value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
-        for name, value in fields.items()
-        if value is not None
-    }
-    if "".join([value for value in present.values() if isinstance(value, str)]).isprintable():
-        return orjson.dumps(present, option=orjson.OPT_APPEND_NEWLINE)
-    # Not printable are, for example, Unicode line breaks, terminal escapes and lone surrogates.
-    whole = {name: _without_surrogates(value) for name, value in present.items()}
-    return f"{json.dumps(whole, separators=(',', ':'))}\n".encode()
+def _dropped_as_text(count: int, clock: float) -> bytes:
+    return f"{_rfc3339(clock)} dropped_lines={count}\n".encode()
 
 
-def as_text(fields: Fields) -> bytes:
-    """Return a text line in columns, without terminal escapes."""
-    rest = {name: _bounded(value) for name, value in fields.items() if value is not None}
-    columns = [str(rest.pop("time"))]
-    if "status" in rest:
-        status, method, route = rest.pop("status"), rest.pop("method"), rest.pop("route", "-")
-        columns.append(f"{status} {method:<6} {route:<25} {rest.pop('total_ms'):>9.1f} ms")
-    columns += [f"{name}={_quoted(value)}" for name, value in rest.items()]
-    return f"{' '.join(columns)}\n".encode()
+JSON: Final = LineFormat(as_json, _dropped_as_json)
+TEXT: Final = LineFormat(as_text, _dropped_as_text)
 
 
 def _quoted(value: object) -> str:
@@ -268,8 +289,8 @@ def _bounded(value: object) -> object:
     return value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
 
 
-def _without_surrogates(value: object) -> object:
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+def _without_surrogates(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def _milliseconds(seconds: float) -> float:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.request.context import RequestContext
-from router.telemetry.access_log import WRITE_BYTES, AccessLog, as_json, as_text, fields_of
+from router.telemetry.access_log import JSON, WRITE_BYTES, AccessLog, as_json, as_text
 
 CLOCK = 1_700_000_000.25
 NASTY = 'a"b\\\n\r\x1b[2J\x9b\u2028\u202e\ud800\U0001f600'
@@ -24,14 +24,14 @@ def _request(**facts: object) -> RequestContext:
 
 
 def _json(context: RequestContext) -> dict[str, object]:
-    line = as_json(fields_of(context, CLOCK, 12.0))
+    line = as_json(context, CLOCK, 12.0)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     return json.loads(line)  # type: ignore[no-any-return]
 
 
 def _text(context: RequestContext) -> str:
-    return as_text(fields_of(context, CLOCK, 12.0)).decode()
+    return as_text(context, CLOCK, 12.0).decode()
 
 
 FULL = {
@@ -98,7 +98,7 @@ def test_a_name_that_is_no_text_is_escaped() -> None:
 def test_a_line_is_never_longer_than_one_write(character: str) -> None:
     """A name as long as a body is cut, so that no line can be torn apart by another worker's."""
     huge = character * 1_000_000
-    line = as_json(fields_of(_request(**{**FULL, "model_asked": huge, "model_served": huge}), CLOCK, 12.0))
+    line = as_json(_request(**{**FULL, "model_asked": huge, "model_served": huge}), CLOCK, 12.0)
     assert len(line) <= WRITE_BYTES
     assert len(str(json.loads(line)["model_asked"])) <= 200 * len("\\ud800")
 
@@ -165,7 +165,7 @@ def test_lines_that_nobody_takes_are_counted_not_waited_for(pipe: tuple[int, int
     reader, writer = pipe
     filled = _fill(writer)
     os.set_blocking(writer, blocking)
-    log = AccessLog(as_json, writer, max_queued=5)
+    log = AccessLog(JSON, writer, max_queued=5)
     for number in range(50):
         log.note(_request(request_id=str(number)))
     _read(reader, filled)
@@ -180,7 +180,7 @@ def test_each_write_is_of_whole_lines_and_short() -> None:
     reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with reader, writer:
         writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
-        log = AccessLog(as_json, writer.fileno())
+        log = AccessLog(JSON, writer.fileno())
         for number in range(200):
             log.note(_request(request_id=str(number), **FULL))
         writes: list[bytes] = []
@@ -194,7 +194,7 @@ def test_a_stdout_that_is_gone_ends_the_log_alone(pipe: tuple[int, int], caplog:
     """When nobody reads any more that is said once, and nothing else happens."""
     reader, writer = pipe
     os.close(reader)
-    log = AccessLog(as_json, writer)
+    log = AccessLog(JSON, writer)
     for _ in range(3):
         log.note(_request())
         log.flush()
@@ -207,7 +207,7 @@ def test_a_full_disk_is_no_end(pipe: tuple[int, int]) -> None:
     """Lines that found no room are counted, and the log goes on when there is room again."""
     reader, writer = pipe
     full = os.open("/dev/full", os.O_WRONLY)
-    log = AccessLog(as_json, full)
+    log = AccessLog(JSON, full)
     log.note(_request())
     log.flush()
     os.dup2(writer, full)
@@ -238,7 +238,7 @@ def test_on_a_disk_that_gets_full_lines_are_whole_and_the_others_are_counted(roo
     os_write = os.write
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.write", write)
-        log = AccessLog(as_json, writer)
+        log = AccessLog(JSON, writer)
         count = 0
         for each in [*rooms, 10**6]:
             room += each
@@ -258,7 +258,7 @@ def test_on_a_disk_that_gets_full_lines_are_whole_and_the_others_are_counted(roo
 def test_a_forked_process_has_a_writer_of_its_own(pipe: tuple[int, int]) -> None:
     """A log that was made, and used, before a fork works on both sides of it."""
     reader, writer = pipe
-    log = AccessLog(as_json, writer)
+    log = AccessLog(JSON, writer)
     log.note(_request(request_id="parent"))
     log.flush()
     child = os.fork()
@@ -274,7 +274,7 @@ def test_a_forked_process_has_a_writer_of_its_own(pipe: tuple[int, int]) -> None
 def test_probes_are_told_of_only_when_they_fail(pipe: tuple[int, int], route: str) -> None:
     """A probe each second that goes well would drown what matters."""
     reader, writer = pipe
-    log = AccessLog(as_json, writer)
+    log = AccessLog(JSON, writer)
     log.note(_request(route=route, request_id="well"))
     log.note(_request(route=route, request_id="ill", status=503))
     assert [line["request_id"] for line in _read_until(reader, 1)] == ["ill"]
@@ -285,7 +285,7 @@ def test_flushing_waits_no_longer_than_it_is_told(pipe: tuple[int, int]) -> None
     reader, writer = pipe
     filled = _fill(writer)
     os.set_blocking(writer, True)
-    log = AccessLog(as_json, writer)
+    log = AccessLog(JSON, writer)
     log.note(_request())
     log.flush(0.01)
     _read(reader, filled)
