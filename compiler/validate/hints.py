@@ -12,6 +12,7 @@ from compiler.diagnostics import nearest
 from compiler.language.schema import BYTE_UNITS, LARGEST_WHOLE, SCHEMA, Rules
 from compiler.source.scalars import number_of, with_space_after_colon
 from compiler.source.tree import Node, Path, Scalar, Sequence, path_text
+from compiler.validate.json_schema_names import NULL_HINT, REQUIRED_HINT, hint_for_name, key_meant
 
 _IN_CASE: Final = 2
 """The length of a path to a case, such as `cases.creative`."""
@@ -27,10 +28,10 @@ _SIZE = re.compile(r"\s*([0-9]+) *([A-Za-z]*)\s*")
 _FRACTIONAL_SIZE = re.compile(r"[0-9]*\.[0-9]+ *[A-Za-z]+")
 
 
-def hint_for_value(node: Node, rules: Rules) -> str | None:
+def hint_for_value(path: Path, node: Node, rules: Rules) -> str | None:
     """Return the hint for a value that its rules reject, or None."""
     if isinstance(node, Sequence):
-        return _list_hint(node, rules)
+        return REQUIRED_HINT if path[-1] == "required" else _list_hint(node, rules)
     if not isinstance(node, Scalar):
         return "write the path of a field within an object, such as a.b" if _is_of_field(rules) else None
     if rules.get("type") in ("dict", "number") and isinstance(node.value, str) and with_space_after_colon(node.value):
@@ -41,9 +42,8 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
         return _number_hint(node.value, rules)
     if rules.get("type") == "boolean":
         return _boolean_hint(node.value)
-    if "allowed" in rules and isinstance(node.value, str):
-        match = nearest(node.value, rules["allowed"])
-        return f"did you mean {match}?" if match else None
+    if "allowed" in rules and isinstance(node.value, str | None):
+        return _choice_hint(node.value, rules["allowed"])
     if rules.get("type") == "list":
         return "write a list, such as [a, b] or [a]"
     if rules.get("type") == "string" and isinstance(node.value, bool | int | float):
@@ -53,7 +53,10 @@ def hint_for_value(node: Node, rules: Rules) -> str | None:
 
 def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> str | None:
     """Return where an unknown key may belong, or the most similar key at its level; None for neither."""
-    if holds_mapping and path[-3:-2] == ("fields",):
+    is_of_field = path[-3:-2] == ("fields",)
+    if is_of_field and (hint := hint_for_name(str(path[-1]), str(path[-2]), known)):
+        return hint
+    if holds_mapping and is_of_field:
         return f"give a field within an object a rule of its own: {path[-2]}.{path[-1]}"
     place = _place_elsewhere(path) or intended_key(path, known)
     if place == path_text(path[_IN_CASE:]) and path[0] == "cases":
@@ -63,7 +66,8 @@ def hint_for_key(path: Path, known: Rules, *, holds_mapping: bool = False) -> st
 
 def intended_key(path: Path, known: Rules) -> str | None:
     """Return the known key at the same level that an unknown key most likely means, or None."""
-    return None if _place_elsewhere(path) else nearest(str(path[-1]), tuple(known))
+    key = str(path[-1])
+    return None if _place_elsewhere(path) else key_meant(key, known) or nearest(key, tuple(known))
 
 
 def _place_elsewhere(path: Path) -> str | None:
@@ -84,6 +88,13 @@ def _places(schema: Rules, above: Path = ()) -> Iterator[Path]:
         yield (*above, key)
         if "schema" in rules and rules["type"] == "dict":
             yield from _places(rules["schema"], (*above, key))
+
+
+def _choice_hint(word: str | None, allowed: list[str]) -> str | None:
+    if word in {None, "null"}:
+        return NULL_HINT if "integer" in allowed else None
+    match = nearest(str(word), allowed)
+    return f"did you mean {match}?" if match else None
 
 
 def _list_hint(node: Sequence, rules: Rules) -> str | None:

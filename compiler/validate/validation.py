@@ -226,7 +226,9 @@ def _diagnostic(error: errors.ValidationError, tree: Mapping, rules: Rules, abov
         raise LookupError(f"Cerberus found fault with {path}, which the profile does not hold")
     there = _rules_at(rules, path)
     message = f"{path_text((*above, *path))} is {value_text(node)}"
-    return path, Diagnostic("wrong-value", message, node.at, there["meta"]["expected"], hint_for_value(node, there))
+    return path, Diagnostic(
+        "wrong-value", message, node.at, there["meta"]["expected"], hint_for_value(path, node, there)
+    )
 
 
 def _bad_key(path: Path, tree: Mapping, rules: Rules, above: Path) -> Diagnostic:
