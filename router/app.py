@@ -230,7 +230,11 @@ class _Response(flask.Response):
 
 
 def _response(proxied: ProxyResponse) -> flask.Response:
-    response = _Response(proxied.body, proxied.status, proxied.headers)
+    """Return a whole response; the middleware writes the streamed ones."""
+    pieces = [proxied.body] if isinstance(proxied.body, bytes) else []
+    if not isinstance(proxied.body, bytes):
+        proxied.body(pieces.append)
+    response = _Response(b"".join(pieces), proxied.status, proxied.headers)
     response.call_on_close(proxied.close)
     return response
 

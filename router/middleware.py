@@ -1,7 +1,7 @@
 """The application that servers call: request id, in-flight limit, access log, metrics, traces, draining of bodies."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -15,7 +15,7 @@ from router.pipeline import Services
 from router.request import routes
 from router.request.context import RequestContext, context_of
 from router.request.request import Request, RequestBody, ResponseWriter
-from router.response import ProxyResponse, ResponseAbortedError
+from router.response import ProxyResponse, ResponseAbortedError, Write
 from router.runtime.semaphore import Semaphore
 from router.server.wsgi_adapter import CONTEXT, WsgiResponseWriter, call_app, environ_of, request_of
 from router.telemetry import access_log
@@ -119,10 +119,10 @@ class Middleware:
         headers.append(("x-request-id", context.request_id))
         for name in context.protocol.request_id_headers:
             headers.append((name, context.request_id))
+        context.response_started_at = time.monotonic()
         if not isinstance(body, bytes):
             self._stream(response, body, context, writer)
             return
-        context.response_started_at = time.monotonic()
         if request.method != "HEAD":
             context.bytes_out = len(body)
         try:
@@ -132,15 +132,15 @@ class Middleware:
             raise
 
     def _stream(
-        self, response: ProxyResponse, pieces: Iterator[bytes], context: RequestContext, writer: ResponseWriter
+        self,
+        response: ProxyResponse,
+        write_to: Callable[[Write], None],
+        context: RequestContext,
+        writer: ResponseWriter,
     ) -> None:
         try:
             writer.start(response.status, response.headers)
-            for piece in pieces:
-                if context.response_started_at is None:
-                    context.response_started_at = time.monotonic()
-                context.bytes_out += len(piece)
-                writer.write(piece)
+            write_to(writer.write)
             writer.end()
         except ResponseAbortedError:
             raise

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from http import HTTPStatus
-from itertools import chain
 from typing import Final, NamedTuple
 
 from router.content_encoding import IDENTITY_CODINGS, DecodingError, TruncatedError, decode
@@ -40,12 +39,19 @@ def _nothing() -> None:
     return
 
 
+Write = Callable[[bytes], object]
+"""Sends the next piece of a body. Raises OSError."""
+
+
 class ProxyResponse(NamedTuple):
-    """A response for the client: a whole body, or an iterator whose `close` has to be called at the end."""
+    """A response for the client: a whole body, or a function that writes it piece by piece; then `close` is called.
+
+    The function counts what it writes in the context. It raises ResponseAbortedError, and what writing raises.
+    """
 
     status: int
     headers: list[tuple[str, str]]
-    body: bytes | Iterator[bytes]
+    body: bytes | Callable[[Write], None]
     close: Callable[[], None] = _nothing
 
 
@@ -223,12 +229,13 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
             yield pieces.pop(0)
         yield from _chunks(answer)
 
-    def stream_body() -> Iterator[bytes]:
+    def write_to(write: Write) -> None:
         try:
             for piece in all_chunks():
                 if balance is not None:
                     balance.feed(piece)
-                yield piece
+                forwarding.context.bytes_out += len(piece)
+                write(piece)
             _check_balanced(balance)
             answer.report(Outcome.SUCCEEDED)
         except EngineError as error:
@@ -244,7 +251,7 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
     length = answer.header("Content-Length")
     if length and not answer.chunked:
         headers.append(("Content-Length", length))
-    return ProxyResponse(answer.status, headers, stream_body(), answer.close)
+    return ProxyResponse(answer.status, headers, write_to, answer.close)
 
 
 def _check_balanced(balance: JsonScanner | None) -> None:
@@ -260,32 +267,15 @@ def _is_framed_by_json_alone(answer: UpstreamResponse) -> bool:
 
 def _stream(forwarding: ResponseForwarding) -> ProxyResponse:
     answer = forwarding.answer
-    events = _events(forwarding)
+    stream = _Stream(forwarding)
     # A failure before the first byte still gets its own status.
-    first = next(events)
+    stream.begin()
     forwarding.context.buffered_at = time.monotonic()
     headers = for_client(answer.headers, forwarding.extra_headers)
     headers.append(("X-Accel-Buffering", "no"))
     if not answer.header("Cache-Control"):
         headers.append(("Cache-Control", "no-cache"))
-    return ProxyResponse(answer.status, headers, chain((first,), events), answer.close)
-
-
-def _events(forwarding: ResponseForwarding) -> Iterator[bytes]:
-    """Yield the bytes for the client. Raises EngineError and ClientDisconnectedError only before the first byte."""
-    stream = _Stream(forwarding)
-    try:
-        while (piece := forwarding.answer.read_chunk(forwarding.keepalive_interval_seconds)) != b"":
-            if leaving := stream.take(piece):
-                yield leaving
-        yield stream.end()
-    except EngineError as error:
-        yield stream.fail(error)
-    except ClientDisconnectedError as error:
-        if not stream.has_left:
-            raise
-        forwarding.context.client_gone = True
-        raise ResponseAbortedError("the client left") from error
+    return ProxyResponse(answer.status, headers, stream.write_to, answer.close)
 
 
 class _Stream:
@@ -297,15 +287,52 @@ class _Stream:
         self._lines = forwarding.edits.stream_rewriter(forwarding.context.protocol)
         self._progress = StreamProgress(forwarding.context.protocol)
         self._is_at_line_start = True
+        self._read = forwarding.answer.read_chunk
+        self._interval = forwarding.keepalive_interval_seconds
+        self._first = b""
+        self._is_over = False
         self._left: tuple[bytes, bytes] | None = None
         self.has_left = False
         """Whether any byte was given to the client."""
+
+    def begin(self) -> None:
+        """Read up to the first bytes for the client. Raises EngineError, ClientDisconnectedError."""
+        while not (self._first or self._is_over):
+            self._first = self._next()
+
+    def write_to(self, write: Write) -> None:
+        """Write the stream, piece by piece. Raises ResponseAbortedError, and what writing raises."""
+        context = self._forwarding.context
+        leaving = self._first
+        try:
+            while True:
+                if leaving:
+                    context.bytes_out += len(leaving)
+                    write(leaving)
+                if self._is_over:
+                    return
+                leaving = self._next()
+        except ClientDisconnectedError as error:
+            context.client_gone = True
+            raise ResponseAbortedError("the client left") from error
+
+    def _next(self) -> bytes:
+        """Read once. Return what to send, also where the stream ends. Raises EngineError before the first byte."""
+        try:
+            piece = self._read(self._interval)
+            if piece != b"":
+                return self.take(piece)
+            self._is_over = True
+            return self.end()
+        except EngineError as error:
+            self._is_over = True
+            return self.fail(error)
 
     def take(self, piece: bytes | None) -> bytes:
         """Return what to send after a piece arrived; None as a piece stands for a silence that needs a comment."""
         if piece is None:
             leaving = _COMMENT if self._is_at_line_start and not self._is_encoded else b""
-        elif self._is_encoded:
+        elif self._is_encoded or self._lines.passes(piece):
             leaving = piece
         else:
             leaving = cpu_executor.run(self._lines.held_bytes() + len(piece), self._lines.feed, piece)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 Masks = Mapping[int, int]
-"""Descriptors and the events to wait for on each, as in `select.poll`; hang-up and error are always included."""
+"""Descriptors and the events to wait for on each, as in `select.poll`; hang-up and error are always included.
+
+They must not be changed after they were passed to `poll_fds`: waiting again for the same object is cheapest.
+"""
 
 Call = Callable[[int, int], object]
 """A callback: it gets a descriptor and the events on it."""
@@ -148,7 +151,8 @@ class EventLoop:
         """
         if deadline != _NEVER:
             self._deadlines[task] = deadline
-            self._earliest = min(self._earliest, deadline)
+            if deadline < self._earliest:  # noqa: PLR1730 - once for each piece of a stream
+                self._earliest = deadline
         happened: tuple[int, int] | None = self.greenlet.switch()
         self._deadlines.pop(task, None)
         return happened
@@ -175,10 +179,13 @@ class Task(greenlet):
         """Resume the task from the loop until it waits again or ends."""
         self.switch(*happened)
         if self._work is None:
-            self._change_masks(_NOTHING)
-            on_done, result, self._result = self._on_done, self._result, None
-            self.loop.recycle(self)
-            on_done(result)
+            self._finish()
+
+    def _finish(self) -> None:
+        self._change_masks(_NOTHING)
+        on_done, result, self._result = self._on_done, self._result, None
+        self.loop.recycle(self)
+        on_done(result)
 
     def _run_work(self, *_: object) -> None:
         while self._work is not None:
@@ -187,11 +194,14 @@ class Task(greenlet):
             self.loop.greenlet.switch()
 
     def _on_event(self, fd: int, events: int) -> None:
-        self.resume((fd, events))
+        # The same as `resume`, once for each piece of a stream.
+        self.switch((fd, events))
+        if self._work is None:
+            self._finish()
 
     def poll_fds(self, masks: Masks, seconds: float) -> list[tuple[int, int]]:
         """Do what the function of this name does; waiting again for the same events costs no system call."""
-        if masks is not self._masks and masks != self._masks:
+        if masks is not self._masks:
             self._change_masks(masks)
         happened = self.loop.yield_(self, time.monotonic() + seconds)
         return [happened] if happened is not None else []
@@ -207,7 +217,7 @@ class Task(greenlet):
         self.loop.yield_(self, _NEVER)
 
     def _change_masks(self, masks: Masks) -> None:
-        before, self._masks = self._masks, dict(masks)
+        before, self._masks = self._masks, masks
         for fd in before:
             if fd not in masks:
                 self.loop.unregister(fd)

@@ -13,37 +13,33 @@ class Poller:
     No wait lasts longer than to `deadline`, the end of the whole exchange.
     """
 
-    __slots__ = ("_client", "_idle_masks", "deadline")
+    __slots__ = ("_client", "_events", "_fd", "_masks", "deadline")
 
     def __init__(self, client: ClientConnection | None = None, deadline: float = math.inf) -> None:
         self.deadline = deadline
         self._client = client if client is not None and client.fd >= 0 else None
-        self._idle_masks: dict[int, int] = {}
+        self._fd = -1
+        self._events = 0
+        self._masks: dict[int, int] = {}
+        """What was last waited for: the same object as long as nothing of it changes."""
 
     def wait(self, fd: int, events: int, seconds: float) -> int:
         """Return which of `events` occurred at an engine's socket; 0 when the client should be written to.
 
         Raises TimeoutError after `seconds` or at the deadline, ClientDisconnectedError as soon as the client has left.
         """
-        return self._wait(fd, {fd: events}, seconds)
-
-    def sleep(self, seconds: float) -> None:
-        """Wait that long. Raises ClientDisconnectedError as soon as the client has left."""
-        try:
-            self._wait(-1, {}, seconds)
-        except TimeoutError:
-            return
-
-    def _wait(self, fd: int, masks: dict[int, int], seconds: float) -> int:
         client = self._client
+        if fd != self._fd or events != self._events:
+            self._fd, self._events = fd, events
+            self._masks = self._current_masks()
         now = time.monotonic()
         end = min(now + seconds, self.deadline)
         while True:
             if now >= self.deadline:  # poll reports no timeout while one of the two is ready
                 raise TimeoutError
-            if client is not None:
-                masks[client.fd] = client.mask
-            ready = poll_fds(masks, end - now)
+            if client is not None and self._masks.get(client.fd) != client.mask:
+                self._masks = self._current_masks()
+            ready = poll_fds(self._masks, end - now)
             if not ready:
                 raise TimeoutError
             happened = 0
@@ -56,3 +52,16 @@ class Poller:
             if happened or must_write:
                 return happened
             now = time.monotonic()
+
+    def _current_masks(self) -> dict[int, int]:
+        masks = {self._fd: self._events} if self._fd >= 0 else {}
+        if self._client is not None:
+            masks[self._client.fd] = self._client.mask
+        return masks
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long. Raises ClientDisconnectedError as soon as the client has left."""
+        try:
+            self.wait(-1, 0, seconds)
+        except TimeoutError:
+            return

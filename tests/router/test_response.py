@@ -1,16 +1,21 @@
 """An answer brought to the client: what its bytes tell of the engine on the way."""
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import router.contract.responses.rewrite
 import router.response
 from router.contract.errors import ApiError
 from router.contract.protocols import CHAT
+from router.contract.responses import stream_rewrite
 from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.responses.sse import SseEventBuffer
+from router.contract.responses.stream_rewrite import StreamRewriter
 from router.contract.schema.sections import Errors
 from router.request.context import RequestContext
 from router.request.outcome import Outcome
@@ -45,7 +50,9 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     body: Any = forward_response(
         ResponseForwarding(answer, ResponseRewrite(alias), DownstreamClient(), RequestContext(request_id="1"))
     ).body
-    assert b"".join(body) == b"".join(pieces)
+    left: list[bytes] = []
+    body(left.append)
+    assert b"".join(left) == b"".join(pieces)
     assert told == [outcome]
 
 
@@ -66,7 +73,10 @@ def _streamed(
     answer.read_headers()
     context = RequestContext(request_id="1")
     body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient(), context, 0.01)).body
-    return list(body), context, told
+    left: list[bytes] = []
+    body(left.append)
+    assert context.bytes_out == sum(map(len, left))
+    return left, context, told
 
 
 @pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
@@ -135,14 +145,14 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer, told, _ = make_response(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *pieces, b"")
     answer.read_headers()
     context = RequestContext(request_id="1")
-    body: Any = iter(forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), context)).body)
+    body: Any = forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), context)).body
     left: list[bytes] = []
     if kind == "text/plain" or length == len(LONG):
-        left.extend(body)
+        body(left.append)
         assert (context.code, told) == (None, [Outcome.SUCCEEDED])
     else:
         with pytest.raises(ResponseAbortedError):
-            left.extend(body)
+            body(left.append)
         assert (context.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
     assert b"".join(left) == LONG[:length]
 
@@ -210,10 +220,91 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     """However properly its connection ended: an engine that says nothing does not work."""
     answer, told, _ = make_response(head, *pieces)
     answer.read_headers()
+    going = ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), RequestContext(request_id="1"))
     with suppress(ApiError):
-        list(
-            forward_response(
-                ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), RequestContext(request_id="1"))
-            ).body
-        )
+        body: Any = forward_response(going).body
+        body(lambda _: None)
     assert told == [Outcome.BROKEN]
+
+
+PARTS = [
+    CONTENT,
+    END_FRAME,
+    TAIL_FRAME,
+    DONE,
+    DIED,
+    b": engine\n\n",
+    b"\n",
+    b"event: x\r\ndata: 1\r\n\r\n",
+    b"data: {}\r\r",
+]
+
+
+def _places(likely: list[int], length: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.sampled_from(likely) | st.integers(0, length), max_size=8)
+
+
+@st.composite
+def streams(draw: Any) -> tuple[list[bytes | Exception], bool]:
+    """Return what arrives of a stream: chunks of whole events mostly, cut anywhere, with silences; and if it ends."""
+    events = b"".join(draw(st.lists(st.sampled_from(PARTS), max_size=7)))
+    length = draw(st.just(len(events)) | st.integers(0, len(events)))
+    ends = [at + 2 for at in range(length - 1) if events[at : at + 2] == b"\n\n"]
+    cuts = sorted({0, length, *draw(_places([*ends, length], length))})
+    chunks = [events[start:end] for start, end in pairwise(cuts)]
+    wire = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n" * draw(st.booleans())
+    marks = [end + 2 for end in range(len(wire)) if wire[end : end + 2] == b"\r\n"]
+    places = sorted({0, len(wire), *draw(_places([*marks, 0], len(wire)))})
+    pieces: list[bytes | Exception] = [wire[start:end] for start, end in pairwise(places)]
+    for place in draw(st.lists(st.integers(0, len(pieces)), max_size=2)):
+        pieces.insert(place, TimeoutError())
+    return pieces, draw(st.booleans())
+
+
+Outcomes = tuple[list[bytes], Any, list[Outcome], str | None, str | None, int]
+
+
+def _forwarded(pieces: list[bytes | Exception], edits: ResponseRewrite, *, is_cut: bool) -> Outcomes:
+    """Return what is written, the error if it is one, what is reported of the engine, and what the context says."""
+    answer, told, _ = make_response(HEAD, *pieces, *[ConnectionResetError()] * is_cut)
+    answer.read_headers()
+    context = RequestContext(request_id="1")
+    left: list[bytes] = []
+    error: Any = None
+    try:
+        body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient(), context, 0.01)).body
+        body(left.append)
+    except (ApiError, ResponseAbortedError) as failure:
+        error = repr(failure)
+    return left, error, told, context.stream_end, context.code, context.bytes_out
+
+
+def _check_fast_way(stream: tuple[list[bytes | Exception], bool], edits: ResponseRewrite) -> None:
+    pieces, is_cut = stream
+    fast = _forwarded(pieces, edits, is_cut=is_cut)
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (SseEventBuffer, StreamRewriter):
+            patch.setattr(kind, "passes", lambda *_: False)
+        patch.setattr(stream_rewrite, "plain_events", lambda _: None)
+        assert _forwarded(pieces, edits, is_cut=is_cut) == fast
+
+
+REWRITES = st.sampled_from([ResponseRewrite(), ResponseRewrite("latest"), ResponseRewrite("latest", usage="move")])
+
+
+@given(streams(), REWRITES)
+def test_whole_events_pass_as_they_would_in_the_general_way(
+    stream: tuple[list[bytes | Exception], bool], edits: ResponseRewrite
+) -> None:
+    """However a stream is cut, silent or broken, all writes, end, error and the outcome are the same."""
+    _check_fast_way(stream, edits)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=5_000)
+@given(streams(), REWRITES)
+def test_whole_events_pass_as_in_the_general_way_in_many_streams(
+    stream: tuple[list[bytes | Exception], bool], edits: ResponseRewrite
+) -> None:
+    """The same for thousands of streams."""
+    _check_fast_way(stream, edits)

@@ -121,9 +121,13 @@ class SseEventBuffer:
     def __init__(self) -> None:
         self._splitter = SseParser()
 
+    def passes(self, piece: bytes) -> bool:
+        """Return whether the next bytes are complete events, which pass on as they are."""
+        return piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start()
+
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the complete events, as the same object if possible."""
-        if piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start():
+        if self.passes(piece):
             return piece
         # Nearly all events end so. If a piece has many, only the bytes after the last one are parsed.
         end = max((at + len(blank) for blank in _BLANK_LINES if (at := piece.rfind(blank)) >= 0), default=0)

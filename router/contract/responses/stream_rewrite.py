@@ -48,6 +48,10 @@ class StreamRewriter:
         self._splitter = SseParser()
         self._mover = None if usage is None else _UsageMover(keeps_tail=usage == "copy")
 
+    def passes(self, piece: bytes) -> bool:
+        """Return whether the next bytes are complete events without an edit, which pass on as they are."""
+        return self._name is None and self._is_unedited_by_usage(piece)
+
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the bytes to pass on."""
         if self._is_unedited_by_usage(piece):

@@ -330,7 +330,7 @@ def test_plain_events_are_edited_as_all_others(pieces, name, usage, holder):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=20_000)
+@settings(max_examples=5_000)
 @given(*EDITS, HOLDERS)
 def test_plain_events_are_edited_as_all_others_in_many_streams(pieces, name, usage, holder):
     """The same for thousands of streams."""
