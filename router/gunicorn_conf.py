@@ -20,6 +20,7 @@ from gunicorn import sock
 
 from router import lifecycle, startup
 from router.artifact.format import ArtifactError
+from router.balancing.accept_table import AcceptGate
 from router.discovery import discovery
 from router.runtime.temporary import temporary_folder
 from router.server import draining
@@ -88,7 +89,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
     startup.configure_logging()
     if server.cfg.workers < 1:
         sys.exit(f"router: --workers cannot be used: found {server.cfg.workers}, expected at least 1")
-    lifecycle.share_in_flight_table()
+    lifecycle.shared_tables()
     if discovery.names_in(_own.engines):
         discovery.load_resolver()
     _raise_descriptor_limit()
@@ -183,9 +184,13 @@ def _listen_for_metrics(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbit
 
 
 def pre_fork(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter and Worker
-    """Keep the newest valid API keys for the new worker, and allocate its row of the in-flight table."""
+    """Keep the newest valid API keys for the new worker, and allocate its row of the shared tables."""
     lifecycle.reload_keys()
-    lifecycle.share_in_flight_table().allocate_slot(worker.age, [other.age for other in server.all_workers()])
+    tables = lifecycle.shared_tables()
+    tables.rows.allocate(worker.age, [other.age for other in server.all_workers()])
+    # With a listening socket of its own, a worker cannot leave a connection to others.
+    if not server.cfg.reuse_port:
+        worker.accept_gate = AcceptGate(time.monotonic, tables.accept)
 
 
 def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
@@ -209,8 +214,8 @@ def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gun
 
 
 def child_exit(server: Any, worker: Any) -> None:  # noqa: ANN401, ARG001 - gunicorn's Arbiter and Worker
-    """Keep the counters of a worker that exited, and clear its row of the in-flight table."""
-    lifecycle.share_in_flight_table().free_slot(worker.age)
+    """Keep the counters of a worker that exited, and clear its row of the shared tables."""
+    lifecycle.shared_tables().rows.free(worker.age)
     shared_metrics.merge_dead_worker(worker.pid)
 
 

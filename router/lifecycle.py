@@ -1,4 +1,4 @@
-"""Pre-fork shared state: settings, artifact and in-flight table, which the arbiter makes and workers inherit."""
+"""Pre-fork shared state: settings, artifact and the tables of workers, which the arbiter makes and workers inherit."""
 
 import logging
 import mmap
@@ -10,7 +10,9 @@ from typing import Final
 from router import auth
 from router.artifact.choice import Choice, choose, read_chosen
 from router.artifact.format import Artifact, ArtifactError
-from router.balancing.in_flight import SLOTS, InFlightTable
+from router.balancing.accept_table import AcceptTable
+from router.balancing.in_flight import InFlightTable
+from router.runtime.worker_table import ROWS, WorkerRows
 from router.settings.declarations import Settings, load
 
 _LOG = logging.getLogger("router")
@@ -26,7 +28,7 @@ class _PreForkState:
     artifact: Artifact | None = None
     choice: Choice | None = None
     reload_error: str | None = None
-    in_flight_table: InFlightTable | None = None
+    tables: "SharedTables | None" = None
 
 
 def load_artifact(settings: Settings) -> Artifact:
@@ -94,15 +96,24 @@ def reload_error() -> str | None:
     return _PreForkState.reload_error
 
 
-def share_in_flight_table() -> InFlightTable:
-    """Return the in-flight table that all workers forked later share; the first call creates it."""
-    _PreForkState.in_flight_table = _PreForkState.in_flight_table or InFlightTable(SLOTS, is_shared=True)
-    return _PreForkState.in_flight_table
+class SharedTables:
+    """The tables in which all workers of the machine count."""
+
+    def __init__(self) -> None:
+        self.in_flight = InFlightTable(ROWS, is_shared=True)
+        self.accept = AcceptTable(ROWS, is_shared=True)
+        self.rows = WorkerRows((self.in_flight, self.accept))
+
+
+def shared_tables() -> SharedTables:
+    """Return the tables that all workers forked later share; the first call, by the arbiter, creates them."""
+    _PreForkState.tables = _PreForkState.tables or SharedTables()
+    return _PreForkState.tables
 
 
 def in_flight_table() -> InFlightTable:
     """Return the shared in-flight table; without our gunicorn conf, a new one for this process alone."""
-    return _PreForkState.in_flight_table or InFlightTable()
+    return _PreForkState.tables.in_flight if _PreForkState.tables is not None else InFlightTable()
 
 
 def reload_errors() -> int:

@@ -1,28 +1,23 @@
 """How many requests are in flight at each engine, counted by all workers of a machine in one table.
 
-The table is memory that gunicorn's master maps before it forks: a slot (row) per worker, which only that worker writes,
-and a column per engine. The load of an engine is the sum of its column. The master clears the slot of a worker that
-died, so that its requests do not stay counted.
+The table has a row per worker and a column per engine. The load of an engine is the sum of its column. The arbiter
+clears the row of a worker that died, so that its requests do not stay counted.
 """
 
 import fcntl
 import mmap
 import threading
-from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from router.balancing.policies import HASH_BYTES, hash_of
 from router.runtime.shared_memory import open_lock_file
+from router.runtime.worker_table import WorkerTable
 
-SLOTS: Final = 512
-"""Workers that can be counted at once; after a reload old and new ones live side by side."""
 COLUMNS: Final = 2048
 """Engines that can be counted at once."""
 
-_CELL: Final = "I"
-CELL_BYTES: Final = 4
 _FREE: Final = 0
 
 
@@ -42,54 +37,38 @@ class InFlightRequest:
             self._table.add(cell, -1)
 
 
-class InFlightTable:
+class InFlightTable(WorkerTable):
     """The table as one process sees it. Safe to use from many threads."""
 
-    def __init__(self, slots: int = 1, columns: int = COLUMNS, *, is_shared: bool = False) -> None:
-        """Make a table: shared with all processes forked from here on, or private, with its first slot for this one."""
-        head = HASH_BYTES * (columns + 1)
-        length = head + CELL_BYTES * slots * columns
-        memory = memoryview(mmap.mmap(-1, length) if is_shared else bytearray(length))
-        self._slots = slots
-        self._column_hashes = memory[: head - HASH_BYTES].cast("Q")
+    def __init__(self, rows: int = 1, columns: int = COLUMNS, *, is_shared: bool = False) -> None:
+        """Make a table: shared with all processes forked from here on, or private, with its first row for this one."""
+        super().__init__(columns, rows, is_shared=is_shared)
+        length = HASH_BYTES * columns
+        self._column_hashes = memoryview(mmap.mmap(-1, length) if is_shared else bytearray(length)).cast("Q")
         """The owner of each column: the hash of an engine, 0 if free."""
-        self._used_slots = memory[head - HASH_BYTES : head].cast("Q")
-        """How many of the first slots were ever allocated."""
-        self._cells = memory[head:].cast(_CELL)
-        """Column by column, so that a sum reads adjacent memory."""
         self._column_of: dict[str, tuple[int, int]] = {}
         """The columns that this process has found, with the hashes that say whether they are still the engines'."""
-        self._slot: int | None = None if is_shared else 0
-        self._used_slots[0] = 0 if is_shared else 1
         self._lock = threading.Lock()
         self._lock_file = open_lock_file() if is_shared else None
-        self._slot_of: dict[int, int] = {}
-        """The slots of the workers, known to the master alone."""
-
-    # --- the workers' side ---
 
     def begin(self, engine: str) -> InFlightRequest:
         """Count a request that is sent to an engine; the caller has to call `end`."""
         column = self._column(engine)
-        if column is None or self._slot is None:
+        if column is None or self.row is None:
             return InFlightRequest(self, None)
-        cell = column * self._slots + self._slot
+        cell = column * self.rows + self.row
         self.add(cell, 1)
         return InFlightRequest(self, cell)
 
     def load(self, engine: str) -> int:
         """Return how many requests are in flight at an engine, from all workers."""
         column = self._column(engine)
-        return 0 if column is None else self._sum(column)
+        return 0 if column is None else self.sum(column)
 
     def add(self, cell: int, change: int) -> None:
         """Change one of this process's own cells."""
         with self._lock:
-            self._cells[cell] += change
-
-    def _sum(self, column: int) -> int:
-        start = column * self._slots
-        return sum(self._cells[start : start + self._used_slots[0]])
+            self.cells[cell] += change
 
     def _column(self, engine: str) -> int | None:
         """Return the column of an engine, which is the same in all processes; None when there are too many engines."""
@@ -114,7 +93,7 @@ class InFlightTable:
         for owner in (wanted, _FREE):
             if owner in hashes:
                 return hashes.index(owner)
-        return next((column for column in range(len(hashes)) if not self._sum(column)), None)
+        return next((column for column in range(len(hashes)) if not self.sum(column)), None)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -128,24 +107,3 @@ class InFlightTable:
                 yield
             finally:
                 fcntl.lockf(self._lock_file, fcntl.LOCK_UN)
-
-    # --- the master's side ---
-
-    def allocate_slot(self, worker: int, others: Collection[int] = ()) -> None:
-        """Allocate the first free slot for the worker that is forked next; without one, it is not counted.
-
-        `others` are the live workers: slots of workers that ended unnoticed are freed as well.
-        """
-        for gone in set(self._slot_of).difference(others):
-            self.free_slot(gone)
-        free = set(range(self._slots)).difference(self._slot_of.values())
-        self._slot = min(free, default=None)
-        if self._slot is not None:
-            self._slot_of[worker] = self._slot
-            self._used_slots[0] = max(self._used_slots[0], self._slot + 1)
-
-    def free_slot(self, worker: int) -> None:
-        """Clear and free the slot of a worker that has ended."""
-        row = self._slot_of.pop(worker, None)
-        if row is not None:
-            self._cells[row :: self._slots] = array(_CELL, bytes(CELL_BYTES * len(self._column_hashes)))

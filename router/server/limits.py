@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 RESERVED_DESCRIPTORS: Final = 64
 """Descriptors that a worker reserves for other uses than clients and the engines of requests in flight."""
+ACCEPT_BACKOFF_SECONDS: Final = 0.1
+"""How long accepting pauses when the system has no room for a connection and none can be evicted."""
 FEWEST_CONNECTIONS: Final = 16
 """The lowest limit of client connections of a worker, however few descriptors it has."""
 

@@ -23,7 +23,7 @@ from router.runtime.event_loop import EventLoop, poll_fds
 from router.server import draining, parse_errors, sockets, tls
 from router.server.connection import FINISH_SECONDS, Connection, Waiting, missed_least
 from router.server.handler import handle
-from router.server.limits import ReadingPlaces, most_long
+from router.server.limits import ACCEPT_BACKOFF_SECONDS, ReadingPlaces, most_long
 from router.server.request_framing import HELD_BYTES, Stage
 from router.server.request_parser import PlainReader
 from router.server.worker_process import BaseWorker
@@ -31,8 +31,6 @@ from router.settings.declarations import load
 
 HEARTBEAT_SECONDS: Final = 1.0
 """The longest time between two heartbeats to the arbiter."""
-ACCEPT_BACKOFF_SECONDS: Final = 0.1
-"""How long accepting pauses when the system has no room for a connection and none can be evicted."""
 LINGERING_BYTES: Final = 64 * 1024 * 1024
 """How much is read and dropped from a lingering connection."""
 
@@ -101,7 +99,7 @@ class Worker(BaseWorker):
 
     def _drain(self) -> None:
         self.set_accept_enabled(False)
-        self.state.set_draining(self.ppid)
+        self.show_draining()
         for queue in (self.new, self.keep_alive):
             queue.shorten(STOP_KEEPALIVE_LINGER)
         # Nothing waits for a replaced worker, so its requests may run up to the total timeout.
@@ -165,8 +163,10 @@ class Worker(BaseWorker):
     def accept(self, listener: Any, *_: int) -> None:  # noqa: ANN401 - gunicorn's socket
         """Accept a connection; when the worker is full, evict the one that has been idle longest."""
         is_full = self.nr_conns >= self.worker_connections
-        if is_full and missed_least(*self._timeout_queues()) is None:
-            self._back_off()
+        is_stuck = is_full and missed_least(*self._timeout_queues()) is None
+        pause = ACCEPT_BACKOFF_SECONDS if is_stuck else self.accept_gate.pause(self.nr_conns)
+        if pause:
+            self._back_off(pause)
             return
         try:
             accepted, address = listener.accept()
@@ -182,7 +182,7 @@ class Worker(BaseWorker):
         connection = Connection(self.cfg, client, (address, listener.getsockname()), self.settings, self.most_body)
         if is_full:
             self._evict()
-        self.nr_conns += 1
+        self.count_connection(1)
         self.loop.invalidate_fd(client.fileno())
         self._enqueue(connection, self.new)
 
@@ -194,8 +194,8 @@ class Worker(BaseWorker):
             self.log.warning("could not accept a connection: %s", error)
             self._back_off()
 
-    def _back_off(self) -> None:
-        self.accept_backoff_until = time.monotonic() + ACCEPT_BACKOFF_SECONDS
+    def _back_off(self, seconds: float = ACCEPT_BACKOFF_SECONDS) -> None:
+        self.accept_backoff_until = time.monotonic() + seconds
         self.housekeeping_at = min(self.housekeeping_at, self.accept_backoff_until)
         self.set_accept_enabled(False)
 
@@ -396,5 +396,5 @@ class Worker(BaseWorker):
 
     def _close(self, connection: Connection) -> None:
         self._unregister(connection)
-        self.nr_conns -= 1
+        self.count_connection(-1)
         connection.close()

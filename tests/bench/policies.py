@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from router.balancing.affinity_key import compute_key
-from router.balancing.in_flight import CELL_BYTES, COLUMNS, SLOTS, InFlightTable
+from router.balancing.in_flight import COLUMNS, InFlightTable
 from router.balancing.policies import BalancingContext, LeastInflight, Policy, PrefixAffinity, RoundRobin, hash_of
+from router.runtime.worker_table import CELL_BYTES, ROWS, WorkerRows
 from router.upstream.balancer import LoadBalancer
 from router.upstream.circuit_breaker import BreakerConfig, HealthState
 from router.upstream.engine_state import HealthCheckResult
@@ -289,9 +290,10 @@ def microseconds(work: Callable[[], object]) -> float:
 
 def choices(registry: EngineRegistry, count: int) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what a choice consists of, in front of so many engines, 3 requests in flight at each from 8 workers."""
-    in_flight_table = InFlightTable(SLOTS, is_shared=True)
+    in_flight_table = InFlightTable(ROWS, is_shared=True)
+    rows = WorkerRows([in_flight_table])
     for worker in range(8):
-        in_flight_table.allocate_slot(worker, range(8))
+        rows.allocate(worker, range(8))
         for engine in registry.candidates(None):
             if worker < 3:
                 in_flight_table.begin(engine)
@@ -327,8 +329,8 @@ def print_costs() -> None:
     ]
     for name, session, body in [*bodies, ("with a session header", "a-session", body_of(1024))]:
         print(f"| {name} | {microseconds(lambda session=session, body=body: compute_key(session, body)):.1f} |")  # type: ignore[misc]
-    mapped = 8 * (COLUMNS + 1) + CELL_BYTES * SLOTS * COLUMNS
-    column = CELL_BYTES * SLOTS / 1024
+    mapped = 8 * (COLUMNS + 1) + CELL_BYTES * ROWS * COLUMNS
+    column = CELL_BYTES * ROWS / 1024
     print(
         f"\nThe table maps {mapped / 2**20:.1f} MiB a machine, of which an engine that is known takes {column:.0f} KiB."
     )

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from router.balancing.in_flight import InFlightTable
+from router.runtime.worker_table import WorkerRows
 
 A, B, C = "http://a", "http://b", "http://c"
 
@@ -18,7 +19,7 @@ def in_flight_table(request: pytest.FixtureRequest) -> InFlightTable:
     """A table for a process of its own."""
     table = InFlightTable(4, 8, is_shared=request.param)
     if request.param:
-        table.allocate_slot(1)
+        WorkerRows([table]).allocate(1)
     return table
 
 
@@ -75,22 +76,23 @@ def _kill(process: int) -> None:
 def test_workers_see_each_others_requests_until_they_die() -> None:
     """Counts of forked workers add up, in whatever order each met the engines; a killed one's are cleared alone."""
     table = InFlightTable(4, 8, is_shared=True)
-    table.allocate_slot(1)
+    rows = WorkerRows([table])
+    rows.allocate(1)
     first = _in_child(lambda: [table.begin(engine) for engine in (A, B, B)])
-    table.allocate_slot(2, [1])
+    rows.allocate(2, [1])
     second = _in_child(lambda: [table.begin(engine) for engine in (C, B, A)])
     try:
         assert [table.load(each) for each in (A, B, C)] == [2, 3, 1]
     finally:
         _kill(first)
-    table.free_slot(1)
+    rows.free(1)
     assert [table.load(each) for each in (A, B, C)] == [1, 1, 1]
-    table.allocate_slot(3, [2])
+    rows.allocate(3, [2])
     third = _in_child(lambda: table.begin(A))
     assert table.load(A) == 2
     _kill(second)
     _kill(third)
-    table.allocate_slot(4)
+    rows.allocate(4)
     assert [table.load(each) for each in (A, B, C)] == [0, 0, 0]
 
 
@@ -98,7 +100,8 @@ def test_workers_see_each_others_requests_until_they_die() -> None:
 def test_a_worker_that_is_killed_leaves_no_lock_behind() -> None:
     """Engines can be met after a worker died in the middle of meeting one."""
     table = InFlightTable(4, 8, is_shared=True)
-    table.allocate_slot(1)
+    rows = WorkerRows([table])
+    rows.allocate(1)
 
     def die_within() -> None:
         table._locked().__enter__()
@@ -110,19 +113,20 @@ def test_a_worker_that_is_killed_leaves_no_lock_behind() -> None:
 def test_rows_are_used_again() -> None:
     """A row that its worker left is the next worker's; where all are taken, one more is not counted and still sees."""
     table = InFlightTable(2, 8, is_shared=True)
+    rows = WorkerRows([table], 2)
     for worker in (1, 2):
-        table.allocate_slot(worker, [1])
+        rows.allocate(worker, [1])
         table.begin(A)
-    table.allocate_slot(3, [1, 2])
+    rows.allocate(3, [1, 2])
     uncounted = table.begin(A)
     assert table.load(A) == 2
     uncounted.end()
-    table.free_slot(1)
+    rows.free(1)
     assert table.load(A) == 1
-    table.allocate_slot(4, [2])
+    rows.allocate(4, [2])
     table.begin(A)
     assert table.load(A) == 2
-    table.free_slot(7)  # nobody's
+    rows.free(7)  # nobody's
     assert table.load(A) == 2
 
 
