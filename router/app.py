@@ -20,7 +20,7 @@ from router.pipeline import Services
 from router.request import routes
 from router.request_filter import RequestFilter
 from router.response import ProxyResponse
-from router.runtime.semaphore import Semaphore
+from router.runtime.semaphore import SharedSemaphore
 from router.server import draining
 from router.server.disconnect import ClientDisconnectedError
 from router.server.wsgi_adapter import context_in, request_in
@@ -63,7 +63,7 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
     in_flight_table = lifecycle.in_flight_table()
     context_limits = ContextLimits(registry, artifact.digest)
     load_balancer = LoadBalancer(registry, POLICIES[settings.policy], in_flight_table)
-    in_flight = Semaphore(settings.max_in_flight)
+    in_flight = SharedSemaphore(settings.max_in_flight, lifecycle.admission_table())
     discovery = Discovery(settings, registry, HealthChecker(settings, registry, http_client), http_client)
     api_keys = ApiKeys(settings.api_keys, settings.api_keys_file)
     gauges = GaugeSource(
@@ -81,6 +81,7 @@ def open_services(settings: Settings, artifact: Artifact) -> Services:
         if settings.metrics_by_engine
         else None,
         lambda: http_client.unsolicited_by_engine(registry.engines),
+        settings.max_in_flight,
     )
     return Services(
         settings=settings,

@@ -12,7 +12,7 @@ from router.artifact.choice import Choice, choose, read_chosen
 from router.artifact.format import Artifact, ArtifactError
 from router.balancing.accept_table import AcceptTable
 from router.balancing.in_flight import InFlightTable
-from router.runtime.worker_table import ROWS, WorkerRows
+from router.runtime.worker_table import ROWS, WorkerRows, WorkerTable
 from router.settings.declarations import Settings, load
 
 _LOG = logging.getLogger("router")
@@ -102,7 +102,8 @@ class SharedTables:
     def __init__(self) -> None:
         self.in_flight = InFlightTable(ROWS, is_shared=True)
         self.accept = AcceptTable(ROWS, is_shared=True)
-        self.rows = WorkerRows((self.in_flight, self.accept))
+        self.admission = WorkerTable(1, ROWS, is_shared=True)
+        self.rows = WorkerRows((self.in_flight, self.accept, self.admission))
 
 
 def shared_tables() -> SharedTables:
@@ -114,6 +115,11 @@ def shared_tables() -> SharedTables:
 def in_flight_table() -> InFlightTable:
     """Return the shared in-flight table; without our gunicorn conf, a new one for this process alone."""
     return _PreForkState.tables.in_flight if _PreForkState.tables is not None else InFlightTable()
+
+
+def admission_table() -> WorkerTable | None:
+    """Return the table of the requests in flight of each worker; None without our gunicorn conf."""
+    return _PreForkState.tables.admission if _PreForkState.tables is not None else None
 
 
 def reload_errors() -> int:

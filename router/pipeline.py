@@ -16,7 +16,7 @@ from router.request.headers import for_engine
 from router.request.request import Request
 from router.response import ProxyResponse, ResponseForwarding, forward_response
 from router.runtime import cpu_executor
-from router.runtime.semaphore import Semaphore
+from router.runtime.semaphore import SharedSemaphore
 from router.settings.declarations import Settings
 from router.telemetry.meter import MetricsRegistry
 from router.telemetry.spans import Tracer
@@ -39,7 +39,7 @@ class Services(NamedTuple):
     load_balancer: LoadBalancer
     forwarder: Forwarder
     discovery: Discovery
-    in_flight: Semaphore
+    in_flight: SharedSemaphore
     context_limits: ContextLimits
     api_keys: ApiKeys
     meter: MetricsRegistry | None = None

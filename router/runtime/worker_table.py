@@ -34,14 +34,14 @@ class WorkerTable:
         """Column by column."""
         self.row: int | None = None if is_shared else 0
         """The row of this process, or of the worker that is forked next; None if there is none for it."""
-        self._used = memory[:_USED_BYTES].cast(_USED)
+        self.used = memory[:_USED_BYTES].cast(_USED)
         """How many of the first rows were ever allocated."""
-        self._used[0] = 0 if is_shared else 1
+        self.used[0] = 0 if is_shared else 1
 
     def column(self, column: int) -> memoryview:
         """Return the numbers of a column, in all rows that were ever allocated."""
         start = column * self.rows
-        return self.cells[start : start + self._used[0]]
+        return self.cells[start : start + self.used[0]]
 
     def sum(self, column: int) -> int:
         """Return the sum of a column."""
@@ -51,7 +51,7 @@ class WorkerTable:
         """Set the row of the worker that is forked next."""
         self.row = row
         if row is not None:
-            self._used[0] = max(self._used[0], row + 1)
+            self.used[0] = max(self.used[0], row + 1)
 
     def clear_row(self, row: int) -> None:
         """Set a row to 0."""

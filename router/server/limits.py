@@ -18,13 +18,15 @@ ACCEPT_BACKOFF_SECONDS: Final = 0.1
 """How long accepting pauses when the system has no room for a connection and none can be evicted."""
 FEWEST_CONNECTIONS: Final = 16
 """The lowest limit of client connections of a worker, however few descriptors it has."""
+MOST_LONG: Final = 64
+"""The most requests that a worker reads at once of those that are too long to be buffered."""
 
 _LOG = logging.getLogger("router")
 
 
 def most_long(max_in_flight: int) -> int:
     """Return how many threads may read requests that are too long to be buffered, besides those in flight."""
-    return max(1, max_in_flight // 2)
+    return min(MOST_LONG, max(1, max_in_flight // 2))
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:

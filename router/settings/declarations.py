@@ -249,7 +249,7 @@ class Settings:
         seconds_or_zero, 300.0, "Timeout for running requests to finish after that delay."
     )
     max_in_flight: int = _setting(
-        count, 128, "Concurrent inference requests of a worker process; more are rejected as `overloaded`."
+        count, 512, "Concurrent inference requests over all worker processes; more are rejected as `overloaded`."
     )
     access_log: str = _setting(
         _access_log,

@@ -47,6 +47,7 @@ class GaugeSource(NamedTuple):
     error_counts: Callable[[], ErrorCounts] = ErrorCounts
     in_flight_by_engine: Callable[[], Mapping[str, int]] | None = None
     unsolicited_by_engine: Callable[[], Mapping[str, int]] = dict
+    in_flight_limit: int = 0
 
 
 class MetricsRegistry(ExporterQueue["_PrometheusMetrics"]):
@@ -198,6 +199,8 @@ class _MasterCollector:
     def collect(self) -> Iterator[Any]:
         """Yield what prometheus_client writes out."""
         errors, failed, profile = metrics.RELOAD_ERRORS, metrics.RELOAD_FAILED, metrics.PROFILE
+        limit = metrics.IN_FLIGHT_LIMIT
+        yield self._core.GaugeMetricFamily(limit.name, limit.help, self._gauges.in_flight_limit)
         yield self._core.CounterMetricFamily(errors.name, errors.help, lifecycle.reload_errors())
         yield self._core.GaugeMetricFamily(failed.name, failed.help, lifecycle.reload_error() is not None)
         family = self._core.GaugeMetricFamily(profile.name, profile.help, labels=tuple(profile.labels))

@@ -150,6 +150,9 @@ STREAMS: Final = Metric(
 IN_FLIGHT: Final = Metric(
     "gauge", "router_requests_in_flight", "Inference requests in flight, over all worker processes."
 )
+IN_FLIGHT_LIMIT: Final = Metric(
+    "gauge", "router_requests_in_flight_limit", "ROUTER_MAX_IN_FLIGHT, the most that may be in flight."
+)
 ENGINES: Final = Metric(
     "gauge",
     "router_engines",
@@ -251,7 +254,7 @@ PER_WORKER: Final = (
 """Metrics of each worker process."""
 BY_ENGINE: Final = (ENGINE_REQUESTS, ENGINE_ERRORS, ENGINE_UNSOLICITED)
 """The metrics by engine of each worker, with ROUTER_METRICS_BY_ENGINE."""
-FROM_MASTER: Final = (RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
+FROM_MASTER: Final = (IN_FLIGHT_LIMIT, RELOAD_ERRORS, RELOAD_FAILED, PROFILE)
 """Metrics that workers inherit from the master; the worker that serves /metrics reports them."""
 METRICS: Final = (*PER_REQUEST, *PER_WORKER, *FROM_MASTER, *BY_ENGINE, ENGINE_IN_FLIGHT)
 

@@ -12,7 +12,7 @@ from router.artifact.format import freeze
 from router.contract.schema.model import Contract
 from router.contract.schema.sections import Errors
 from router.middleware import Middleware
-from router.runtime.semaphore import Semaphore
+from router.runtime.semaphore import SharedSemaphore
 from router.settings.declarations import Settings
 from router.upstream.circuit_breaker import HealthState
 from router.upstream.engine_state import HealthCheckResult
@@ -34,7 +34,7 @@ def client() -> Client:
     )
     services.registry.record_health_check(ENGINE, HealthCheckResult(HealthState.HEALTHY, ({"id": "served"},)))
     services.discovery.start = lambda: None
-    broken = services._replace(http_client=_Broken(), forwarder=_Broken(), in_flight=Semaphore(2))
+    broken = services._replace(http_client=_Broken(), forwarder=_Broken(), in_flight=SharedSemaphore(2))
     return Client(Middleware(create_app(broken), broken))
 
 

@@ -1,7 +1,9 @@
 """The bound of requests in flight: what is beyond it is refused at once, what was within it gives its place back."""
 
 import itertools
+import os
 import select
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,7 @@ from router.contract.schema.model import Contract
 from router.contract.schema.sections import Limits, Sampling
 from router.middleware import MAX_SLOW_DRAINS
 from router.mock_engine import EVENT_STREAM, MockEngine, MockResponse, RawResponse
+from tests.router.process import children_of
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
@@ -57,14 +60,14 @@ def _full(router: RunningRouter, engine: MockEngine) -> Iterator[None]:
         assert [client.answer().status for client in held] == [200] * BOUND
 
 
-def _count_places(router: RunningRouter, engine: MockEngine) -> int:
+def _count_places(router: RunningRouter, engine: MockEngine, bound: int = BOUND) -> int:
     """Hold requests until one is refused, at most one more than there may be, and return how many were not."""
     gate = Event()
     engine.clear()
-    engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * (BOUND + 1))
+    engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * (bound + 1))
     held: list[RawClient] = []
     with ExitStack() as stack:
-        for _ in range(BOUND + 1):
+        for _ in range(bound + 1):
             client = stack.enter_context(RawClient(router.port)).send(_request())
             wait_until(lambda asked=client: len(engine.received) > len(held) or _has_answer(asked))  # type: ignore[misc]
             if _has_answer(client):
@@ -200,6 +203,28 @@ def _abort_an_answer(router: RunningRouter, engine: MockEngine) -> int:
     with RawClient(router.port) as client:
         status, _ = client.send(_request()).head()
     return status
+
+
+def test_the_limit_is_that_of_all_workers_and_outlives_a_killed_one(
+    engine: MockEngine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Two workers together take as many requests as the setting says, also after one was killed at the limit."""
+    artifact = artifact_file(tmp_path_factory.mktemp("artifact"), CONTRACT)
+    settings = {"ROUTER_MAX_IN_FLIGHT": str(2 * BOUND), "ROUTER_RETRIES": "0", "ROUTER_BREAKER_FAILURES": "10000"}
+    arguments = ("-c", "python:router.gunicorn_conf", "--workers", "2")
+    with running_router(artifact, [engine.url], settings, arguments) as router:
+        assert _count_places(router, engine, 2 * BOUND) == 2 * BOUND
+        gate = Event()
+        engine.clear()
+        engine.answer_next(*[MockResponse(body=b"{}", hold=gate)] * (2 * BOUND))
+        with ExitStack() as stack:
+            for _ in range(2 * BOUND):
+                stack.enter_context(RawClient(router.port)).send(_request())
+            engine.wait_for(2 * BOUND)
+            os.kill(children_of(router.process.pid)[0], signal.SIGKILL)
+            gate.set()
+        engine.restore_behaviour()
+        wait_until(lambda: _count_places(router, engine, 2 * BOUND) == 2 * BOUND)
 
 
 OVER: dict[str, tuple[Callable[[RunningRouter, MockEngine], int], int]] = {
