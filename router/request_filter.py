@@ -1,6 +1,7 @@
 """Checks before any route: the port, the API key, the Host header and the exact spelling of the route."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from router.auth import ApiKeys
@@ -13,8 +14,6 @@ from router.settings.declarations import Settings
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _HTTP_1_0: Final = (1, 0)
 _CREDENTIALS: Final = ("authorization", "x-api-key")
-_NORMALIZED: Final = frozenset("%#")
-"""Characters of a path that servers decode or drop."""
 _MODEL: Final = f"{routes.MODELS}/"
 
 
@@ -57,8 +56,8 @@ class RequestFilter:
 
 
 def _check_exact_route(path: str) -> None:
-    # Servers and Werkzeug normalize paths; a route matches only the raw target.
-    as_sent = path.startswith("/") and not path.startswith("//") and not _NORMALIZED.intersection(path)
+    # Servers and Werkzeug decode and normalize paths; a route matches only the raw target.
+    as_sent = path.startswith("/") and not path.startswith("//") and "%" not in path and "#" not in path
     if not as_sent and not path.startswith(_MODEL):
         raise ApiError("not_found", "There is no such route here")
 
@@ -66,5 +65,10 @@ def _check_exact_route(path: str) -> None:
 def _check_host(request: Request) -> None:
     host = request.header("host")
     missing = host is None and request.version != _HTTP_1_0
-    if missing or (host and not _HOST.fullmatch(host)):
+    if missing or (host and not _is_host(host)):
         raise ApiError("bad_request", "The Host header is missing or invalid")
+
+
+@lru_cache(maxsize=1024)
+def _is_host(host: str) -> bool:
+    return _HOST.fullmatch(host) is not None

@@ -4,11 +4,10 @@ import errno
 import logging
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from router.content_encoding import IDENTITY_CODINGS, DecodingError, TruncatedError, decode
+from router.content_encoding import IDENTITY_CODINGS
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.scanning import JsonScanner
 from router.contract.responses.rewrite import is_json
@@ -21,11 +20,9 @@ from router.request.outcome import Outcome
 from router.request.request import ClientConnection
 from router.runtime import cpu_executor
 from router.server.disconnect import ClientDisconnectedError
+from router.upstream.buffered_body import MAX_BUFFERED_BYTES, BufferedBody
 from router.upstream.errors import EngineError
 from router.upstream.response import EVENT_STREAM, UpstreamResponse
-
-MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
-"""Longest response in bytes that is buffered; a longer one is streamed, and aborted if it is truncated."""
 
 JSON: Final = "application/json"
 _COMMENT: Final = b":\n"
@@ -83,6 +80,9 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     Raises ApiError if the upstream response is truncated, a redirect or too slow; ClientDisconnectedError.
     """
     try:
+        whole = _forward_whole(forwarding)
+        if whole is not None:
+            return whole
         _check_status(forwarding.answer)
         response = _stream(forwarding) if _is_stream(forwarding.answer) else _buffer(forwarding)
     except EngineError as error:
@@ -96,6 +96,19 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     if forwarding.context.attempts > 1:
         response.headers.append((ATTEMPTS, str(forwarding.context.attempts)))
     return response
+
+
+def _forward_whole(forwarding: ResponseForwarding) -> ProxyResponse | None:
+    """Return a response that came whole and is forwarded as it is; None, and nothing is read, for any other."""
+    answer, edits, _, context, _, extra_headers = forwarding
+    if context.attempts > 1 or edits.body_edit(HTTPStatus.OK) is not None:
+        return None
+    body = answer.whole_body(_MAX_EMPTY_BYTES)
+    if body is None:
+        return None
+    context.buffered_at = time.monotonic()
+    answer.report(Outcome.SUCCEEDED)
+    return ProxyResponse(answer.status, for_client(answer.headers, extra_headers), body)
 
 
 def _check_status(answer: UpstreamResponse) -> None:
@@ -136,7 +149,7 @@ def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
             forwarding.context.buffered_at = time.monotonic()
             return _stream_oversized(forwarding, pieces)
     forwarding.context.buffered_at = time.monotonic()
-    body = _BufferedBody(b"".join(pieces), answer)
+    body = BufferedBody(b"".join(pieces), answer)
     _check_complete(body, answer)
     answer.report(Outcome.SUCCEEDED)
     told = _map_error(body, forwarding)
@@ -150,31 +163,7 @@ def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
     return ProxyResponse(answer.status, headers, edited)
 
 
-class _BufferedBody:
-    """The whole body of a response, as it was sent, and decoded on demand."""
-
-    def __init__(self, sent: bytes, answer: UpstreamResponse) -> None:
-        self.sent = sent
-        self._codings = answer.header("Content-Encoding").strip().lower()
-        self.is_coded = bool(sent) and self._codings not in IDENTITY_CODINGS
-        self.is_cut = False
-        """Whether it is truncated; known once `plain` was read."""
-
-    @cached_property
-    def plain(self) -> bytes | None:
-        """The decoded body; None if its codings are unknown or broken, or it is too long."""
-        if not self.is_coded:
-            return self.sent
-        try:
-            return cpu_executor.run(MAX_BUFFERED_BYTES, decode, self.sent, self._codings, MAX_BUFFERED_BYTES)
-        except TruncatedError:
-            self.is_cut = True
-        except DecodingError:
-            pass
-        return None
-
-
-def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResponse | None:
+def _map_error(body: BufferedBody, forwarding: ResponseForwarding) -> ProxyResponse | None:
     """Return an engine's 400 mapped to the contract's errors; None without a mapping, or if the body cannot be read."""
     errors = forwarding.edits.errors
     if forwarding.answer.status != HTTPStatus.BAD_REQUEST or errors.engine_400 is None or body.plain is None:
@@ -189,7 +178,7 @@ def _map_error(body: _BufferedBody, forwarding: ResponseForwarding) -> ProxyResp
     return ProxyResponse(told.status, [*headers, ("Content-Type", JSON)], told.body)
 
 
-def _check_complete(body: _BufferedBody, answer: UpstreamResponse) -> None:
+def _check_complete(body: BufferedBody, answer: UpstreamResponse) -> None:
     """Raise EngineError if a response is truncated, as far as its bytes show.
 
     An empty 200 counts as truncated. A response with a Content-Length or chunks is complete if its framing is.
@@ -205,12 +194,12 @@ def _check_complete(body: _BufferedBody, answer: UpstreamResponse) -> None:
         raise EngineError(Outcome.BROKEN)
 
 
-def _is_empty(body: _BufferedBody) -> bool:
+def _is_empty(body: BufferedBody) -> bool:
     """Return whether a body is only white space, encoded or not."""
     return len(body.sent) <= _MAX_EMPTY_BYTES and body.plain is not None and not body.plain.strip()
 
 
-def _rewritten_body(body: _BufferedBody, forwarding: ResponseForwarding) -> bytes:
+def _rewritten_body(body: BufferedBody, forwarding: ResponseForwarding) -> bytes:
     """Return the body for the client; the same object if nothing is rewritten or it cannot be decoded."""
     edit = forwarding.edits.body_edit(forwarding.answer.status)
     plain = body.plain if edit is not None else None

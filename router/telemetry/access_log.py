@@ -188,39 +188,54 @@ def open_access_log(settings: Settings) -> AccessLog | None:
 
 def as_json(context: RequestContext, clock: float, monotonic: float) -> bytes:
     """Return the line of a request as JSON, without the fields that have no value."""
-    sent, first_byte = context.sent_at, context.first_byte_at
+    started, sent, first_byte = context.started_at, context.sent_at, context.first_byte_at
+    asked = context.model_asked
     return (
-        f'{{"time":"{_rfc3339(clock)}","request_id":"{context.request_id}"'  # checked when it was taken over
-        f',"method":"{context.method if context.method in _METHODS else "other"}"'
-        f"{_member('route', context.route or None)}{_member('key', context.key_name)}"
-        f"{_member('model_asked', context.model_asked)}{_member('model_served', context.model_served)}"
-        f"{_STREAM if context.stream else ''}{_member('engine', context.engine)}"
-        f"{_attempts(context.attempts) if context.attempts > 1 else ''}"
-        f',"status":{context.status}{_member("code", context.code)}{_member("rule", context.rule)}'
-        f"{_member('case', context.case)}{_CLIENT_GONE if context.client_gone else ''}"
+        f'{{"time":"{_rfc3339(clock)}","request_id":"{context.request_id}"'  # its characters were checked
+        f"{_subject(context.method, context.route, context.key_name, asked and asked[:MAX_TEXT_LENGTH])}"
+        f"{_served(context.model_served, context.stream, context.engine)}"
+        f'{_attempts(context.attempts) if context.attempts > 1 else ""},"status":{context.status}'
+        f"{_reason(context.code, context.rule, context.case)}{_CLIENT_GONE if context.client_gone else ''}"
         f',"bytes_in":{context.bytes_in},"bytes_out":{context.bytes_out}'
-        f"{'' if sent is None else _duration('to_engine_ms', sent - context.started_at)}"
-        f"{'' if sent is None or first_byte is None else _duration('first_byte_ms', first_byte - sent)}"
-        f"{_duration('total_ms', monotonic - context.started_at)}}}\n"
+        f"{'' if sent is None else _to_engine(sent - started, first_byte and first_byte - sent)}"
+        f',"total_ms":{(monotonic - started) * 1000:.1f}}}\n'
     ).encode()
 
 
-def _member(name: str, value: str | None) -> str:
-    return "" if value is None else f',"{name}":{_json_string(value[:MAX_TEXT_LENGTH])}'
+@lru_cache(maxsize=1024)
+def _subject(method: str, route: str, key: str | None, model: str | None) -> str:
+    """Return the fields of what was asked, which many requests share."""
+    known = method if method in _METHODS else "other"
+    return f',"method":"{known}"{_member("route", route or None)}{_member("key", key)}{_member("model_asked", model)}'
 
 
 @lru_cache(maxsize=1024)
-def _json_string(value: str) -> str:
-    # Not printable are, for example, Unicode line breaks, terminal escapes and lone surrogates.
-    return orjson.dumps(value).decode() if value.isprintable() else json.dumps(_without_surrogates(value))
+def _served(model: str | None, is_stream: bool, engine: str | None) -> str:
+    """Return the fields of what served a request, which many requests share."""
+    return f"{_member('model_served', model)}{_STREAM if is_stream else ''}{_member('engine', engine)}"
+
+
+@lru_cache(maxsize=1024)
+def _reason(code: str | None, rule: str | None, case: str | None) -> str:
+    return f"{_member('code', code)}{_member('rule', rule)}{_member('case', case)}"
 
 
 def _attempts(count: int) -> str:
     return f',"attempts":{count}'
 
 
-def _duration(name: str, seconds: float) -> str:
-    return f',"{name}":{seconds * 1000:.1f}'
+def _to_engine(seconds: float, first_byte: float | None) -> str:
+    rest = "" if first_byte is None else f',"first_byte_ms":{first_byte * 1000:.1f}'
+    return f',"to_engine_ms":{seconds * 1000:.1f}{rest}'
+
+
+def _member(name: str, value: str | None) -> str:
+    if value is None:
+        return ""
+    text = value[:MAX_TEXT_LENGTH]
+    # Not printable are, for example, Unicode line breaks, terminal escapes and lone surrogates.
+    encoded = orjson.dumps(text).decode() if text.isprintable() else json.dumps(_without_surrogates(text))
+    return f',"{name}":{encoded}'
 
 
 def _dropped_as_json(count: int, clock: float) -> bytes:

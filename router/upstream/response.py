@@ -12,6 +12,7 @@ from router.upstream.connection import UpstreamConnection
 from router.upstream.errors import EngineError
 from router.upstream.poller import Poller
 from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_ID
+from router.upstream.whole_response import WholeResponse, parse_whole
 
 EVENT_STREAM: Final = "text/event-stream"
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -40,36 +41,34 @@ class _MalformedResponseError(Exception):
 class _ParserCallbacks:
     """The callbacks of the parser: collect headers, skip interim responses, keep the body until it is read."""
 
-    __slots__ = (
-        "_header_bytes",
-        "chunks",
-        "has_headers",
-        "has_surplus",
-        "has_surplus_bytes",
-        "headers",
-        "interim_responses",
-        "is_complete",
-        "keep_alive",
-        "parser",
-        "status",
-    )
+    status = 0
+    has_headers = False
+    is_complete = False
+    is_whole = False
+    """Whether the response came whole in one piece."""
+    has_surplus = False
+    """Whether more than one response arrived; the connection cannot be reused then."""
+    has_surplus_bytes = False
+    """Whether the surplus is bytes of the engine, and not an end of the connection or another protocol."""
+    keep_alive = False
+    """Whether the response allows the connection to be reused."""
+    interim_responses = 0
+    parser: Any = None
+    """Refers back to this object: the reference has to be cleared in the end."""
+    _header_bytes = 0
 
     def __init__(self) -> None:
         self.headers: list[tuple[str, str]] = []
         self.chunks: list[bytes] = []
-        self.status = 0
-        self.has_headers = False
-        self.is_complete = False
-        self.has_surplus = False
-        """Whether more than one response arrived; the connection cannot be reused then."""
-        self.has_surplus_bytes = False
-        """Whether the surplus is bytes of the engine, and not an end of the connection or another protocol."""
-        self.keep_alive = False
-        """Whether the response allows the connection to be reused."""
-        self._header_bytes = 0
-        self.interim_responses = 0
-        self.parser: Any = httptools.HttpResponseParser(self)
-        """Refers back to this object: the reference has to be cleared in the end."""
+
+    def take_whole(self, whole: WholeResponse) -> None:
+        """Take a response that needs no parser."""
+        self.status, self.headers, self.chunks = HTTPStatus.OK, whole.headers, [whole.body]
+        self.has_headers = self.is_complete = self.is_whole = self.keep_alive = True
+
+    def open_parser(self) -> None:
+        """Make the parser, which then calls this object."""
+        self.parser = httptools.HttpResponseParser(self)
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
 
@@ -118,29 +117,20 @@ class UpstreamResponse:
     request.
     """
 
-    __slots__ = (
-        "_by_name",
-        "_connection",
-        "_has_body_started",
-        "_has_started",
-        "_is_early",
-        "_is_request_sent",
-        "_last_byte_time",
-        "_non_body_bytes",
-        "_parse_error",
-        "_parsed",
-        "_poller",
-        "_release",
-        "_timeouts",
-        "chunked",
-        "headers",
-        "is_foreign",
-        "is_framed",
-        "on_close",
-        "on_outcome",
-        "on_unsolicited",
-        "status",
-    )
+    on_outcome: Callable[[Outcome], None] | None = None
+    on_close: Callable[[], None] | None = None
+    on_unsolicited: Callable[[str], None] | None = None
+    is_foreign: Callable[[bytes], bool] | None = None
+    status = 0
+    chunked = False
+    is_framed = False
+    """Whether the response is framed; otherwise it ends with the connection."""
+    _has_started = False
+    _is_early = False
+    _non_body_bytes = 0
+    _parse_error: httptools.HttpParserError | None = None
+    _has_body_started = False
+    _by_name: dict[str, str] | None = None
 
     def __init__(
         self,
@@ -157,22 +147,8 @@ class UpstreamResponse:
         self._release = release
         self._is_request_sent = is_request_sent
         self._parsed = _ParserCallbacks()
-        self._has_started = False
-        self._is_early = False
-        self._non_body_bytes = 0
-        self._parse_error: httptools.HttpParserError | None = None
-        self._has_body_started = False
         self._last_byte_time = time.monotonic()
-        self.on_outcome: Callable[[Outcome], None] | None = None
-        self.on_close: Callable[[], None] | None = None
-        self.on_unsolicited: Callable[[str], None] | None = None
-        self.is_foreign: Callable[[bytes], bool] | None = None
-        self.status = 0
-        self._by_name: dict[str, str] | None = None
         self.headers: list[tuple[str, str]] = []
-        self.chunked = False
-        self.is_framed = False
-        """Whether the response is framed; otherwise it ends with the connection."""
 
     def header(self, name: str) -> str:
         """Return the value of a header, several joined by commas; "" when there is none."""
@@ -198,11 +174,26 @@ class UpstreamResponse:
         self.headers = message.headers
         if self._is_early and self.status // 100 == _SUCCESS and not message.interim_responses:
             self._fail_as_unsolicited(BEFORE_REQUEST)
+        if message.is_whole:
+            self.is_framed = True
+            return
         coding = self.header("Transfer-Encoding").strip().lower()
         if coding not in ("", "chunked"):
             self._fail(EngineError(Outcome.BROKEN))
         self.chunked = bool(coding)
         self.is_framed = self.chunked or message.is_complete or bool(self.header("Content-Length"))
+
+    def whole_body(self, above_bytes: int) -> bytes | None:
+        """Return the body of a 200 that came whole in one piece, longer than this; else read nothing and return None.
+
+        Nothing is left to be read after it. Raises EngineError for the response of another request.
+        """
+        message = self._parsed
+        if not message.is_whole or not message.chunks or len(message.chunks[0]) <= above_bytes:
+            return None
+        body = self.read_chunk()
+        self._finish()
+        return body
 
     def read_chunk(self, write_interval: float | None = None) -> bytes | None:
         """Return more of the body, b"" at its end; None when the client should be written to, latest after `patience`.
@@ -296,7 +287,14 @@ class UpstreamResponse:
 
     def _parse(self, data: bytes) -> None:
         message = self._parsed
-        self._has_started = True
+        if not self._has_started:
+            self._has_started = True
+            whole = parse_whole(data)
+            if whole is not None:
+                message.take_whole(whole)
+                self._by_name = whole.by_name
+                return
+            message.open_parser()
         try:
             message.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
