@@ -323,8 +323,10 @@ class _Stream:
             leaving = _COMMENT if self._is_at_line_start and not self._is_encoded else b""
         elif self._is_encoded or self._lines.passes(piece):
             leaving = piece
+        elif (size := self._lines.held_bytes() + len(piece)) <= cpu_executor.INLINE_BYTES:
+            leaving = self._lines.feed(piece)
         else:
-            leaving = cpu_executor.run(self._lines.held_bytes() + len(piece), self._lines.feed, piece)
+            leaving = cpu_executor.run(size, self._lines.feed, piece)
         if not leaving:
             return leaving
         if not self.has_left:

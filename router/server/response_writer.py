@@ -74,7 +74,10 @@ class HttpResponseWriter:
         if not piece or self._is_bodiless:
             return
         data = b"%X\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece
-        self._send_held(data)
+        if self._held:
+            self._send_held(data)
+        else:
+            self._sock.sendall(data)
 
     def end(self) -> None:
         """Send the end of the body, and the headers where no piece was sent."""

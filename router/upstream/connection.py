@@ -213,19 +213,18 @@ class UpstreamConnection:
         if self._early_bytes:
             early, self._early_bytes = self._early_bytes, b""
             return early
-        must_wait = not self._has_decrypted()
         deadline = time.monotonic() + seconds
+        if not (self._is_tls and self._has_decrypted()) and not poller.wait(self.fd, select.POLLIN, seconds):
+            return None
         while True:
-            if must_wait and not poller.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
-                return None
-            must_wait = True
             try:
                 return self._socket.recv(READ_BYTES)
             except ConnectionResetError:
                 self._was_reset = True
                 raise
             except (BlockingIOError, ssl.SSLWantReadError):
-                continue
+                if not poller.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
+                    return None
 
     def _has_decrypted(self) -> bool:
         """Return whether bytes wait inside the TLS layer, where poll does not see them.

@@ -265,7 +265,7 @@ class UpstreamResponse:
         is_patient = write_interval is None or seconds <= write_interval
         if now >= self._poller.deadline:  # poll reports no timeout while there is more to read
             self._fail(EngineError(Outcome.TIMED_OUT))
-        connection = self._require_connection()
+        connection = self._connection or self._require_connection()
         try:
             data = connection.receive(self._poller, seconds if is_patient else write_interval or 0.0)
         except TimeoutError as error:

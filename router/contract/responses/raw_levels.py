@@ -43,7 +43,8 @@ class Level(NamedTuple):
 
 def edit_object(body: bytes, level: Level) -> bytes:
     """Return a JSON object with its levels edited; the same bytes object if nothing changed. Raises NotCompactError."""
-    return _edited(body, level) or body
+    edited = _edited(body, level)
+    return body if edited is None else edited
 
 
 def raw_members(body: bytes) -> RawObject:

@@ -153,15 +153,17 @@ class PlainEvent(NamedTuple):
     beginning: bytes
     payload: bytes
 
-    def with_payload(self, payload: bytes) -> bytes:
-        """Return the event with other data, which must not contain line ends."""
-        return b"%b%b\n\n" % (self.beginning, payload)
+    def whole(self) -> bytes:
+        """Return the bytes of the event."""
+        return b"%b%b\n\n" % self
 
 
 def plain_events(piece: bytes) -> list[PlainEvent] | None:
     """Return the events of a piece that begins with an event; None unless all are plain and complete."""
     if not piece.endswith(b"\n\n") or b"\r" in piece or len(piece) > MAX_EVENT_BYTES:
         return None
+    if piece.startswith(_DATA_FIELD) and piece.find(b"\n") == len(piece) - 2:
+        return [PlainEvent(_DATA_FIELD, piece[len(_DATA_FIELD) : -2])]
     events = []
     for event in piece[:-2].split(b"\n\n"):
         line = event.rfind(b"\n") + 1

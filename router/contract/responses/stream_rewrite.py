@@ -50,16 +50,27 @@ class StreamRewriter:
 
     def passes(self, piece: bytes) -> bool:
         """Return whether the next bytes are complete events without an edit, which pass on as they are."""
-        return self._name is None and self._is_unedited_by_usage(piece)
+        return (
+            self._name is None
+            and piece.endswith((b"\n\n", b"\r\n\r\n"))
+            and self._splitter.is_at_start()
+            and not self._may_move_usage(piece)
+        )
 
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the bytes to pass on."""
-        if self._is_unedited_by_usage(piece):
-            if self._name is None:
-                return piece
-            if self._splitter.is_between_events() and (events := plain_events(piece)) is not None:
+        if self.passes(piece):
+            return piece
+        if self._name is not None and self._splitter.is_between_events() and not self._may_move_usage(piece):
+            events = plain_events(piece)
+            if events is not None:
                 return self._name.write(events)
         return b"".join([self._edited(part) for part in self._splitter.feed(piece)])
+
+    def _may_move_usage(self, piece: bytes) -> bool:
+        """Return whether an end frame is held, or may be in a piece, as in few pieces."""
+        mover = self._mover
+        return mover is not None and (mover.end_frame is not None or _MAY_FINISH.search(piece) is not None)
 
     def held_bytes(self) -> int:
         """Return the number of bytes of the incomplete event that is held."""
@@ -73,15 +84,6 @@ class StreamRewriter:
         """Return the held bytes at the end of the stream. A last event without its blank line is edited too."""
         left = self._splitter.flush()
         return self.release() if left is None else self._edited(left) + self.release()
-
-    def _is_unedited_by_usage(self, piece: bytes) -> bool:
-        """Return whether a piece has only complete events, none of which can finish a choice, as most pieces do."""
-        return self._mover is None or (
-            not self._mover.is_holding()
-            and piece.endswith((b"\n\n", b"\r\n\r\n"))
-            and self._splitter.is_at_start()
-            and not _MAY_FINISH.search(piece)
-        )
 
     def _edited(self, part: SsePart) -> bytes:
         """Edit the next part of the stream. Return the bytes to pass on, held ones included."""
@@ -104,13 +106,15 @@ class _ModelName:
 
     def write(self, events: list[PlainEvent]) -> bytes:
         """Return events with the name, where they have one."""
-        return b"".join([self._written(event) for event in events])
-
-    def _written(self, event: PlainEvent) -> bytes:
-        try:
-            return event.with_payload(edit_object(event.payload, self._level))
-        except NotCompactError:
-            return self.write_into(event.with_payload(event.payload))
+        level = self._level
+        written = []
+        for event in events:
+            beginning, payload = event
+            try:
+                written.append(b"%b%b\n\n" % (beginning, edit_object(payload, level)))
+            except NotCompactError:
+                written.append(self.write_into(event.whole()))
+        return written[0] if len(written) == 1 else b"".join(written)
 
     def write_into(self, event: bytes) -> bytes:
         """Return an event of any form with the name."""
@@ -124,17 +128,14 @@ class _UsageMover:
 
     def __init__(self, *, keeps_tail: bool) -> None:
         self._keeps_tail = keeps_tail
-        self._end_frame: bytes | None = None
+        self.end_frame: bytes | None = None
+        """The event that is held."""
         self._behind: list[bytes] = []
         self._length = 0
 
-    def is_holding(self) -> bool:
-        """Return whether an end frame is held."""
-        return self._end_frame is not None
-
     def take(self, event: bytes) -> bytes:
         """Add the next event. Return the bytes to pass on."""
-        if self._end_frame is None:
+        if self.end_frame is None:
             return self._begin(event)
         data = EventData(event)
         frame = read_object(data.payload)
@@ -144,34 +145,34 @@ class _UsageMover:
             return self.give_up() + self._begin(event)
         if isinstance(frame.get("usage"), dict):
             tail = event if self._keeps_tail else b""
-            return self._let_go(_with_usage(self._end_frame, data.payload)) + tail
+            return self._let_go(_with_usage(self.end_frame, data.payload)) + tail
         self._behind.append(event)
         self._length += len(event)
         return b"" if self._length <= MAX_EVENT_BYTES else self.give_up()
 
     def end(self) -> bytes:
         """Return the held bytes when no tail frame follows. Usage in the end frame itself goes into its choice."""
-        if self._end_frame is None:
+        if self.end_frame is None:
             return b""
-        payload = EventData(self._end_frame).payload
+        payload = EventData(self.end_frame).payload
         if not isinstance(read_object(payload).get("usage"), dict):
             return self.give_up()
-        return self._let_go(_with_usage(self._end_frame, payload))
+        return self._let_go(_with_usage(self.end_frame, payload))
 
     def give_up(self) -> bytes:
         """Return the held bytes unchanged: it was not the end frame, or this cannot be determined."""
-        return b"" if self._end_frame is None else self._let_go(self._end_frame)
+        return b"" if self.end_frame is None else self._let_go(self.end_frame)
 
     def _begin(self, event: bytes) -> bytes:
         if not _MAY_FINISH.search(event) or not _finishes(read_object(EventData(event).payload)):
             return event
-        self._end_frame = event
+        self.end_frame = event
         self._length = len(event)
         return b""
 
     def _let_go(self, end_frame: bytes) -> bytes:
         leaving = b"".join([end_frame, *self._behind])
-        self._end_frame = None
+        self.end_frame = None
         self._behind = []
         return leaving
 
@@ -213,7 +214,7 @@ def _with_usage(end_frame: bytes, payload: bytes) -> bytes:
     if events is not None and len(events) == 1:
         with suppress(NotCompactError):
             level = Level(arrays={"choices": Level(_set_usage(raw_members(payload)["usage"]), first_item_only=True)})
-            return events[0].with_payload(edit_object(events[0].payload, level))
+            return events[0]._replace(payload=edit_object(events[0].payload, level)).whole()
     try:
         return _with_value(EventData(end_frame), _usage_of(payload))
     except TooManyMembersError:
