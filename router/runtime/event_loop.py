@@ -56,7 +56,8 @@ class EventLoop:
         """For each descriptor that is waited for: the events and the callback."""
         self._registered: dict[int, int] = {}
         """The events registered with the system, which may be more: they are reduced when an unwanted one occurs."""
-        self._deadlines: dict[Task, float] = {}
+        self._running: dict[Task, None] = {}
+        """The tasks that have work, in the order in which they began; each knows its deadline."""
         self._idle: list[Task] = []
         self._earliest = _NEVER
         """No deadline is earlier than this; infinity when no task has one."""
@@ -121,11 +122,11 @@ class EventLoop:
 
     def _run_timers(self) -> None:
         now = time.monotonic()
-        for task in [task for task, deadline in self._deadlines.items() if deadline <= now]:
-            if self._deadlines.get(task, _NEVER) <= now:
+        for task in [task for task in self._running if task.deadline <= now]:
+            if task.deadline <= now:
                 # If the whole process was stopped, the event may have arrived in time.
                 task.resume(task.poll_now())
-        self._earliest = min(self._deadlines.values(), default=_NEVER)
+        self._earliest = min([task.deadline for task in self._running], default=_NEVER)
 
     def close(self) -> None:
         """Close the poller and forget all callbacks."""
@@ -137,10 +138,12 @@ class EventLoop:
         """Run `work`, which must not raise, as a task; `on_done` gets its result. Returns when the task first waits."""
         # Finished tasks are reused: each new greenlet needs a stack.
         task = self._idle.pop() if self._idle else Task(self)
+        self._running[task] = None
         task.start(work, on_done)
 
     def recycle(self, task: "Task") -> None:
         """Keep a finished task for reuse, unless enough are kept."""
+        self._running.pop(task, None)
         if len(self._idle) < MAX_IDLE_TASKS:
             self._idle.append(task)
 
@@ -149,12 +152,11 @@ class EventLoop:
 
         The deadline is a time of `time.monotonic()`.
         """
-        if deadline != _NEVER:
-            self._deadlines[task] = deadline
-            if deadline < self._earliest:  # noqa: PLR1730 - once for each piece of a stream
-                self._earliest = deadline
+        task.deadline = deadline
+        if deadline < self._earliest:  # noqa: PLR1730 - once for each piece of a stream
+            self._earliest = deadline
         happened: tuple[int, int] | None = self.greenlet.switch()
-        self._deadlines.pop(task, None)
+        task.deadline = _NEVER
         return happened
 
 
@@ -164,6 +166,8 @@ class Task(greenlet):
     def __init__(self, loop: EventLoop) -> None:
         super().__init__(self._run_work, loop.greenlet)
         self.loop = loop
+        self.deadline = _NEVER
+        """When the task is resumed without an event, in time of `time.monotonic()`."""
         self._masks = _NOTHING
         self._call = self._on_event
         self._work: Callable[[], Any] | None = None
@@ -199,11 +203,11 @@ class Task(greenlet):
         if self._work is None:
             self._finish()
 
-    def poll_fds(self, masks: Masks, seconds: float) -> list[tuple[int, int]]:
+    def poll_fds_until(self, masks: Masks, deadline: float) -> list[tuple[int, int]]:
         """Do what the function of this name does; waiting again for the same events costs no system call."""
         if masks is not self._masks:
             self._change_masks(masks)
-        happened = self.loop.yield_(self, time.monotonic() + seconds)
+        happened = self.loop.yield_(self, deadline)
         return [happened] if happened is not None else []
 
     def poll_now(self) -> tuple[int, int] | None:
@@ -234,10 +238,15 @@ class Task(greenlet):
 
 def poll_fds(masks: Masks, seconds: float) -> list[tuple[int, int]]:
     """Return the events on descriptors, as `select.poll` does; an empty list after so many seconds."""
+    return poll_fds_until(masks, time.monotonic() + seconds)
+
+
+def poll_fds_until(masks: Masks, deadline: float) -> list[tuple[int, int]]:
+    """Return the same, an empty list at a deadline of `time.monotonic()`."""
     current = getcurrent()
     if isinstance(current, Task):
-        return current.poll_fds(masks, seconds)
-    return _poll_blocking(masks, seconds)
+        return current.poll_fds_until(masks, deadline)
+    return _poll_blocking(masks, deadline - time.monotonic())
 
 
 def _poll_blocking(masks: Masks, seconds: float) -> list[tuple[int, int]]:

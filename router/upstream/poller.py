@@ -4,7 +4,7 @@ import math
 import time
 
 from router.request.request import ClientConnection
-from router.runtime.event_loop import poll_fds
+from router.runtime.event_loop import poll_fds_until
 
 
 class Poller:
@@ -39,7 +39,7 @@ class Poller:
                 raise TimeoutError
             if client is not None and self._masks.get(client.fd) != client.mask:
                 self._masks = self._current_masks()
-            ready = poll_fds(self._masks, end - now)
+            ready = poll_fds_until(self._masks, end)
             if not ready:
                 raise TimeoutError
             happened = 0
