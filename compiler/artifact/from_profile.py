@@ -27,6 +27,7 @@ from router.contract.schema.sections import (
     Sampling,
     Stream,
     UnknownFields,
+    UnknownMembers,
     plain_aliases,
 )
 from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
@@ -175,9 +176,17 @@ _LISTS = frozenset({"allowed", "any_of", "roles", "types", "forbidden_names", "r
 
 
 def _unknown_fields(section: Values) -> UnknownFields:
-    return UnknownFields(
-        **_without_defaults(UnknownFields, {**_rule_values(section), "known": tuple(section.get("known", ()))})
-    )
+    values = {
+        **_rule_values(section),
+        "known": tuple(section.get("known", ())),
+        "within": {path: _unknown_members(members) for path, members in sorted(section.get("within", {}).items())},
+    }
+    return UnknownFields(**_without_defaults(UnknownFields, values))
+
+
+def _unknown_members(section: Values) -> UnknownMembers:
+    values = {**_rule_values(section), "known": tuple(section.get("known", ()))}
+    return UnknownMembers(**_without_defaults(UnknownMembers, values))
 
 
 def _without_defaults(kind: type[RuleBase], values: Values) -> Values:

@@ -12,7 +12,18 @@ from router.artifact.format import Artifact
 from router.contract.schema.model import Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
 from router.contract.schema.rule_list import PART_LIMITS
-from router.contract.schema.sections import Alias, Errors, Field, Interval, Mode, Models, ModeMatch, Output, Sampling
+from router.contract.schema.sections import (
+    Alias,
+    Errors,
+    Field,
+    Interval,
+    Mode,
+    Models,
+    ModeMatch,
+    Output,
+    Sampling,
+    UnknownFields,
+)
 from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 
 NO_DEFAULT: Final = "none"
@@ -152,11 +163,18 @@ def _sections(sections: Sections) -> dict[str, Any]:
         "sampling": _sampling(sections.sampling),
         "fields": {path: field_of(sections.fields[path]) for path in sorted(sections.fields)},
         "checks": {name: check_of(sections.checks[name]) for name in CHECKS if name in sections.checks},
-        "unknown_fields": {"policy": unknown.policy, **_without_defaults(unknown)},
+        "unknown_fields": _unknown_fields(unknown),
         "response": {"stream": _present(usage=stream.usage, source=stream.source)},
         "errors": _errors(sections.errors),
         "order": list(sections.order),
     }
+
+
+def _unknown_fields(unknown: UnknownFields) -> dict[str, Any]:
+    within = {
+        path: {"policy": members.policy, **_without_defaults(members)} for path, members in unknown.within.items()
+    }
+    return {"policy": unknown.policy, **_without_defaults(unknown), **_present(within=within or None)}
 
 
 def _models(models: Models) -> dict[str, Any]:

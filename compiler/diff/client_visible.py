@@ -13,7 +13,7 @@ from compiler.diff.client_view import VisibleResponse
 from compiler.diff.fields import compare_fields
 from compiler.diff.values import Value
 from router.contract.schema.model import Sections
-from router.contract.schema.rule_list import UnknownFieldsRule
+from router.contract.schema.rule_list import UNKNOWN_WITHIN, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, UnknownFields
 from router.contract.schema.types import RuleBase
 
@@ -37,6 +37,8 @@ def setting_of(rule: str) -> Setting:
     """Return the position of a rule in a profile."""
     if rule.startswith("fields."):
         return "fields", rule.removeprefix("fields.")
+    if rule.startswith(f"{UNKNOWN_WITHIN}."):
+        return (*UNKNOWN_WITHIN.split("."), rule.removeprefix(f"{UNKNOWN_WITHIN}."))
     return tuple(rule.split("."))
 
 
@@ -90,7 +92,8 @@ def stated(response: VisibleResponse, setting: Setting) -> Value:
             value: Value = getattr(sections.limits, name)
             return value
         case "unknown_fields":
-            rule = next((rule for rule in response.rules if isinstance(rule, UnknownFieldsRule)), None)
+            rules = (rule for rule in response.rules if isinstance(rule, UnknownFieldsRule))
+            rule = next((rule for rule in rules if setting_of(rule.rule) == setting), None)
             rejects = rule is not None and rule.unknown_fields.policy == "reject"
             return {"policy": "reject", "known": list(rule.known)} if rule is not None and rejects else None
         case "order":
@@ -100,9 +103,14 @@ def stated(response: VisibleResponse, setting: Setting) -> Value:
 
 def own_words(response: VisibleResponse, setting: Setting) -> Value:
     """Return the rule's own error texts, None if it has none."""
-    holders: dict[str, Any] = {"fields": response.sections.fields, "checks": response.sections.checks}
+    unknown = response.sections.unknown_fields
+    holders: dict[str, Any] = {
+        "fields": response.sections.fields,
+        "checks": response.sections.checks,
+        "unknown_fields": unknown.within,
+    }
     holder = holders.get(setting[0], {})
-    rule: Any = holder.get(setting[-1]) if setting[0] != "unknown_fields" else response.sections.unknown_fields
+    rule: Any = unknown if setting == ("unknown_fields",) else holder.get(setting[-1])
     return error_of(rule) if isinstance(rule, RuleBase) else None
 
 
@@ -142,7 +150,10 @@ def _visible(sections: Sections) -> Sections:
         order=sections.order,
         output=Output(None if budget is None else msgspec.structs.replace(budget, default=None, source=None)),
         sampling=Sampling(),
-        unknown_fields=UnknownFields() if unknown.policy != "reject" else _plain(unknown),
+        unknown_fields=msgspec.structs.replace(
+            UnknownFields() if unknown.policy != "reject" else _plain(unknown),
+            within={path: _plain(each) for path, each in unknown.within.items() if each.policy == "reject"},
+        ),
     )
 
 

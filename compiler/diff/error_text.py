@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from compiler.artifact.to_profile import error_of, words_of
 from compiler.diff.change import EVIDENCE, UNSEEN, Change, ConstraintEffect, change, rejection_and_acceptance
 from compiler.diff.fields import OTHER_WORDS, listed_words
 from compiler.diff.values import Value, listed, same, text_of
 from router.contract.protocols import INVALID_REQUEST
 from router.contract.schema.rule_list import Rule, UnknownFieldsRule
-from router.contract.schema.sections import Errors, Stream, UnknownFields
+from router.contract.schema.sections import Errors, Stream, UnknownFields, UnknownMembers
 from router.contract.schema.types import ErrorText
 
 _POLICIES: Final = {"pass": "reach the engine", "drop": "not reach the engine", "reject": "be rejected"}
@@ -30,7 +32,7 @@ def compare_unknown_fields(
         words = f"fields that are not known will {_POLICIES[after.policy]} instead of being {_was(before)}"
         effect = ConstraintEffect(words, tightens=after.policy == "reject", loosens=before.policy == "reject")
         yield change((*at, "policy"), before.policy, after.policy, effect)
-    old, new = (_known(side) for side in rules)
+    old, new = (_known(side, "") for side in rules)
     gone, gained = sorted(old - new), sorted(new - old)
     same_policy = before.policy == after.policy
     effect = (
@@ -44,14 +46,57 @@ def compare_unknown_fields(
         yield Change((*at, "error"), error_of(before), error_of(after), OTHER_WORDS)
     if before.source != after.source:
         yield Change((*at, "source"), before.source, after.source, EVIDENCE)
+    for path in sorted(before.within.keys() | after.within.keys()):
+        yield from _unknown_members(path, before.within.get(path), after.within.get(path), rules)
+
+
+def _unknown_members(
+    path: str,
+    before: UnknownMembers | None,
+    after: UnknownMembers | None,
+    rules: tuple[tuple[Rule, ...], tuple[Rule, ...]],
+) -> Iterator[Change]:
+    """Yield the changes for unknown members of the object at a path."""
+    at = ("unknown_fields", "within", path)
+    old, new = (_PASSED if side is None else UnknownFields(**msgspec.structs.asdict(side)) for side in (before, after))
+    if old.policy != new.policy:
+        words = f"members of {path} that are not known will {_POLICIES[new.policy]} instead of being {_was(old)}"
+        effect = ConstraintEffect(words, tightens=new.policy == "reject", loosens=old.policy == "reject")
+        is_whole = before is None or after is None
+        if is_whole:
+            yield change(at, _members_shown(before), _members_shown(after), effect)
+            return
+        yield change((*at, "policy"), old.policy, new.policy, effect)
+    known = [{f"{path}.{name}" for name in _known(side, path)} for side in rules]
+    gone, gained = sorted(known[0] - known[1]), sorted(known[1] - known[0])
+    same_policy = old.policy == new.policy
+    effect = (
+        _known_fields_effect(new.policy, gone, gained) if same_policy else ConstraintEffect(f"{UNSEEN} by it alone")
+    )
+    if old.known != new.known:
+        yield change((*at, "known"), old.known, new.known, effect)
+    elif same_policy and (gone or gained):
+        yield change(at, tuple(gone) or None, tuple(gained) or None, effect)
+    if not same(error_of(old), error_of(new)):
+        yield Change((*at, "error"), error_of(old), error_of(new), OTHER_WORDS)
+    if old.source != new.source:
+        yield Change((*at, "source"), old.source, new.source, EVIDENCE)
+
+
+def _members_shown(side: UnknownMembers | None) -> Value:
+    return None if side is None else {"policy": side.policy, "known": list(side.known)}
+
+
+_PASSED: Final = UnknownFields()
 
 
 def _was(section: UnknownFields) -> str:
     return {"pass": "passed on", "drop": "dropped", "reject": "rejected"}[section.policy]
 
 
-def _known(rules: tuple[Rule, ...]) -> set[str]:
-    return {name for rule in rules if isinstance(rule, UnknownFieldsRule) for name in rule.known}
+def _known(rules: tuple[Rule, ...], path: str) -> set[str]:
+    of_path = (rule for rule in rules if isinstance(rule, UnknownFieldsRule) and rule.path == path)
+    return {name for rule in of_path for name in rule.known}
 
 
 def _known_fields_effect(policy: str, gone: list[str], gained: list[str]) -> ConstraintEffect:

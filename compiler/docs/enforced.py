@@ -101,7 +101,8 @@ def words_of(rule: Rule) -> str:
             return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
         case UnknownFieldsRule():
             becomes = "rejected" if rule.unknown_fields.policy == "reject" else "not sent to the engine"
-            return f"fields beyond {len(rule.known)} known ones are {becomes}"
+            what = f"members of `{rule.path}`" if rule.path else "fields"
+            return f"{what} beyond {len(rule.known)} known ones are {becomes}"
 
 
 def _field(field: Field) -> str:

@@ -148,8 +148,12 @@ def _media(contract: Contract) -> str:
 
 def _unknown(contract: Contract) -> str:
     words = {"reject": "rejected", "drop": "dropped"}
-    policies = (sections.unknown_fields.policy for sections in _everywhere(contract))
-    return "; ".join(dict.fromkeys(words[policy] for policy in policies if policy in words))
+    found = []
+    for sections in _everywhere(contract):
+        unknown = sections.unknown_fields
+        found += [words[unknown.policy]] if unknown.policy in words else []
+        found += [f"{words[members.policy]} in {path}" for path, members in unknown.within.items()]
+    return "; ".join(dict.fromkeys(found))
 
 
 def _names(contract: Contract) -> str:

@@ -7,6 +7,7 @@ from compiler.pipeline import Compilation
 from compiler.source.tree import Mapping, key_location, node_at
 from router.artifact.format import Artifact
 from router.contract.decide import MODELS, READING
+from router.contract.schema.rule_list import UNKNOWN_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ def keys_of(rule: str) -> tuple[str, ...]:
     """Return the keys of a rule in a profile; the path of a field is one key, and so is the name of a case."""
     if rule == MODELS:
         return ("models", "aliases")
+    if rule.startswith(f"{UNKNOWN_WITHIN}."):
+        return (*UNKNOWN_WITHIN.split("."), rule.removeprefix(f"{UNKNOWN_WITHIN}."))
     section, _, name = rule.partition(".")
     if section in {"fields", "cases"}:
         return (section, name) if name else (section,)

@@ -135,9 +135,15 @@ def _field_step(rule: FieldRule, evaluation: Evaluation) -> Step:
 
 
 def _unknown_fields_step(rule: UnknownFieldsRule, evaluation: Evaluation) -> Step:
-    unknown = [name for name in evaluation.request.members if name not in rule.known]
+    if rule.path:
+        holder = value_at(evaluation.request.fields, path_of(rule.path))
+        if not isinstance(holder, dict):
+            return Step(rule.rule, "no effect", f"{rule.path} is no object")
+        unknown = [f"{rule.path}.{name}" for name in holder if name not in rule.known]
+    else:
+        unknown = [name for name in evaluation.request.members if name not in rule.known]
     if not unknown:
-        return Step(rule.rule, "kept", "every field is known")
+        return Step(rule.rule, "kept", f"every {'member' if rule.path else 'field'} is known")
     names = ", ".join(map(_cut, unknown))
     if rule.unknown_fields.policy == "reject":
         return Step(rule.rule, "also violated", f"not known: {names}; {FIRST_ONLY}")

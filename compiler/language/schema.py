@@ -203,6 +203,28 @@ _SECTIONS: Final[Rules] = {
                 default="[]",
                 example="[seed, user]",
             ),
+            "within": free(
+                field_path(),
+                mapping(
+                    {
+                        "policy": choice("reject", "drop", meaning="What happens to unknown members of the object."),
+                        "known": many(
+                            text("a member"),
+                            "a list of members",
+                            meaning="Known members besides those that have rules.",
+                            default="[]",
+                            example="[type]",
+                        ),
+                        "error": error(),
+                        "source": source(),
+                    },
+                    "What happens to unknown members of this object.",
+                ),
+                "a mapping of paths of objects to their rules",
+                meaning="What happens to unknown members of objects within the request, by the object's dotted path.",
+                absent="they pass",
+                example="{thinking: {known: [type, budget_tokens]}}",
+            ),
             "error": error(),
             "source": source(),
         },

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """The version of the artifact format: the only one that this release writes and reads."""
 
 

@@ -21,6 +21,7 @@ from router.contract.schema.sections import (
     Sampling,
     Stream,
     UnknownFields,
+    UnknownMembers,
 )
 from router.contract.schema.types import ErrorText
 
@@ -139,6 +140,9 @@ _SECTIONS = {
         UnknownFields,
         policy=st.sampled_from(["pass", "drop", "reject"]),
         known=st.lists(_TEXTS, unique=True, max_size=2).map(tuple),
+        within=st.dictionaries(
+            _PATHS, _governed(UnknownMembers, policy=st.sampled_from(["drop", "reject"]), known=_LISTS), max_size=2
+        ),
     ),
 }
 

@@ -92,7 +92,7 @@ def refused(value):
     return True
 
 
-OF_FREE_NAMES = {"aliases", "codes", "fields", "map", "parts"}
+OF_FREE_NAMES = {"aliases", "codes", "fields", "map", "parts", "within"}
 
 
 @batched("path", list(objects(EVERYTHING)), ids=str)

@@ -43,6 +43,7 @@ def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
         if isinstance(entry.value, Mapping):
             yield from _of_field(scope, entry.key, entry.value)
     yield from _ruled_twice(scope)
+    yield from _within_no_object(scope)
     yield from _cycles(scope, {entry.key: ("fields", entry.key) for entry in entries})
 
 
@@ -157,6 +158,18 @@ def _ungovernable(scope: RelationScope, entry: Entry) -> Iterator[RelationProble
                 expected = f"one of {', '.join(_OF_MESSAGES)}"
                 hint = "use `checks` for rules about messages"
                 yield (), Diagnostic("ungovernable-field", message, member.key_at, expected, hint)
+
+
+def _within_no_object(scope: RelationScope) -> Iterator[RelationProblem]:
+    """Yield the paths of `unknown_fields.within` that cannot be objects with members."""
+    within = node_at(scope.tree, ("unknown_fields", "within"))
+    for entry in within.entries if isinstance(within, Mapping) else ():
+        first = entry.key.partition(".")[0]
+        if first in {*_NEVER, "messages"}:
+            path: Path = ("unknown_fields", "within", entry.key)
+            message = f"{scope.path_text(path)}: no rule can govern members of `{first}`"
+            hint = "use `checks` for rules about messages" if first == "messages" else _NEVER[first]
+            yield (), Diagnostic("ungovernable-field", message, entry.key_at, hint=hint)
 
 
 def _ruled_twice(scope: RelationScope) -> Iterator[RelationProblem]:

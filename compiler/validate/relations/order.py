@@ -6,7 +6,7 @@ from compiler.diagnostics import Diagnostic, Note, nearest, quoted
 from compiler.source.tree import Mapping, Node, Scalar, Sequence, node_at
 from compiler.validate.case_trees import cases_of, merged_case
 from compiler.validate.relations.scope import RelationProblem, RelationScope, text_at
-from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.rule_list import PART_LIMITS, UNKNOWN_WITHIN
 
 _ALWAYS_FIRST = "limits.max_body_bytes"
 _SHOWN = 20
@@ -52,6 +52,9 @@ def _ids(scope: RelationScope) -> list[str]:
 def _ids_of(tree: Mapping) -> Iterator[str]:
     if text_at(tree, ("unknown_fields", "policy")) in {"drop", "reject"}:
         yield "unknown_fields"
+    within = node_at(tree, ("unknown_fields", "within"))
+    for entry in within.entries if isinstance(within, Mapping) else ():
+        yield f"{UNKNOWN_WITHIN}.{entry.key}"
     for path in (("sampling", "params"), ("fields",), ("checks",)):
         rules = node_at(tree, path)
         for entry in rules.entries if isinstance(rules, Mapping) else ():

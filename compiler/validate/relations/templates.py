@@ -24,6 +24,8 @@ def relations_of_templates(scope: RelationScope) -> Iterator[RelationProblem]:
     for path in _below(scope, ("errors", "codes")):
         yield from _words(scope, path)
     yield from _error(scope, ("unknown_fields", "error"))
+    for path in _below(scope, ("unknown_fields", "within")):
+        yield from _error(scope, (*path, "error"))
     for section in ("fields", "checks"):
         for path in _below(scope, (section,)):
             yield from _error(scope, (*path, "error"))

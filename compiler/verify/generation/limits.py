@@ -123,8 +123,21 @@ def variants_of_size(fixture: Fixture, rule: BodyLimit) -> Iterator[RequestVaria
 
 def variants_of_unknown(fixture: Fixture, rule: UnknownFieldsRule) -> Iterator[RequestVariant]:
     """Yield a request with an unknown field, and one with every known field."""
+    if rule.path:
+        yield from _unknown_members(fixture, rule)
+        return
     for value in (1, None, {"a": 1}):
         request = fixture.request().replaced(UNKNOWN, written(value))
         yield RequestVariant(f"a field that is not known: {UNKNOWN}: {shown(value)}", request, is_edge=value == 1)
     nulls: Fields = {name: None for name in rule.known if name not in fixture.fields}
     yield RequestVariant("every known field, as null", ChatRequest.of({**fixture.fields, **nulls}))
+
+
+def _unknown_members(fixture: Fixture, rule: UnknownFieldsRule) -> Iterator[RequestVariant]:
+    for value in (1, None, {"a": 1}):
+        member = f"{rule.path}.{UNKNOWN}"
+        yield RequestVariant(f"a member that is not known: {member}: {shown(value)}", fixture.request({member: value}))
+    for name in rule.known:
+        member = f"{rule.path}.{name}"
+        yield RequestVariant(f"a known member: {member}", fixture.request({member: None}), is_edge=False)
+    yield RequestVariant(f"no object: {rule.path}", fixture.request({rule.path: UNKNOWN}), is_edge=False)

@@ -30,12 +30,20 @@ def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
 def _act_at_once(got: Fields, rule: Rule) -> None:
     """Apply the changes of a rule: drop unknown fields, inject sampling parameters, hold the budget."""
     if isinstance(rule, UnknownFieldsRule) and rule.unknown_fields.policy == "drop":
-        for name in [name for name in got if name not in rule.known]:
-            del got[name]
+        _drop_unknown(got, rule)
     elif isinstance(rule, Const | Range):
         _supply_sampling(got, rule)
     elif isinstance(rule, Budget):
         _hold_budget(got, rule)
+
+
+def _drop_unknown(got: Fields, rule: UnknownFieldsRule) -> None:
+    holder = at(got, rule.path) if rule.path else got
+    unknown = [name for name in holder if name not in rule.known] if isinstance(holder, dict) else []
+    for name in unknown:
+        del holder[name]
+    if unknown and not holder:
+        take_away(got, rule.path)
 
 
 def _act_on_fields(got: Fields, sent: Fields, rules: list[FieldRule]) -> None:

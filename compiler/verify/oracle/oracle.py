@@ -198,7 +198,7 @@ def _fault_of(rule: Rule, fields: Fields, sent: Fields, request: ChatRequest) ->
             twice = [(name, sent[name]) for name, _ in request.members]
             return fault_of_budget(rule, [*twice, *((name, fields[name]) for name in fields if name not in sent)])
         case UnknownFieldsRule():
-            return _fault_of_unknown(rule, request)
+            return _fault_of_unknown_member(rule, fields) if rule.path else _fault_of_unknown(rule, request)
         case BodyLimit():
             return None
 
@@ -210,6 +210,19 @@ def _fault_of_unknown(rule: UnknownFieldsRule, request: ChatRequest) -> Fault | 
     words = rule.unknown_fields.error
     details = {"value": request.fields()[unknown[0]]}
     return Fault("unknown_field", unknown[0], "unknown", details, () if words is None else (words,))
+
+
+def _fault_of_unknown_member(rule: UnknownFieldsRule, fields: Fields) -> Fault | None:
+    holder = at(fields, rule.path)
+    if not isinstance(holder, dict) or rule.unknown_fields.policy != "reject":
+        return None
+    for name, value in holder.items():
+        if name not in rule.known:
+            words = rule.unknown_fields.error
+            return Fault(
+                "unknown_field", f"{rule.path}.{name}", "unknown", {"value": value}, () if words is None else (words,)
+            )
+    return None
 
 
 def _governed_twice(request: ChatRequest, rules: tuple[Rule, ...], read: Iterable[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from router.contract.rules.field_rules import FieldEvaluator
 from router.contract.rules.tool_checks import transforms_of as of_tools
 from router.contract.rules.transforms import transforms_of
 from router.contract.schema import named_checks
-from router.contract.schema.conditions import path_of
+from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.fields import BOUND_TO_BUDGET, BUDGET_FIELDS, spellings_of
 from router.contract.schema.rule_list import (
     BodyLimit,
@@ -95,6 +95,8 @@ def _fields_read(rule: Rule) -> frozenset[str] | None:
     if isinstance(rule, FieldRule):
         paths = (rule.path, *sources_of(rule.field), *spellings_of(rule.path))
         return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
+    if isinstance(rule, UnknownFieldsRule) and rule.path:
+        return frozenset((path_of(rule.path)[0],))
     if isinstance(rule, CheckRule):
         param = PARAM_OF.get(rule.rule.removeprefix("checks."))
         return None if param is None else frozenset((param,))
@@ -205,14 +207,35 @@ def _unknown_fields(rule: UnknownFieldsRule) -> Evaluator:
         if section.policy == "drop":
             context.edits += [JsonEdit(rule.rule, "drop", (name,)) for name in unknown]
             return
-        context.violations.append(_UNKNOWN_FIELD)
-        name = display(unknown[0])
-        words = merged_text(section.error)
-        details = {"value": raw_value(context.request.value(unknown[0])), "model": context.request.value("model")}
-        error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
-        context.reject(rule.rule, error)
+        _reject_unknown(context, rule, unknown[0], context.request.value(unknown[0]))
+
+    return _unknown_members(rule, known) if rule.path else evaluate
+
+
+def _unknown_members(rule: UnknownFieldsRule, known: frozenset[str]) -> Evaluator:
+    path = path_of(rule.path)
+
+    def evaluate(context: EvaluationContext) -> None:
+        holder = value_at(context.request.fields, path)
+        unknown = [name for name in holder if name not in known] if isinstance(holder, dict) else []
+        if not unknown:
+            return
+        if rule.unknown_fields.policy == "drop":
+            for name in unknown:
+                context.drop(rule.rule, (*path, name))
+            return
+        _reject_unknown(context, rule, f"{rule.path}.{unknown[0]}", holder[unknown[0]])
 
     return evaluate
+
+
+def _reject_unknown(context: EvaluationContext, rule: UnknownFieldsRule, field: str, value: object) -> None:
+    context.violations.append(_UNKNOWN_FIELD)
+    name = display(field)
+    words = merged_text(rule.unknown_fields.error)
+    details = {"value": raw_value(value), "model": context.request.value("model")}
+    error = ApiError("unknown_field", f"There is no field {name}: omit it", str(name), words=words, details=details)
+    context.reject(rule.rule, error)
 
 
 def _reject(context: EvaluationContext, rule: str, error: ApiError) -> None:

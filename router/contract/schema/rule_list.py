@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, Literal, Protocol
 
+import msgspec
+
 from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS, spellings_of
 from router.contract.schema.named_checks import CHECKS, Check
-from router.contract.schema.sections import Field, Interval, Limits, Output, Sampling, UnknownFields
+from router.contract.schema.sections import Field, Interval, Limits, Output, Sampling, UnknownFields, UnknownMembers
 from router.contract.schema.types import Count, Frozen, Positive
 
 Modality = Literal["image", "video", "audio", "file"]
@@ -79,12 +81,19 @@ class CheckRule(Frozen, frozen=True, tag_field="kind", tag="check"):
 
 
 class UnknownFieldsRule(Frozen, frozen=True, tag_field="kind", tag="unknown_fields"):
-    """Reject or drop top-level fields that are not among the known ones, which are all listed here."""
+    """Reject or drop fields that are not among the known ones, which are all listed here.
+
+    `path`: the object whose members they are; empty: the request.
+    """
 
     unknown_fields: UnknownFields
     known: tuple[str, ...]
     rule: str = "unknown_fields"
+    path: str = ""
 
+
+UNKNOWN_WITHIN: Final = "unknown_fields.within"
+"""The first part of the ids of rules about unknown members of one object; its path follows."""
 
 ALWAYS_KNOWN: Final = ("messages", "model", "stream", "stream_options")
 """Top-level fields that no list of known ones need name."""
@@ -196,15 +205,26 @@ def governed_by(sections: HasSections) -> set[str]:
         governed |= {path, *field.sources, *field.requires, *field.excludes}
     if sections.output.max_tokens is not None:
         governed |= {*BUDGET_FIELDS}
-    return governed
+    return governed | {*sections.unknown_fields.within}
 
 
 def _unknown_fields(sections: HasSections, known_elsewhere: frozenset[str]) -> Iterator[Rule]:
     section = sections.unknown_fields
-    if section.policy == "pass":
-        return
     paths = governed_by(sections) | known_elsewhere
+    if section.policy != "pass":
+        yield _unknown_at_top(section, paths)
+    yield from (_unknown_members(path, section.within[path], paths) for path in sorted(section.within))
+
+
+def _unknown_at_top(section: UnknownFields, paths: set[str]) -> UnknownFieldsRule:
     names = {*ALWAYS_KNOWN, *section.known, *(path.partition(".")[0] for path in paths)}
     # Other spellings of what vendors do not have as a number of tokens or a sampling parameter are unknown to them.
     spelled = (other for name in names & {*SAMPLING_FIELDS, *BUDGET_FIELDS} for other in spellings_of(name))
-    yield UnknownFieldsRule(section, tuple(sorted({*names, *spelled})))
+    section = msgspec.structs.replace(section, within={})
+    return UnknownFieldsRule(section, tuple(sorted({*names, *spelled})))
+
+
+def _unknown_members(path: str, members: UnknownMembers, paths: set[str]) -> UnknownFieldsRule:
+    inner = {each.removeprefix(f"{path}.").partition(".")[0] for each in paths if each.startswith(f"{path}.")}
+    section = UnknownFields(**msgspec.structs.asdict(members))
+    return UnknownFieldsRule(section, tuple(sorted({*inner, *members.known})), f"{UNKNOWN_WITHIN}.{path}", path)

@@ -131,11 +131,22 @@ def is_stated(field: Field, member: str) -> bool:
     return bool(getattr(field, member) != getattr(_NOTHING_STATED, member))
 
 
+class UnknownMembers(RuleBase, frozen=True, kw_only=True):
+    """What becomes of members of one object that are neither known nor governed."""
+
+    policy: Literal["reject", "drop"] = "reject"
+    known: tuple[str, ...] = ()
+
+
 class UnknownFields(RuleBase, frozen=True, kw_only=True):
-    """What becomes of top-level fields that are neither known nor governed."""
+    """What becomes of top-level fields that are neither known nor governed.
+
+    `within`: what becomes of such members of objects, by the dotted path of the object.
+    """
 
     policy: Literal["pass", "drop", "reject"] = "pass"
     known: tuple[str, ...] = ()
+    within: dict[str, UnknownMembers] = {}
 
 
 class Stream(Frozen, frozen=True):

@@ -123,7 +123,7 @@ CASE_SECTIONS = {
         "images": {"sources": ["data"], "file_prefix": "x", "max_bytes": 1, "max_data_urls": 0},
         "prompt_contains": {"word": "json", "when": {"a": "b"}},
     },
-    "unknown_fields": {"policy": "reject", "known": ["a"]},
+    "unknown_fields": {"policy": "reject", "known": ["a"], "within": {"b.c": {"policy": "drop", "known": ["d"]}}},
     "response": {"stream": {"usage": "end_frame"}},
     "order": ["unknown_fields"],
 }

@@ -9,7 +9,17 @@ from compiler.validate.validation import validate
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
-from router.contract.schema.sections import Alias, Errors, Field, Limits, MaxTokens, Mode, ModeMatch, UnknownFields
+from router.contract.schema.sections import (
+    Alias,
+    Errors,
+    Field,
+    Limits,
+    MaxTokens,
+    Mode,
+    ModeMatch,
+    UnknownFields,
+    UnknownMembers,
+)
 from router.contract.schema.types import ErrorText
 from tests.batches import batched
 from tests.compiler.chains import layer_of_values
@@ -98,6 +108,7 @@ HELD = {
     "limits": (Limits, set()),
     "output.max_tokens": (MaxTokens, set()),
     "unknown_fields": (UnknownFields, set()),
+    "unknown_fields.within.x": (UnknownMembers, set()),
     "errors": (Errors, set()),
     "errors.codes.bad_request": (ErrorText, set()),
     **{f"checks.{name}": (check, set()) for name, check in CHECK_TYPES.items()},

@@ -4,11 +4,15 @@ import re
 
 import pytest
 
+from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
+from compiler.resolve.selection import Selection
+from compiler.verify.assertion import evaluate
 from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import PART_LIMITS, UnknownFieldsRule
+from tests.compiler.verify.endpoint import Endpoint
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
 from tests.exhaustive import PRESETS, exhaustive_but
 
@@ -84,3 +88,27 @@ def test_every_mutant_of_a_preset_is_caught(preset: str, record_property) -> Non
     record_property("caught", f"{len(mutants) - len(missed)} of {len(mutants)}")
     print(f"{preset}: {len(mutants) - len(missed)} of {len(mutants)} mutants caught")  # noqa: T201 - the figure
     assert not missed
+
+
+FEATURES = """
+unknown_fields:
+  within:
+    thinking: {known: [type]}
+    a.b: {policy: drop, known: [c]}
+fields:
+  thinking.budget_tokens: {max: 9}
+"""
+"""What no preset says."""
+
+
+def test_every_mutant_of_what_no_preset_says_is_caught(tmp_path) -> None:
+    """Each change to a rule that only this profile has makes some check fail, and no check fails on the original."""
+    (tmp_path / "features.yaml").write_text(FEATURES)
+    contract = compile_profile(Selection("file", str(tmp_path / "features.yaml"), "SOURCE")).artifact.contract
+    deployment = Deployment.for_contract(contract)
+    checks = derive(contract, deployment, Options(is_own=True)).checks
+    endpoint = Endpoint(contract, deployment.served)
+    assert [each.id for each in checks if evaluate(each, endpoint.response(each.request)).result == "fail"] == []
+    mutants = [mutant for mutant in mutants_of(contract) if mutant.path[0] != "limits"]
+    missed = [str(each) for each in mutants if not is_caught(each, contract, checks, deployment.served)]
+    assert missed == []

@@ -90,7 +90,8 @@ def _changed(value):
         return [value + 0.5, int(value), str(value), None]
     if isinstance(value, list | dict):
         return [1, None, "x"]
-    return [value + "x", value.upper() if value.upper() != value else value.lower() + "y", "", 1, None]
+    texts = [value + "x", value.upper() if value.upper() != value else value.lower() + "y", ""]
+    return [*(text for text in texts if text != value), 1, None]
 
 
 def _rewritten(value):
