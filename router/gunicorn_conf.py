@@ -23,10 +23,9 @@ from router.artifact.format import ArtifactError
 from router.balancing.accept_table import AcceptGate
 from router.discovery import discovery
 from router.runtime.temporary import temporary_folder
-from router.server import draining
+from router.server import draining, tls
 from router.server.arbiter import RouterArbiter
-from router.server.limits import most_connections, most_long
-from router.server.sockets import TlsClientSocket
+from router.server.limits import CUT_SECONDS, most_connections
 from router.settings.declarations import SettingError, Settings, load
 from router.telemetry import shared_metrics
 
@@ -56,18 +55,17 @@ _own = _settings()
 wsgi_app = "router.wsgi"
 worker_class = "router.server.worker.Worker"
 logger_class = "router.telemetry.diagnostics.NonBlockingLogger"
-# Besides the inference requests in flight: threads for uploads, and a few for rejections and health checks.
-threads = _own.max_in_flight + most_long(_own.max_in_flight) + 16
 worker_connections = most_connections(_own.max_in_flight, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 # Under a read-only root gunicorn's default may not exist.
 worker_tmp_dir = _temporary_folder()
 # Seconds without a heartbeat of the event loop; a long stream does not count.
 timeout = 60
-graceful_timeout = math.ceil(_own.graceful_timeout_seconds)
+# The arbiter kills what is left after this time: later than the worker cuts it, with an error for each client.
+graceful_timeout = math.ceil(_own.graceful_timeout_seconds + CUT_SECONDS) + 1
 # Longer than the idle timeout of common load balancers (60 s): they never reuse a connection that closes here.
 keepalive = 75
 control_socket_disable = True
-# gunicorn's other parser waits for more input where this one rejects; plain requests need neither.
+# For gunicorn's own workers: its other parser waits for more input where this one rejects.
 http_parser = "python"
 # Clients' headers must not change the peer address or the path.
 forwarded_allow_ips = ""
@@ -76,10 +74,8 @@ header_map = "refuse"
 
 
 def ssl_context(config: Any, default_ssl_context_factory: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:  # noqa: ANN401, ARG001 - gunicorn's Config
-    """Give TLS connections the same deadlines as plain ones."""
-    context = default_ssl_context_factory()
-    context.sslsocket_class = TlsClientSocket
-    return context
+    """Give TLS connections the same deadlines as plain ones, and offer HTTP/1.1 alone."""
+    return tls.configure(default_ssl_context_factory())
 
 
 def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter

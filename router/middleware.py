@@ -9,7 +9,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import flask
 
 from router.admission import early_rejection, release
-from router.contract.errors import OVERLOADED, ApiError
+from router.contract.errors import OVERLOADED
 from router.endpoints import CLIENT_CLOSED_REQUEST, InferenceEndpoint, error_response, internal_error_response
 from router.pipeline import Services
 from router.request import routes
@@ -49,7 +49,6 @@ class Middleware:
         self._routes = frozenset((*own.routes, *routes.HEALTH_ROUTES, *([routes.METRICS] if own.metrics else ())))
         self._has_models = routes.MODELS in own.routes
         self._bounded = self._routes.intersection(routes.INFERENCE)
-        self.async_routes = self._bounded
         self._in_flight = services.in_flight
         self._slow_drains = Semaphore(MAX_SLOW_DRAINS)
         self._access_log = access_log.open_access_log(own)
@@ -85,10 +84,13 @@ class Middleware:
         if self._access_log is not None:
             self._access_log.flush()
 
-    def count_rejected(self, error: ApiError) -> None:
-        """Count a request that the server rejected before it reached the app."""
+    def note_rejected(self, context: RequestContext, target: str | None) -> None:
+        """Record a request that the server rejected itself; `target` is its target as far as it was read."""
+        context.route = self._route_of((target or "").partition("?")[0])
+        if self._access_log is not None:
+            self._access_log.note(context)
         if self._meter is not None:
-            self._meter.note(RequestContext(request_id="", status=error.status, code=error.code))
+            self._meter.note(context)
 
     def _route_of(self, path: str) -> str:
         """Return the route of a request by its raw path; empty for an unknown one."""

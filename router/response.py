@@ -313,7 +313,7 @@ class _Stream:
                 return self.take(piece)
             self._is_over = True
             return self.end()
-        except EngineError as error:
+        except ApiError as error:
             self._is_over = True
             return self.fail(error)
 
@@ -352,9 +352,10 @@ class _Stream:
         self._forwarding.context.stream_end = "encoded" if self._is_encoded else end
         return whole + rest
 
-    def fail(self, error: EngineError) -> bytes:
+    def fail(self, error: ApiError) -> bytes:
         """Return the end of a stream that broke off. Raises the error itself if no byte was sent."""
-        self._forwarding.answer.report(error.outcome)
+        if isinstance(error, EngineError):
+            self._forwarding.answer.report(error.outcome)
         whole, rest = self._flush()
         context = self._forwarding.context
         if not self.has_left and not self._progress.is_whole:

@@ -33,7 +33,9 @@ STATUS_OF: Final = {
     "upstream_incomplete": 502,
     "no_healthy_engines": 503,
     "overloaded": 503,
+    "shutting_down": 503,
     "upstream_timeout": 504,
+    "http_version_not_supported": 505,
 }
 """Every error code of the router with its HTTP status. A protocol may have another status for a code."""
 

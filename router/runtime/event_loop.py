@@ -147,6 +147,15 @@ class EventLoop:
         if len(self._idle) < MAX_IDLE_TASKS:
             self._idle.append(task)
 
+    def has_tasks(self) -> bool:
+        """Return whether a task has work."""
+        return bool(self._running)
+
+    def interrupt_tasks(self, make_error: Callable[[], Exception]) -> None:
+        """Raise an error of its own in each task, where it waits. A task may handle it, and wait again."""
+        for task in list(self._running):
+            task.interrupt(make_error())
+
     def yield_(self, task: "Task", deadline: float) -> tuple[int, int] | None:
         """Switch from a task to the loop; return the event that resumed it, or None at its deadline.
 
@@ -182,6 +191,13 @@ class Task(greenlet):
     def resume(self, *happened: tuple[int, int] | None) -> None:
         """Resume the task from the loop until it waits again or ends."""
         self.switch(*happened)
+        if self._work is None:
+            self._finish()
+
+    def interrupt(self, error: Exception) -> None:
+        """Raise an error in the task where it waits, from the loop, and run it until it waits again or ends."""
+        self.deadline = _NEVER
+        self.throw(error)
         if self._work is None:
             self._finish()
 

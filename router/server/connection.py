@@ -1,182 +1,194 @@
-"""Client connections that wait in the event loop, where they need no thread, and the timeout queues they wait in."""
+"""A client's connection: the bytes of its requests go in, requests come out. It never waits."""
 
 import socket
 import struct
-import time
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
 
-from gunicorn.http import get_parser
-from gunicorn.http.body import ChunkedReader
-from gunicorn.http.parser import RequestParser
-from gunicorn.workers.gthread import TConn
+from router.request.request import Address, Request, RequestBody, WholeBody
+from router.server import sockets
+from router.server.body_framing import BodyFraming, framing_of
+from router.server.body_reader import BodyReader
+from router.server.disconnect import DownstreamClient
+from router.server.request_parser import HeaderLimits, ParsedHeaders, RequestError, RequestReader
+from router.server.sockets import ClientSocket, TlsClientSocket
 
-from router.server import sockets, tls
-from router.server.gunicorn_request import GunicornRequest
-from router.server.parse_errors import LateHeadError, late_head
-from router.server.request_framing import HELD_BYTES, Arrival, Stage
-from router.server.sockets import ClientSocket
-from router.settings.declarations import Settings
+if TYPE_CHECKING:
+    from router.server.timeout_queue import TimeoutQueue
 
-FINISH_SECONDS: Final = 2.0
-"""The timeout of a lingering close: the client gets the response and not a reset."""
+RECEIVE_BYTES: Final = 64 * 1024
+"""Most bytes that are received in one call. So many of pipelined requests are held at most: nothing more is received
+while a request is served."""
+BUFFERED_BYTES: Final = 64 * 1024
+"""Longest body that is buffered until it is complete. A longer one is received in the task of its request."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on with a timeout of 0: closing resets the connection."""
+_HTTP_1_1: Final = (1, 1)
 
 
-class Connection(TConn):  # type: ignore[misc] # gunicorn has no types
-    """A client's connection, with the bytes received of its next request."""
+class Stage(Enum):
+    """How much of a request was received."""
 
-    def __init__(self, cfg: Any, sock: ClientSocket, addresses: tuple[Any, Any], own: Settings, most_body: int) -> None:  # noqa: ANN401 - gunicorn's
-        super().__init__(cfg, sock, *addresses)
-        self.data_ready = True
-        self.arrival = Arrival(most_body)
-        self.stage = Stage.SILENCE
-        self.waits_in: Waiting | None = None
-        self.awaits_handshake = self._is_tls = bool(cfg.is_ssl)
-        self.is_long = False
+    IDLE = auto()
+    HEADERS = auto()
+    BODY = auto()
+    READY = auto()
+    """Complete, or with a body that is received in the task of the request."""
+
+
+class Connection:
+    """One client's connection. Its requests come one after the other: `feed`, `take_request`, `end_request`."""
+
+    def __init__(
+        self,
+        sock: ClientSocket | TlsClientSocket,
+        addresses: tuple[Any, Any],
+        limits: HeaderLimits,
+        buffered_bytes: int = BUFFERED_BYTES,
+    ) -> None:
+        self.sock = sock
+        self.peer, self.local = map(_address, addresses)
+        self.stage = Stage.IDLE
+        self.waits_in: TimeoutQueue | None = None
+        self.awaits_handshake = self._is_tls = isinstance(sock, TlsClientSocket)
+        self.holds_upload_slot = False
+        self.must_reset = False
+        """Whether closing has to reset the connection: its client may still be sending, and would wait for ever."""
         self.is_cut = False
         """Whether a response was cut off in a way that only a reset shows to the client."""
         self.drained = 0
-        self.common: dict[str, Any] | None = None
-        """The part of the WSGI environ that all its plain requests share, after the first one."""
-        self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, own.client_send_timeout_seconds)
-        self._own = own
-        self._most_body = most_body
+        self._limits = limits
+        self._buffered_bytes = buffered_bytes
+        self._reader = RequestReader(limits)
+        self._request: ParsedHeaders | None = None
+        self._framing: BodyFraming
+        self._pieces: list[bytes] = []
+        self._received = 0
+        self._behind = b""
+        self._body: BodyReader | None = None
+        self._has_ended = False
+        self._is_late = False
 
-    def shake_hands(self) -> bool:
-        """Continue the TLS handshake; return whether it is done. Raises OSError."""
-        with suppress(*tls.WOULD_BLOCK):
-            self.sock.do_handshake()
-            self.awaits_handshake = False
-        return not self.awaits_handshake
+    # --- reading ---
 
     def receive(self) -> bytes:
         """Return the received bytes, b"" at the end of the stream. Raises OSError, also if no byte was received."""
-        piece = bytes(self.sock.recv(HELD_BYTES))
+        piece = self.sock.recv(RECEIVE_BYTES)
         # A poller does not report bytes that the TLS layer has buffered.
-        while piece and self.has_decrypted():
-            piece += self.sock.recv(HELD_BYTES)
+        while piece and self._is_tls and self.sock.pending():  # type: ignore[union-attr]
+            piece += self.sock.recv(RECEIVE_BYTES)
         return piece
 
-    def init(self) -> None:
-        """Prepare gunicorn's parser in a thread: with the bytes received so far and a deadline for the headers."""
-        if self.cfg.is_ssl and not self.initialized:
-            self._begin_under_tls()
-        else:
-            super().init()
-        self.sock.send_seconds = self._own.client_send_timeout_seconds if self.is_http2 else self.own_send_seconds
-        self.sock.deadline = None if self.is_http2 else time.monotonic() + self._own.client_header_timeout_seconds
-        if isinstance(self.parser, RequestParser):
-            self.parser.mesg_class = partial(_parse, self._own.client_header_timeout_seconds)
-            self.sock.held = bytes(self.arrival.data)
-        self.arrival.data.clear()
+    def feed(self, piece: bytes) -> Stage:
+        """Take received bytes; return how much of a request was received. Raises RequestError."""
+        request = self._request
+        if request is None:
+            found = self._reader.feed(piece)
+            if found is None:
+                self.stage = Stage.HEADERS
+                return self.stage
+            request, piece = found
+            self._request = request
+            self._framing = framing_of(request, self._limits)
+        framing = self._framing
+        try:
+            body, self._behind = framing.feed(piece)
+        except RequestError as error:
+            error.target = request.target
+            raise
+        if body:
+            self._pieces.append(body)
+            self._received += len(body)
+        is_long = request.length > self._buffered_bytes or self._received > self._buffered_bytes
+        is_ready = framing.is_complete or request.expects_continue or is_long
+        self.stage = Stage.READY if is_ready else Stage.BODY
+        return self.stage
 
-    def _begin_under_tls(self) -> None:
-        """Set up the parser after the handshake, as gunicorn does."""
-        self.initialized = True
-        self.is_http2 = tls.is_http2(self.sock)
-        self.parser = get_parser(self.cfg, self.sock, self.client, http2_connection=self.is_http2)
-        if self.is_http2:
-            self.parser.initiate_connection()
+    def is_complete(self) -> bool:
+        """Return whether the request was received with its whole body."""
+        return self._framing.is_complete
 
-    def forget_request(self) -> None:
-        """Drop the references to a request that a thread has served: gunicorn's parser and chunk reader keep them."""
-        if isinstance(self.parser, RequestParser) and self.parser.mesg is not None:
-            reader = getattr(self.parser.mesg.body, "reader", None)
-            if isinstance(reader, ChunkedReader):
-                reader.req = reader.parser = None
-            self.parser.mesg = None
+    def has_begun(self) -> bool:
+        """Return whether the headers of a request were received."""
+        return self._request is not None
 
-    def rest(self) -> None:
-        """Return from a thread to the event loop, with the bytes that it received of the next request."""
-        left = b""
-        if isinstance(self.parser, RequestParser):
-            left = self.parser.unreader.take_buffered() + self.sock.held
-            self.sock.held = b""
-        self.expect(left)
-        self.stop_blocking()
-        if not self.is_http2 and self.has_decrypted():
-            self.arrival.data += self.receive()
+    def end_body(self, *, is_late: bool = False) -> None:
+        """Note that the rest of the body will not come: the client closed its sending half, or is too late."""
+        self._has_ended, self._is_late = not is_late, is_late
 
-    def expect(self, left: bytes) -> None:
-        """Wait for the next request, of which `left` was already received."""
-        self.arrival = Arrival(self._most_body, left)
-        self.stage = Stage.SILENCE
-        self.sock.deadline = None
+    def target(self) -> str | None:
+        """Return the target of the request that is being received, as far as it is known."""
+        return self._request.target if self._request is not None else self._reader.target()
 
-    def stop_blocking(self) -> None:
-        """Make the socket non-blocking for the main loop. Raises OSError if it is closed."""
-        self.sock.deadline = None
-        self.sock.setblocking(False)
+    # --- serving ---
 
-    def reset(self) -> None:
-        """Make closing reset the connection. Raises OSError if it is already closed."""
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    def take_request(self, on_body_read: Callable[[], object]) -> Request:
+        """Return the request that was received. `on_body_read` is called when a body that was incomplete was read."""
+        parsed = self._request
+        assert parsed is not None  # noqa: S101 - the stage is READY
+        client = DownstreamClient(
+            self.sock, accepts_interim=parsed.version >= _HTTP_1_1, peer=self.peer, local=self.local
+        )
+        return Request(
+            parsed.method,
+            parsed.target,
+            parsed.headers,
+            self._take_body(parsed, on_body_read),
+            client,
+            parsed.version,
+            parsed.keep_alive,
+        )
 
-    def has_decrypted(self) -> bool:
-        """Return whether the TLS layer has buffered bytes, which a poller does not report."""
-        return self._is_tls and bool(self.sock.pending())
+    def _take_body(self, parsed: ParsedHeaders, on_body_read: Callable[[], object]) -> RequestBody:
+        pieces = self._pieces
+        if self._framing.is_complete:
+            return WholeBody(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._body = body = BodyReader(self.sock, parsed, self._framing, pieces, on_body_read)
+        body.has_ended, body.is_late = self._has_ended, self._is_late
+        return body
 
+    def may_keep_alive(self) -> bool:
+        """Return whether a response that is written now may say that the connection is kept."""
+        return self._body is None or not self._body.awaits_continue()
 
-def _parse(head_seconds: float, *arguments: Any) -> Any:  # noqa: ANN401 - gunicorn's
-    try:
-        return GunicornRequest(*arguments)
-    except TimeoutError:
-        raise LateHeadError(late_head(head_seconds)) from None
+    def end_request(self) -> bytes | None:
+        """Forget a request that was served; return the bytes behind it, None if its end is not known."""
+        body, self._body = self._body, None
+        behind: bytes | None = self._behind
+        if body is not None:
+            self.drained = body.drained
+            behind = body.behind if body.is_complete() else None
+        self._request = None
+        self._pieces = []
+        self._received = 0
+        self._behind = b""
+        self.stage = Stage.IDLE
+        return behind
 
+    # --- closing ---
 
-class Waiting:
-    """A timeout queue: connections with the same timeout, so that the first is the next to expire."""
+    def shake_hands(self) -> bool:
+        """Continue the TLS handshake; return whether it is done. Raises OSError."""
+        with suppress(*sockets.WOULD_BLOCK):
+            self.sock.do_handshake()  # type: ignore[union-attr]
+            self.awaits_handshake = False
+        return not self.awaits_handshake
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._deadlines: dict[Connection, float] = {}
+    def stop_sending(self) -> None:
+        """Close the sending half, so that the client sees the end of the response. Raises OSError."""
+        self.sock.shutdown(socket.SHUT_WR)
 
-    def add(self, connection: Connection) -> float:
-        """Add a connection; return its deadline."""
-        deadline = self._deadlines[connection] = time.monotonic() + self._seconds
-        return deadline
-
-    def remove(self, connection: Connection) -> None:
-        """Remove a connection."""
-        del self._deadlines[connection]
-
-    def shorten(self, seconds: float) -> None:
-        """Reduce the timeout of present and later connections to so many seconds from now."""
-        self._seconds = min(seconds, self._seconds)
-        latest = time.monotonic() + self._seconds
-        self._deadlines = {connection: min(latest, deadline) for connection, deadline in self._deadlines.items()}
-
-    def late(self) -> list[Connection]:
-        """Return the connections whose deadline passed."""
-        now = time.monotonic()
-        found = []
-        for connection, deadline in self._deadlines.items():
-            if deadline > now:
-                break
-            found.append(connection)
-        return found
-
-    def first(self) -> Connection | None:
-        """Return the connection that has waited here longest."""
-        return next(iter(self._deadlines), None)
-
-    def since(self) -> float:
-        """Return when the first began to wait; infinity when none waits."""
-        return self.next_deadline() - self._seconds
-
-    def next_deadline(self) -> float:
-        """Return when the next is late; infinity when none waits."""
-        return next(iter(self._deadlines.values()), float("inf"))
-
-    def all(self) -> list[Connection]:
-        """Return all that wait."""
-        return list(self._deadlines)
+    def close(self) -> None:
+        """Close the connection, with a reset where only that shows the client what happened."""
+        with suppress(OSError):
+            if self.must_reset or self.is_cut:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.sock.close()
 
 
-def missed_least(finishing: Waiting, *others: Waiting) -> Connection | None:
-    """Return the connection to evict: a lingering one, or the one that has been idle longest."""
-    return finishing.first() or min(others, key=Waiting.since).first()
+def _address(name: Any) -> Address | None:  # noqa: ANN401 - as the system has it
+    """Return host and port of a socket's name; None for a Unix socket."""
+    return (name[0], name[1]) if isinstance(name, tuple) else None

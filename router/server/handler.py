@@ -1,37 +1,43 @@
 """The request handler: lets the application serve one request, in a task of the event loop."""
 
 import errno
+from contextlib import suppress
 from typing import Any, Final
 
+from router.contract.errors import ApiError
+from router.request.context import context_of
 from router.request.request import Request
+from router.server import draining, parse_errors
 from router.server.connection import Connection
-from router.server.request_parser import Plain
 from router.server.response_writer import HttpResponseWriter
-from router.server.wsgi_adapter import request_of, run_app
+from router.server.wsgi_adapter import run_app
 
 _DISCONNECTED: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
-def handle(worker: Any, connection: Connection, plain: Plain) -> bool:  # noqa: ANN401 - the worker imports this module
+def handle(worker: Any, connection: Connection, request: Request) -> bool:  # noqa: ANN401 - the worker imports this module
     """Respond to a request; return whether its connection may be reused."""
-    sock = connection.sock
-    sock.send_seconds = connection.own_send_seconds
-    request = request_of(plain.environ)
-    request.keep_alive = plain.keeps
-    writer = HttpResponseWriter(request, sock, keep_alive=_count_request(worker))
+    _count_request(worker)
+
+    def may_keep_alive() -> bool:
+        return worker.alive and worker.cfg.keepalive > 0 and not draining.is_draining() and connection.may_keep_alive()
+
+    writer = HttpResponseWriter(request, connection.sock, may_keep_alive)
     try:
         _serve(worker.wsgi, request, writer)
     except OSError as error:
         if error.errno not in _DISCONNECTED:
             worker.log.exception("could not send a response")
-        return False
     except Exception as error:
         if writer.headers_sent:
             worker.log.exception("a response was cut off")
         else:
-            worker.handle_error(None, sock, connection.client, error)
-        return False
-    return writer.keep_alive and (plain.rest is None or plain.rest.is_read())
+            _send_internal_error(worker, request, connection, error)
+    else:
+        return writer.keep_alive
+    # Without Content-Length, an HTTP/1.0 client takes the end of the connection for the end of the response.
+    connection.is_cut = writer.headers_sent and request.version < (1, 1)
+    return False
 
 
 def _serve(app: Any, request: Request, writer: HttpResponseWriter) -> None:  # noqa: ANN401 - ours, or a WSGI callable
@@ -42,10 +48,15 @@ def _serve(app: Any, request: Request, writer: HttpResponseWriter) -> None:  # n
         serve(request, writer)
 
 
-def _count_request(worker: Any) -> bool:  # noqa: ANN401 - as above
-    """Count a request; return whether the worker accepts more."""
+def _count_request(worker: Any) -> None:  # noqa: ANN401 - as above
     worker.nr += 1
     if worker.nr >= worker.max_requests and worker.alive:
         worker.log.info("max_requests is reached: this worker drains and another one replaces it")
         worker.alive = False
-    return bool(worker.alive)
+
+
+def _send_internal_error(worker: Any, request: Request, connection: Connection, error: Exception) -> None:  # noqa: ANN401 - as above
+    worker.log.error("error handling a request", exc_info=error)
+    failure = ApiError("internal_error", "The router failed to handle this request")
+    with suppress(OSError):
+        connection.sock.sendall(parse_errors.wire_bytes(failure, context_of(request), worker.errors))

@@ -1,13 +1,7 @@
-"""Limits of a worker process: threads, connections and concurrent uploads."""
+"""Limits of a worker process: connections and concurrent uploads."""
 
-import logging
 import resource
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Final
-
-from router.runtime.event_loop import in_task
 
 if TYPE_CHECKING:
     from router.server.connection import Connection
@@ -18,15 +12,16 @@ ACCEPT_BACKOFF_SECONDS: Final = 0.1
 """How long accepting pauses when the system has no room for a connection and none can be evicted."""
 FEWEST_CONNECTIONS: Final = 16
 """The lowest limit of client connections of a worker, however few descriptors it has."""
-MOST_LONG: Final = 64
-"""The most requests that a worker reads at once of those that are too long to be buffered."""
 
-_LOG = logging.getLogger("router")
+MAX_UPLOADS: Final = 64
+"""Most requests that a worker receives at once of those that are too long to be buffered."""
+CUT_SECONDS: Final = 1.0
+"""How long requests that are cut at the end of a drain may take to send their error."""
 
 
-def most_long(max_in_flight: int) -> int:
-    """Return how many threads may read requests that are too long to be buffered, besides those in flight."""
-    return min(MOST_LONG, max(1, max_in_flight // 2))
+def max_uploads(max_in_flight: int) -> int:
+    """Return how many requests that are too long to be buffered are received at once."""
+    return min(MAX_UPLOADS, max(1, max_in_flight // 2))
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:
@@ -37,49 +32,21 @@ def most_connections(max_in_flight: int, descriptors: int) -> int:
     return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
 
 
-class ReadingPlaces:
-    """A semaphore for reading requests that are too long to be buffered; a slot is held until the request is read.
+class UploadSlots:
+    """A semaphore for receiving bodies that are too long to be buffered; a slot is held until the body was read."""
 
-    `later` runs a function in the worker's loop, the only place where slots are counted.
-    """
+    def __init__(self, count: int) -> None:
+        self._left = count
 
-    def __init__(self, most: int, later: Callable[..., None]) -> None:
-        self._left = most
-        self._later = later
-
-    def take(self, connection: "Connection") -> bool:
+    def acquire(self, connection: "Connection") -> bool:
         """Acquire a slot for the request of a connection. Return False if none is free."""
         if self._left <= 0:
             return False
         self._left -= 1
-        connection.is_long = True
-        connection.sock.when_read = partial(self._end, connection)
+        connection.holds_upload_slot = True
         return True
 
-    def _end(self, connection: "Connection") -> None:
-        # The response may take long: another request can be read meanwhile.
-        if in_task():
-            self.give_back(connection)
-        else:
-            self._later(self.give_back, connection)
-
-    def give_back(self, connection: "Connection") -> None:
-        """Free the place of a connection, if it has one."""
-        self._left += connection.is_long
-        connection.is_long = False
-        connection.sock.when_read = None
-
-
-class Threads(ThreadPoolExecutor):
-    """A pool of threads that goes on with those it has when the system gives no more."""
-
-    is_short = False
-
-    def _adjust_thread_count(self) -> None:
-        # The work is already in the queue: a running thread takes it, or the next one that starts.
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError as error:
-            if not self.is_short:
-                self.is_short = True
-                _LOG.warning("the system cannot start a thread, so requests wait for the existing ones: %s", error)
+    def release(self, connection: "Connection") -> None:
+        """Release the slot of a connection, if it has one."""
+        self._left += connection.holds_upload_slot
+        connection.holds_upload_slot = False

@@ -1,4 +1,4 @@
-"""Reads a request body from the client, bounded in bytes and time: completely, or with an error."""
+"""Reads a request body under WSGI, bounded in bytes and time: completely, or with an error."""
 
 import contextlib
 import socket
@@ -10,15 +10,10 @@ from typing import Final, Protocol
 from gunicorn.http.errors import ParseException
 
 from router.contract.errors import ApiError, request_too_large
-from router.runtime import event_loop
-from router.server.sockets import BoundedSocket
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a rejected body is read, so that the client can read the response before the connection closes."""
-
-HELD: Final = "router.body"
-"""The key of the environ with the complete body, if it was read together with the headers."""
 
 
 class BodySource(Protocol):
@@ -57,7 +52,6 @@ class StreamedBody:
             raise request_too_large(limit)
         if declared is not None and length < declared:
             raise ApiError("bad_request", f"The request body ended after {length} of {declared} bytes")
-        self._call_when_read()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def drain(self, timeout_seconds: float) -> None:
@@ -76,22 +70,10 @@ class StreamedBody:
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RD)
 
-    def is_read(self) -> bool:
-        """Return whether nothing of the body is left to be read."""
-        return self._is_spent
-
-    def _call_when_read(self) -> None:
-        client = self._sock
-        if isinstance(client, BoundedSocket) and client.when_read is not None:
-            when_read, client.when_read = client.when_read, None
-            when_read()
-
     def _pieces(self, max_bytes: int, seconds: float) -> Iterator[bytes]:
         """Yield the body until it ends or `max_bytes` are read. Raises ApiError `bad_request` if it cannot be read."""
         client = self._sock
         deadline = time.monotonic() + seconds
-        if isinstance(client, BoundedSocket):
-            client.deadline = deadline
         left = 0 if self._is_spent else max_bytes
         try:
             while left > 0:
@@ -109,18 +91,13 @@ class StreamedBody:
             self._is_unreadable = True
             raise ApiError("bad_request", f"The request body could not be read: {type(error).__name__}") from None
         finally:
-            if client is not None and not event_loop.in_task():
+            if client is not None:
                 with contextlib.suppress(OSError):
                     client.settimeout(None)
 
 
 def _allow(client: socket.socket | None, deadline: float) -> None:
-    """Set the timeout of the next read to the remaining time. Raises TimeoutError if none remains.
-
-    The sockets of our worker do this themselves, for each of the system calls that one read may take.
-    """
-    if isinstance(client, BoundedSocket):
-        return
+    """Set the timeout of the next read to the remaining time. Raises TimeoutError if none remains."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

@@ -1,6 +1,7 @@
 """The response writer of the worker: it sends the headers together with the first piece of the body."""
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from http.client import responses
 from typing import Final
@@ -27,19 +28,30 @@ def status_line(status: int) -> str:
 class HttpResponseWriter:
     """Writes one response to a client's socket.
 
-    `keep_alive`: whether the server allows the connection to carry another request. What the client and the response
-    allow is added; at the end the attribute says whether the connection may be reused.
+    `may_keep_alive` returns whether the server allows the connection to carry another request; it is called when the
+    headers are written. What the client and the response allow is added: at the end `keep_alive` is whether the
+    connection may be reused.
     """
 
-    __slots__ = ("_held", "_is_bodiless", "_is_chunked", "_sock", "_version", "headers_sent", "keep_alive")
+    __slots__ = (
+        "_held",
+        "_is_bodiless",
+        "_is_chunked",
+        "_may_keep_alive",
+        "_sock",
+        "_version",
+        "headers_sent",
+        "keep_alive",
+    )
 
-    def __init__(self, request: Request, sock: BoundedSocket, *, keep_alive: bool = True) -> None:
+    def __init__(self, request: Request, sock: BoundedSocket, may_keep_alive: Callable[[], bool]) -> None:
         self._sock = sock
         self._version = request.version
         self._is_bodiless = request.method == "HEAD"
         self._is_chunked = False
         self._held = b""
-        self.keep_alive = keep_alive and request.keep_alive
+        self._may_keep_alive = may_keep_alive
+        self.keep_alive = request.keep_alive
         self.headers_sent = False
 
     def send(self, status: int, headers: Headers, body: bytes) -> None:
@@ -96,6 +108,7 @@ class HttpResponseWriter:
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
             raise ValueError("a response header contains a line break")
+        self.keep_alive = self.keep_alive and self._may_keep_alive()
         beginning = _beginning(status, self._version, int(time.time()), self.keep_alive)
         return f"{beginning}{framing}{fields}{length}\r\n".encode("latin-1")
 

@@ -1,12 +1,10 @@
-"""Client sockets with deadlines: reads end at a deadline, and a client that stops reading counts as disconnected."""
+"""Client sockets: they never block. What has to wait is called in a task, which waits in the event loop."""
 
 import errno
-import math
 import select
 import socket
 import ssl
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from router.runtime import event_loop
@@ -17,6 +15,11 @@ SEND_PIECE_BYTES: Final = 64 * 1024
 OWN_SEND_SECONDS: Final = 2.0
 """The send timeout in seconds of the router's own responses: they fit into the receive buffer of a client."""
 
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a non-blocking socket raises when it would block."""
+
+_HALF_CLOSED: Final = getattr(select, "POLLRDHUP", 0)
+
 # A mixin for two socket classes; for the type checker it is a socket itself.
 if TYPE_CHECKING:
     _Socket = socket.socket
@@ -25,90 +28,62 @@ else:
 
 
 class BoundedSocket(_Socket):
-    """The base of client sockets, with and without TLS: a deadline for many reads.
+    """The base of client sockets, with and without TLS: a deadline for many reads, and a timeout for each piece sent.
 
     A socket timeout applies to each call: a client that sends a byte a second never reaches it.
     """
 
-    deadline: float | None = None
-    """The `time.monotonic()` after which receiving raises TimeoutError. None: no deadline."""
-    is_late: bool = False
-    """True after the client's deadline passed: receiving raises TimeoutError whatever `deadline` is."""
     send_seconds: float = OWN_SEND_SECONDS
     """Longest wait for the client to take SEND_PIECE_BYTES."""
-    when_read: Callable[[], None] | None = None
-    """A callback that runs once when the request body was read completely."""
-    held: bytes = b""
-    """Bytes that were already received. `recv` returns them first."""
 
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive as sockets do, until the deadline."""
-        if self.held:
-            # Not all at once: gunicorn copies the rest of the piece for each chunk in it.
-            piece, self.held = self.held[:buflen], self.held[buflen:]
-            return piece
-        if self.is_late:
-            raise TimeoutError
-        if self.deadline is not None:
-            # Bytes in the buffer are still read after the deadline: the process may have been stopped meanwhile.
-            self.settimeout(max(0.0, self.deadline - time.monotonic()))
-        try:
-            return super().recv(buflen, flags)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            if self.deadline is None:
-                raise
-            raise TimeoutError from None
+    def receive(self, max_bytes: int, deadline: float) -> bytes:
+        """Receive in a task; return b"" at the end. Raises TimeoutError at the deadline, a time of `time.monotonic()`.
 
-    def receive(self, most_bytes: int) -> bytes:
-        """Receive in a task, until the deadline; return b"" at the end."""
+        Bytes in the buffer are still read after the deadline: the process may have been stopped meanwhile.
+        """
         while True:
-            if self.is_late:
-                raise TimeoutError
             try:
-                return super().recv(most_bytes)
-            except BlockingIOError:
-                seconds = math.inf if self.deadline is None else self.deadline - time.monotonic()
-                if seconds <= 0:
-                    raise TimeoutError from None
-                event_loop.poll_fds({self.fileno(): select.POLLIN}, seconds)
+                return self.recv(max_bytes)
+            except WOULD_BLOCK as error:
+                self._wait(_wanted(error, select.POLLIN), deadline)
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
-        """Send all bytes. Raises BrokenPipeError if the client stops reading, as if it had closed the connection."""
-        in_task = event_loop.in_task()
-        if in_task and len(data) <= SEND_PIECE_BYTES:
+        """Send all bytes, in a task. Raises BrokenPipeError if the client stops reading, as if it had closed."""
+        if len(data) <= SEND_PIECE_BYTES:
             # Nearly always the send buffer has room for all bytes.
             try:
-                sent = super().send(data, flags)
-            except BlockingIOError:
+                sent = self.send(data, flags)
+            except WOULD_BLOCK:
                 sent = 0
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
         view = memoryview(data).cast("B")
         for start in range(0, len(view), SEND_PIECE_BYTES):
-            piece = view[start : start + SEND_PIECE_BYTES]
             try:
-                if in_task:
-                    self._send_in_turns(piece, flags)
-                else:
-                    self.settimeout(self.send_seconds)
-                    super().sendall(piece, flags)
+                self._send_piece(view[start : start + SEND_PIECE_BYTES], flags)
             except TimeoutError:
                 raise BrokenPipeError(errno.EPIPE, "the client stopped reading") from None
 
-    def _send_in_turns(self, piece: memoryview, flags: int) -> None:
-        """Send all bytes on a non-blocking socket. Other tasks run while the send buffer is full."""
-        end: float | None = None
+    def _send_piece(self, piece: memoryview, flags: int) -> None:
+        """Send all bytes. Other tasks run while the send buffer is full."""
+        deadline: float | None = None
         while piece:
             try:
-                piece = piece[super().send(piece, flags) :]
-            except BlockingIOError:
-                end = end or time.monotonic() + self.send_seconds
-                self._wait_for_room(end - time.monotonic())
+                piece = piece[self.send(piece, flags) :]
+            except WOULD_BLOCK as error:
+                deadline = deadline or time.monotonic() + self.send_seconds
+                self._wait(_wanted(error, select.POLLOUT), deadline)
 
-    def _wait_for_room(self, seconds: float) -> None:
-        if seconds <= 0 or not event_loop.poll_fds({self.fileno(): select.POLLOUT}, seconds):
+    def _wait(self, events: int, deadline: float) -> None:
+        if time.monotonic() >= deadline or not event_loop.poll_fds_until({self.fileno(): events}, deadline):
             raise TimeoutError
+
+    def is_half_closed(self) -> bool:
+        """Return whether the client has closed its sending half, or the connection. Known on Linux only."""
+        poll = select.poll()
+        poll.register(self.fileno(), _HALF_CLOSED)
+        return bool(poll.poll(0))
 
 
 class ClientSocket(BoundedSocket, socket.socket):
@@ -127,6 +102,15 @@ class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
 
 
 def of_accepted(accepted: socket.socket) -> ClientSocket:
-    """Convert an accepted socket to a client socket; the given object is detached."""
+    """Convert an accepted socket to a non-blocking client socket; the given object is detached."""
     family, kind, protocol = accepted.family, accepted.type, accepted.proto
-    return ClientSocket(family, kind, protocol, fileno=accepted.detach())
+    client = ClientSocket(family, kind, protocol, fileno=accepted.detach())
+    client.setblocking(False)
+    return client
+
+
+def _wanted(error: OSError, events: int) -> int:
+    """Return the events to wait for: TLS may have to read before it can write, and the other way round."""
+    if isinstance(error, ssl.SSLWantReadError):
+        return select.POLLIN
+    return select.POLLOUT if isinstance(error, ssl.SSLWantWriteError) else events

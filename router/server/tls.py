@@ -2,24 +2,32 @@
 
 import socket
 import ssl
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from gunicorn import sock
 
-WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a non-blocking socket raises when it would block."""
+from router.server.sockets import TlsClientSocket
+
+PROTOCOLS: Final = ["http/1.1"]
+"""What ALPN offers to clients: HTTP/2 is not served."""
 
 
-def wrap(accepted: socket.socket, cfg: Any) -> Any:  # noqa: ANN401 - gunicorn's Config; the class that its hook sets
-    """Wrap an accepted connection in TLS, before its handshake. Raises OSError."""
-    return sock.ssl_context(cfg).wrap_socket(
-        accepted, server_side=True, suppress_ragged_eofs=cfg.suppress_ragged_eofs, do_handshake_on_connect=False
+def configure(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Let a context create the sockets of the worker, and offer what it serves."""
+    context.sslsocket_class = TlsClientSocket
+    context.set_alpn_protocols(PROTOCOLS)
+    return context
+
+
+def wrap(accepted: socket.socket, cfg: Any) -> TlsClientSocket:  # noqa: ANN401 - gunicorn's Config
+    """Wrap an accepted connection in TLS, before its handshake; it does not block. Raises OSError."""
+    accepted.setblocking(False)
+    return cast(
+        "TlsClientSocket",
+        sock.ssl_context(cfg).wrap_socket(
+            accepted, server_side=True, suppress_ragged_eofs=cfg.suppress_ragged_eofs, do_handshake_on_connect=False
+        ),
     )
-
-
-def is_http2(client: Any) -> bool:  # noqa: ANN401 - as above
-    """Return whether the handshake negotiated HTTP/2."""
-    return bool(sock.is_http2_negotiated(client))
 
 
 def is_disconnect(error: OSError) -> bool:

@@ -14,7 +14,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from router.request.context import RequestContext, context_of
 from router.request.request import Address, Headers, Request, RequestBody, ResponseWriter, WholeBody
 from router.server.disconnect import DownstreamClient
-from router.server.request_body import HELD, StreamedBody
+from router.server.request_body import StreamedBody
 from router.server.response_writer import status_line
 
 REQUEST: Final = "router.request"
@@ -70,8 +70,6 @@ def _headers_of(environ: WSGIEnvironment) -> Iterable[tuple[str, str]]:
 
 
 def _body_of(environ: WSGIEnvironment, sock: Any) -> RequestBody:  # noqa: ANN401 - a client's socket
-    if HELD in environ:
-        return WholeBody(environ[HELD])
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if length == 0 and "HTTP_TRANSFER_ENCODING" not in environ:
         return WholeBody()

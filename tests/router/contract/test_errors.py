@@ -41,7 +41,9 @@ TABLE = {
     "upstream_incomplete": 502,
     "no_healthy_engines": 503,
     "overloaded": 503,
+    "shutting_down": 503,
     "upstream_timeout": 504,
+    "http_version_not_supported": 505,
 }
 
 

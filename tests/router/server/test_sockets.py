@@ -1,4 +1,4 @@
-"""A client's socket, which waits no longer than it should."""
+"""A client's socket: it never blocks, and a task that waits for it waits no longer than it should."""
 
 import socket
 import ssl
@@ -19,19 +19,6 @@ def pair():
         yield client, other
 
 
-def test_what_was_received_is_received_again_before_the_rest(pair):
-    """In pieces no longer than they may be, and even when the client has had its time."""
-    client, other = pair
-    other.send(b"fg")
-    client.held = b"abcde"
-    client.is_late = True
-    assert [client.recv(2), client.recv(2), client.recv(2)] == [b"ab", b"cd", b"e"]
-    with pytest.raises(TimeoutError):
-        client.recv(2)
-    client.is_late = False
-    assert client.recv(2) == b"fg"
-
-
 def test_a_deadline_is_for_all_receptions_together(pair):
     """Bytes that keep coming do not move the deadline."""
     client, other = pair
@@ -43,35 +30,38 @@ def test_a_deadline_is_for_all_receptions_together(pair):
 
     thread = threading.Thread(target=dribble)
     thread.start()
-    client.deadline = time.monotonic() + 0.2
+    deadline = time.monotonic() + 0.2
     try:
         with pytest.raises(TimeoutError):
-            _receive_for_ever(client)
+            _receive_for_ever(client, deadline)
     finally:
         over.set()
         thread.join()
 
 
-def _receive_for_ever(client):
-    while client.recv(1):
+def _receive_for_ever(client, deadline):
+    while client.receive(1, deadline):
         continue
 
 
-def test_a_client_that_is_late_gives_nothing_more(pair):
-    """Once a client has had its time nothing is received, not even what has come."""
+def test_what_was_received_in_time_is_read_after_the_deadline(pair):
+    """Bytes in the buffer count, whenever the process gets to read them; then the deadline holds."""
     client, other = pair
     other.send(b"x")
-    client.is_late = True
+    assert client.receive(10, 0.0) == b"x"
     with pytest.raises(TimeoutError):
-        client.recv(1)
-
-
-def test_without_a_deadline_bytes_are_received_as_ever(pair):
-    """A socket with no deadline is like any other, to the end of the connection."""
-    client, other = pair
-    other.send(b"abc")
+        client.receive(10, 0.0)
     other.close()
-    assert (client.recv(2), client.recv(2), client.recv(2)) == (b"ab", b"c", b"")
+    assert client.receive(10, 0.0) == b""
+
+
+def test_a_half_closed_client_is_seen(pair):
+    """It is the end of what the client sends, of which nothing has to be read first."""
+    client, other = pair
+    other.send(b"x")
+    assert not client.is_half_closed()
+    other.shutdown(socket.SHUT_WR)
+    assert client.is_half_closed()
 
 
 def test_a_client_that_stops_reading_counts_as_gone(pair):
@@ -107,7 +97,6 @@ def test_nothing_is_sent_where_no_handshake_was(pair):
     client, other = pair
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslsocket_class = TlsClientSocket
-    client.setblocking(False)
     with context.wrap_socket(client, server_side=True, do_handshake_on_connect=False) as encrypted:
         other.send(b"\x16")
         with pytest.raises(ssl.SSLWantReadError):

@@ -25,8 +25,7 @@ def _found() -> dict[str, int]:
 class _Showing:
     def __init__(self) -> None:
         self.extensions = router.extensions
-        self.async_routes = router.async_routes
-        self.count_rejected = router.count_rejected
+        self.note_rejected = router.note_rejected
         self.flush = router.flush
 
     def serve(self, request: Request, writer: ResponseWriter) -> None:

@@ -85,7 +85,7 @@ def test_a_corpus_of_requests_is_answered_or_refused(router_of: RouterOf, engine
         answers = _answers(router, bytes_sent)
         own = [answer for answer in answers if answer.header("x-router-error-code")]
         for answer in own:
-            assert answer.status < 500, (name, answer)
+            assert answer.status < 500 or answer.status == 505, (name, answer)
             assert_error(answer, answer.status, answer.header("x-router-error-code") or "")
         assert len(engine.received) == len(answers) - len(own), name
         # On a route even a body that is no JSON was read whole.

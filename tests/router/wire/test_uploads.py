@@ -265,7 +265,6 @@ def test_a_body_that_drips_in_whole_is_taken(router: RunningRouter, engine: Mock
         pytest.param(_framed(chat(), "counted")[:-10], id="counted"),
         pytest.param(_framed(chat(), "chunked")[:-10], id="chunked"),
         pytest.param(post_head(CHAT, CHUNKED), id="before the first chunk"),
-        pytest.param(post_head(CHAT, CHUNKED) + b"2\n{}\n0\n\n", id="bare line feeds"),
     ],
 )
 def test_a_body_that_stalls_is_given_up(router_of: RouterOf, engine: MockEngine, request_begun: bytes) -> None:
