@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from typing import Final
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -32,6 +31,7 @@ MAX_SLOW_DRAINS: Final = 4
 _SHORT_DRAIN_CODES: Final = (OVERLOADED, "invalid_api_key")
 """Codes of rejected requests whose bodies are drained only briefly: they must not delay requests that are served."""
 _MODEL: Final = f"{routes.MODELS}/"
+_BAD_REQUEST: Final = 400
 _ERROR_CODE: Final = "x-router-error-code"
 
 
@@ -115,7 +115,7 @@ class Middleware:
         context.status = status
         if status == CLIENT_CLOSED_REQUEST:
             raise ResponseAbortedError("the client left")
-        if status >= HTTPStatus.BAD_REQUEST and context.code is None:
+        if status >= _BAD_REQUEST and context.code is None:
             # It cannot come from an engine: its headers are filtered.
             context.code = next((value for name, value in headers if name.lower() == _ERROR_CODE), None)
         headers.append(("x-request-id", context.request_id))

@@ -127,8 +127,11 @@ def _read_body(services: Services, request: Request, context: RequestContext) ->
 
 
 def _reject_compressed(request: Request) -> None:
-    coding = (request.header("content-encoding") or "").strip().lower()
-    transfer = (request.header("transfer-encoding") or "chunked").strip().lower()
+    by_name = request.by_name()
+    if "content-encoding" not in by_name and "transfer-encoding" not in by_name:
+        return
+    coding = by_name.get("content-encoding", "").strip().lower()
+    transfer = by_name.get("transfer-encoding", "chunked").strip().lower()
     if coding not in _UNCOMPRESSED or transfer != "chunked":
         raise ApiError("unsupported_media_type", "Compressed request bodies are not accepted; send the body as it is")
 

@@ -24,11 +24,15 @@ class Outcome(Enum):
     """The engine returned 500 or another 5xx: it is unhealthy, or the request was bad (llama.cpp uses 500 for both)."""
 
 
+_SERVER_ERROR: Final = 500
+_SUCCEEDED: Final = Outcome.SUCCEEDED  # reading a member of an enumeration takes longer than a call
+
+
 def outcome_of(status: int) -> Outcome:
     """Return the outcome of a response by its status."""
-    if status in _UNAVAILABLE:
-        return Outcome.UNAVAILABLE
-    return Outcome.FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Outcome.SUCCEEDED
+    if status < _SERVER_ERROR:
+        return _SUCCEEDED
+    return Outcome.UNAVAILABLE if status in _UNAVAILABLE else Outcome.FAILED
 
 
 class TrialResult(Enum):
