@@ -16,6 +16,8 @@ from tests.router.rawclient import RawClient, chunked, head_of, post_head
 from tests.router.serving import RunningRouter, wait_until
 from tests.router.wire.chat import CHAT, chat
 
+pytestmark = pytest.mark.any_server
+
 CONTRACT = Contract(
     models=Models(aliases=plain_aliases("latest")),
     sampling=Sampling(params={"top_p": 0.95}),

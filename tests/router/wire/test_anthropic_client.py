@@ -16,6 +16,8 @@ from router.mock_engine.behaviour import TEXT
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
 
+pytestmark = pytest.mark.any_server
+
 HI: list[Any] = [{"role": "user", "content": "hi"}]
 ASK: dict[str, Any] = {"model": "served", "max_tokens": 100, "messages": HI}
 

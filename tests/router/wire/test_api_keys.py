@@ -17,6 +17,8 @@ from tests.router.rawclient import RawAnswer, RawClient, head_of, post_head
 from tests.router.serving import RunningRouter, artifact_file, launch, running_router, status_of, wait_until
 from tests.router.wire.chat import CHAT, assert_error, chat
 
+pytestmark = pytest.mark.any_server
+
 KEY = "sk-clients-own-key-1"
 NEW_KEY = "sk-clients-new-key-2"
 ENGINES_KEY = "engines-own-key"

@@ -16,6 +16,8 @@ from tests.router.conftest import RouterOf
 from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.wire.chat import CHAT
 
+pytestmark = pytest.mark.any_server
+
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "cases" / "contract.jsonl").read_text().splitlines()

@@ -16,6 +16,8 @@ from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, running_router
 from tests.router.wire.chat import CHAT, MESSAGES, chat
 
+pytestmark = pytest.mark.any_server
+
 END_FRAME, TAIL_FRAME = Response(Stream("end_frame")), Response(Stream("tail_frame"))
 FIELDS = {"a.b": Field(max=1), "user": Field(type=("string",))}
 CONTRACT = Contract(

@@ -23,6 +23,8 @@ from tests.router.rawclient import RawAnswer, RawClient, post_head
 from tests.router.serving import RunningRouter
 from tests.router.wire.chat import CHAT, assert_error, chat
 
+pytestmark = pytest.mark.any_server
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -213,6 +215,7 @@ def test_a_redirect_is_neither_followed_nor_passed_on(router: RunningRouter, eng
     assert len(engine.received) == 1
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 429, 451, 500, 501, 503, 529, 599])
 def test_an_engines_error_is_passed_on_as_it_is(router: RunningRouter, engine: MockEngine, status: int) -> None:
     """An engine's own refusal keeps status, body and Retry-After, and does not pose as the router's."""
@@ -332,6 +335,7 @@ def test_a_400_that_cannot_be_decoded_passes(
     assert (answer.status, answer.body, answer.header("Content-Encoding")) == (400, body, encoding)
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize(
     ("body", "retyped"),
     [
@@ -382,6 +386,7 @@ def test_the_longest_answer_that_is_held_back_is_edited(retyping: RunningRouter,
     assert _ask(retyping, chat(model="latest")).body == body.replace(b"served", b"latest")
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_a_very_long_answer_that_is_cut_is_cut_for_the_client(
     router: RunningRouter, engine: MockEngine, framing: Any

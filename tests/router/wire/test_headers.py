@@ -14,6 +14,8 @@ from tests.router.rawclient import RawClient, post_head
 from tests.router.serving import RunningRouter
 from tests.router.wire.chat import CHAT, assert_error, chat
 
+pytestmark = pytest.mark.any_server
+
 ALWAYS = {"host", "content-length", "x-request-id"}
 KEY = {"ROUTER_ENGINE_API_KEY": "engines-own"}
 
@@ -24,6 +26,7 @@ def router(router_of: RouterOf) -> RunningRouter:
     return router_of()
 
 
+@pytest.mark.any_server
 def test_the_headers_of_the_whitelist_travel(router: RunningRouter, engine: MockEngine) -> None:
     """Every header of the whitelist reaches the engine once, with the value that the client gave it."""
     sent = {name: f"value of {name}" for name in TO_ENGINE}
@@ -79,6 +82,7 @@ def test_headers_that_the_connection_header_names_end_here(router: RunningRouter
     assert (received.values("OpenAI-Beta"), received.values("X-Api-Key"), received.values("Accept")) == ([], [], ["a"])
 
 
+@pytest.mark.any_server
 def test_a_second_authorization_is_refused(router: RunningRouter, engine: MockEngine) -> None:
     """Two Authorization headers are a 400: which of them an engine would believe is anybody's guess."""
     with RawClient(router.port) as client:
@@ -132,6 +136,7 @@ def test_a_refused_key_of_the_client_is_the_clients(router: RunningRouter, engin
     )
 
 
+@pytest.mark.any_server
 def test_a_request_id_goes_both_ways(router: RunningRouter, engine: MockEngine) -> None:
     """A plain id that the client gave is the one that the engine gets and the answer carries."""
     with RawClient(router.port) as client:
@@ -244,6 +249,7 @@ def test_headers_that_are_no_http_stay_behind(router_of: RouterOf, engine: MockE
     assert [answer.header(name) for name, _ in odd] == ["a b", None, "caf\u00e9", "1"]
 
 
+@pytest.mark.any_server
 def test_a_request_cannot_smuggle_a_second_one(router: RunningRouter, engine: MockEngine) -> None:
     """A header line that hides another ends the request."""
     with RawClient(router.port) as client:

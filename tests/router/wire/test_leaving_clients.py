@@ -20,7 +20,10 @@ from tests.router.rawengine import RawEngine
 from tests.router.serving import RunningRouter, running_router, wait_until
 from tests.router.wire.chat import CHAT, chat, chat_of_length
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a client that left in silence")
+pytestmark = [
+    pytest.mark.any_server,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a client that left in silence"),
+]
 
 EVENT = b'data: {"n":1}\n\n'
 DONE = b"data: [DONE]\n\n"

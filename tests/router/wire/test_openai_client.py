@@ -16,6 +16,8 @@ from router.mock_engine.response import ScriptedResponse
 from tests.router.conftest import RouterOf
 from tests.router.serving import RunningRouter, running_router
 
+pytestmark = pytest.mark.any_server
+
 HI: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "hi"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 TWO_IMAGES = [{"role": "user", "content": [IMAGE, IMAGE]}]

@@ -22,6 +22,8 @@ from tests.router.rawengine import RawEngine, ok, read_request
 from tests.router.serving import RunningRouter, running_router
 from tests.router.wire.chat import CHAT, chat
 
+pytestmark = pytest.mark.any_server
+
 STREAM = chat(stream=True)
 DONE = b"data: [DONE]\n\n"
 EVENT = b'data: {"id":"1","model":"served","choices":[]}\n\n'
@@ -54,6 +56,7 @@ def _models(stream: bytes) -> list[Any]:
     return [json.loads(event).get("model") for event in events if event != b"[DONE]"]
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -77,6 +80,7 @@ def test_a_stream_is_relayed_byte_for_byte(router: RunningRouter, engine: MockEn
         assert client.post(CHAT, chat()).status == 200
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize("served_by", ["router", "renaming"])
 def test_each_piece_arrives_before_the_next_is_sent(
     request: pytest.FixtureRequest, engine: MockEngine, served_by: str
@@ -194,6 +198,7 @@ def _in_silence(gate: Event) -> MockResponse:
     return MockResponse.sse(EVENT, Event())
 
 
+@pytest.mark.any_server
 @pytest.mark.parametrize("alias", [False, True], ids=["relayed", "renamed"])
 @pytest.mark.parametrize(
     ("ending", "code"),
@@ -289,6 +294,7 @@ def test_a_compressed_stream_passes_as_it_is(
         assert b"".join(iter(client.chunk, b"")) == body
 
 
+@pytest.mark.any_server
 def test_a_compressed_stream_that_breaks_off_is_cut(router: RunningRouter, engine: MockEngine) -> None:
     """No event can be written behind compressed bytes: the client's connection is cut instead."""
     answer = MockResponse.sse(gzip.compress(EVENT), headers=[("Content-Encoding", "gzip")])
@@ -299,6 +305,7 @@ def test_a_compressed_stream_that_breaks_off_is_cut(router: RunningRouter, engin
             list(iter(client.chunk, b""))
 
 
+@pytest.mark.any_server
 def test_a_client_that_leaves_ends_the_stream_at_the_engine(router: RunningRouter, engine: MockEngine) -> None:
     """Once a client is gone, the next write finds out and closes the engine's connection."""
     engine.answer_next(MockResponse(headers=EVENT_STREAM, body=itertools.repeat(EVENT), framing="chunked"))
@@ -343,6 +350,7 @@ def test_a_stream_behind_which_the_engine_closes_costs_no_later_request() -> Non
             assert client.post(CHAT, chat()).status == 200
 
 
+@pytest.mark.any_server
 def test_an_error_before_the_stream_is_a_plain_answer(router: RunningRouter, engine: MockEngine) -> None:
     """An engine that refuses a streaming request is passed on with its status, not in an event."""
     engine.answer_next(MockResponse.json({"error": {"message": "m"}}, 422))

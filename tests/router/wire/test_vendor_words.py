@@ -19,6 +19,8 @@ from tests.router.rawclient import RawAnswer, RawClient
 from tests.router.serving import RunningRouter, artifact_file, free_port, running_router
 from tests.router.wire.chat import CHAT, chat
 
+pytestmark = pytest.mark.any_server
+
 KEY = "sk-a-clients-key"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 ENVELOPE = {"ok": False, "err": {"msg": "{message}", "no": "{code}", "at": "{param}", "id": "{request_id}"}}
