@@ -47,14 +47,17 @@ def compile_profile(selection: Selection, override: Override | None = None) -> C
 def compile_chain(chain: tuple[Layer, ...], override: Override | None = None) -> Compilation:
     """Compile a chain that is loaded. Raises ProfileError with everything that is wrong with it, warnings included."""
     profile = merge_chain(chain)
+    empty = {path: problem for layer in chain for path, problem in layer.empty.items()}
     warnings = [*warnings_of_chain(chain), *warnings_of_profile(profile)]
     try:
         if override is not None:
             profile = apply_override(profile, override)
-        validate(profile)
+        validate(profile, empty)
         artifact = _frozen(chain, profile, override)
     except ProfileError as error:
-        raise ProfileError(*error.diagnostics, *warnings) from error
+        faulty = {diagnostic.at for diagnostic in error.diagnostics}
+        others = [each for each in warnings if each.at not in faulty]
+        raise ProfileError(*error.diagnostics, *others) from error
     warnings += [*warnings_of_valid(profile), *warnings_of_size(len(serialise(artifact)))]
     return Compilation(chain, profile, artifact, in_order(warnings))
 

@@ -42,7 +42,7 @@ def contract_of(profile: Values) -> Contract:
     return Contract(
         **_sections(profile),
         cases=tuple(_case(profile, name, case) for name, case in profile.get("cases", {}).items()),
-        mode=_mode(profile.get("mode", {})),
+        mode=mode_of(profile.get("mode", {})),
         models=_models(profile.get("models", {})),
     )
 
@@ -90,7 +90,8 @@ def _sections(profile: Values) -> dict[str, Any]:
     }
 
 
-def _mode(section: Values) -> Mode:
+def mode_of(section: Values) -> Mode:
+    """Return how the mode of a request is found, given as its bare values."""
     match = (
         ModeMatch(reading["mode"], _texts(reading.get("model", ())), _condition(reading.get("when", {})))
         for reading in section.get("match", ())

@@ -87,7 +87,10 @@ def _check_artifact(
     rebuild = _rebuild_command(arguments, renamed=artifact.name != compilation.artifact.name)
     found += drift(artifact, compilation, arguments.artifact, rebuild)
     if _any_error(found):
-        return in_order(found), counted(found)
+        if selection.chosen_by != selection.name:
+            return in_order(found), counted(found)
+        compared = f"{quoted_path(arguments.artifact)} was compared with {printable(selection.name)}"
+        return in_order(found), f"{counted(found)}; {compared}, since no source is named"
     verdict = f"{quoted_path(arguments.artifact)} is up to date with {printable(selection.name)} ({artifact.digest})"
     return in_order(found), f"{verdict}; {counted(found)}" if found else verdict
 

@@ -29,6 +29,7 @@ Code = Literal[
     "dropped-aliases",
     "empty-band",
     "empty-override",
+    "empty-profile",
     "empty-range",
     "empty-value",
     "empty-when",
@@ -71,6 +72,7 @@ Code = Literal[
     "too-many-values",
     "two-bounds",
     "unfit-value",
+    "unfamiliar-field",
     "ungovernable-field",
     "unknown-key",
     "unknown-mode",
@@ -82,6 +84,7 @@ Code = Literal[
     "unreadable-value",
     "unusable-artifact",
     "unusable-name",
+    "word-for-boolean",
     "wrong-value",
 ]
 """The code of each kind of diagnostic; programs may rely on these."""
@@ -205,12 +208,15 @@ def printable(text: str) -> str:
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
 
 
-def nearest(word: str, known: "tuple[str, ...] | list[str]") -> str | None:
-    """Return the known word that is most similar to this one, or None if none is similar."""
+def nearest(word: str, known: "tuple[str, ...] | list[str]", cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most similar to this one, or None if none is similar.
+
+    `cutoff`: how similar it has to be, from 0 to 1.
+    """
     import difflib  # noqa: PLC0415 - wanted only once something is wrong
 
     lowered = {candidate.lower(): candidate for candidate in known}
-    matches = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=cutoff)
     return lowered[matches[0]] if matches else None
 
 

@@ -312,8 +312,9 @@ SCHEMA: Final[Rules] = {
                     "expected": f"a list of at most {MAX_ALIASES} model names, or a mapping of them",
                     "unique": True,
                     "default": "[]",
-                    "meaning": "Names accepted besides the served model id; as a list, all are routed as it.",
-                    "example": "[kimi-k3, kimi-latest]",
+                    "meaning": "Names accepted besides the served model id, as which they are routed unless they say "
+                    "otherwise. A mapping adds to the inherited names, a list replaces them.",
+                    "example": "{kimi-latest: {}}",
                 },
             },
             "respond_as": choice(

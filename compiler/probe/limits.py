@@ -210,12 +210,12 @@ def _conclusive_result(experiment: Experiment) -> Learner[ExperimentResult]:
 
 
 def _without_limit(max_body: int) -> LearnedLimits:
-    """Return the limit to write if the largest body was accepted: a profile always has one."""
+    """Return the limit to write if the largest body was accepted: only one above the default, which would reject it."""
     line = f"limits.max_body_bytes: a body of {max_body:,} bytes is accepted; more was not tried"
-    if max_body < DEFAULT_MAX_BODY_BYTES:
+    if max_body <= DEFAULT_MAX_BODY_BYTES:
         return LearnedLimits({}, {}, (f"{line}, so the profile has the default limit",))
     size = max_body if max_body % 1024 else size_of(max_body)
-    said = f"{max_body:,} bytes accepted, more was not tried"
+    said = f"no limit of the endpoint: {max_body:,} bytes accepted, more was not tried"
     return LearnedLimits({"max_body_bytes": size, "source": said}, {}, (line,))
 
 

@@ -51,7 +51,17 @@ def template_of(examples: Sequence[Example]) -> tuple[str, int]:
                 best, most = template, len(given)
             if most == len(examples):
                 return best, most
-    return best, most
+    return _without_quotes(best, most, examples)
+
+
+def _without_quotes(template: str, given: int, examples: Sequence[Example]) -> tuple[str, int]:
+    """Return a template without the quotes around its value if the other examples have none.
+
+    Endpoints that show values as JSON have quotes around strings alone, which no placeholder does.
+    """
+    plain = template.replace('"{value}"', "{value}")
+    count = sum(example.is_given_by(plain) for example in examples)
+    return (plain, count) if plain != template and count else (template, given)
 
 
 def _repeats(template: str, given: Sequence[Example]) -> bool:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
@@ -14,7 +14,8 @@ from compiler.language.schema import SCHEMA
 from compiler.resolve.presets import preset_path
 from compiler.resolve.selection import Selection, is_path
 from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence
-from compiler.source.yaml_reader import MAX_FILE_BYTES, read_yaml
+from compiler.source.tree import Path as TreePath
+from compiler.source.yaml_reader import MAX_FILE_BYTES, read_with_gaps
 
 _STREAM: Final = "stdin"
 """The name of a profile that is read from a stream and sets no name."""
@@ -25,13 +26,17 @@ ALIASES: Final = ("models", "aliases")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One profile of a chain: its own tree without `extends`, and the source that the artifact records."""
+    """One profile of a chain: its own tree without `extends`, and the source that the artifact records.
+
+    empty: the errors of keys and list items without a value, by path; the tree does not have them.
+    """
 
     kind: Literal["file", "preset"]
     name: str
     sha256: str
     path: Path
     tree: Mapping
+    empty: dict[TreePath, Diagnostic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,11 @@ def load_chain(selection: Selection) -> tuple[Layer, ...]:
         if identity in visited:
             raise ProfileError(_cycle(list(visited.values()), parent))
         visited[identity] = parent
-        tree = read_yaml(data, parent.display, parent.at)
+        tree, empty = read_with_gaps(data, parent.display, parent.at)
+        if ("extends",) in empty:
+            raise ProfileError(*empty.values())  # Without the parent most errors would be of its absence.
         digest = hashlib.sha256(data).hexdigest()
-        layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree.without("extends")))
+        layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree.without("extends"), empty))
         parent = _next(tree.get("extends"), parent.path)
     return layers
 

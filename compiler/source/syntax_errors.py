@@ -14,6 +14,7 @@ NO_TAG: Final = "leave it out; a value in quotes is a string, any other is read 
 _DASHES = re.compile(r"\s*(?:- *)*-\s*")
 _LIST_ITEM = re.compile(r" *-(?: |$)")
 _OPEN_KEY = re.compile(r"( *)([^\s:#]+): *(?:#.*)?")
+_TEXT_WITH_COLON = re.compile(r"\s*(?:- +)*([^\s:#'\"{\[,<]+): +([^\s#'\"{\[|>&*!].*?: \S.*?)(?: +#.*)?")
 _CONTENT = re.compile(r"^( *)[^ #\n].*", re.MULTILINE)
 _START_MARK = re.compile(r"^---(?=\s)", re.MULTILINE)
 _END_MARK = re.compile(r"^\.\.\.(?:\s|\Z)", re.MULTILINE)
@@ -121,6 +122,10 @@ def syntax_error(document: Document, error: yaml.MarkedYAMLError, position: Any)
         )
         if missing_space is not None:
             return missing_space
+    if "mapping values" in problem:
+        unquoted = _unquoted_colon(document, mark)
+        if unquoted is not None:
+            return unquoted
     notes: tuple[Note, ...] = ()
     if at is mark and began is not None and began.line != mark.line:
         text = next(text for pattern, text in _STARTED if re.search(pattern, str(error.context)))
@@ -156,6 +161,16 @@ def _missing_space(document: Document, number: int) -> Diagnostic | None:
     at = Location(document, number, column, number, column + len(meant) - 1)
     hint = f"a colon needs a space after it: {meant}"
     return Diagnostic("syntax", "a key without a space after its colon", at, hint=hint)
+
+
+def _unquoted_colon(document: Document, mark: Any) -> Diagnostic | None:  # noqa: ANN401
+    """Return the error of a line whose text holds a colon and a space, or None where the line is another."""
+    found = _TEXT_WITH_COLON.fullmatch(document.line(mark.line + 1).rstrip())
+    if found is None or not found.start(2) < mark.column < found.end(2):
+        return None
+    text = found[2].replace("\\", "\\\\").replace('"', '\\"')
+    message = "a text that is not in quotes holds a colon and a space"
+    return Diagnostic("syntax", message, _location(document, mark), hint=f'put it in quotes: {found[1]}: "{text}"')
 
 
 def _number_above(document: Document, number: int) -> int:

@@ -30,14 +30,27 @@ def read_yaml(data: bytes, name: str, extended_at: Location | None = None) -> Ma
 
     Raises ProfileError with everything that is wrong with the text as YAML.
     """
+    root, empty = read_with_gaps(data, name, extended_at)
+    if empty:
+        raise ProfileError(*empty.values())
+    return root
+
+
+def read_with_gaps(
+    data: bytes, name: str, extended_at: Location | None = None
+) -> tuple[Mapping, dict[Path, Diagnostic]]:
+    """Read one profile document without the keys and items that have no value; their errors are returned by path.
+
+    Raises ProfileError with everything else that is wrong with the text as YAML, those errors included.
+    """
     document = Document(name, _decode(data, name, extended_at), extended_at)
     _check_conflict(document)
     _check_characters(document)
     composer = _Composer(document)
     root = composer.compose_document()
     if composer.problems:
-        raise ProfileError(*composer.problems)
-    return root
+        raise ProfileError(*composer.problems, *composer.empty.values())
+    return root, composer.empty
 
 
 def span(document: Document, start: int, end: int) -> Location:
@@ -161,6 +174,8 @@ class _Composer:
 
     def __init__(self, document: Document) -> None:
         self.problems: list[Diagnostic] = []
+        self.empty: dict[Path, Diagnostic] = {}
+        """The errors of keys and items without a value, by their paths; the tree is made without these."""
         self._document = document
         self._anchors: dict[str, tuple[Node, int, int] | None] = {}
         self._count = 0
@@ -250,7 +265,7 @@ class _Composer:
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Scalar:
         at = self._location(event.start_mark, event.end_mark)
         if event.style is None and event.value == "" and path:
-            self.problems.append(_empty(path, at))
+            self.empty[path] = _empty(path, at)
         try:
             value = resolve(event.value) if event.style is None else joined_surrogates(event.value)
         except ValueError as error:
@@ -260,10 +275,13 @@ class _Composer:
 
     def _sequence(self, event: yaml.SequenceStartEvent, path: Path, depth: int) -> Sequence:
         items: list[Node] = []
-        height = 0
+        height = position = 0
         while not self._events.check_event(yaml.SequenceEndEvent):
-            items.append(self._compose_node((*path, len(items)), depth + 1))
+            place, position = (*path, position), position + 1
+            item = self._compose_node(place, depth + 1)
             height = max(height, self._height)
+            if place not in self.empty:
+                items.append(item)
         self._events.get_event()
         self._height = height
         return Sequence(tuple(items), self._location(event.start_mark, event.end_mark))
@@ -281,7 +299,8 @@ class _Composer:
             entry = Entry(key, self._location(written.start_mark, written.end_mark), value)
             if key in entries:
                 self.problems.append(repeated_key(entry, entries[key], (*path, key)))
-            entries.setdefault(key, entry)
+            if (*path, key) not in self.empty:
+                entries.setdefault(key, entry)
         self._events.get_event()
         self._height = height
         return Mapping(tuple(entries.values()), self._location(event.start_mark, event.end_mark))

@@ -8,6 +8,7 @@ from typing import Final
 
 from router.contract.schema.conditions import equals
 from router.contract.schema.model import When
+from router.contract.schema.sections import Mode
 from router.contract.schema.types import Condition, Scalar
 
 _MAGIC: Final = frozenset("*?[")
@@ -25,13 +26,29 @@ def covers(earlier: When, later: When, modes: frozenset[str] = frozenset()) -> b
     )
 
 
-def overlap(one: When, other: When) -> bool:
-    """Return whether a request may match both cases; True if in doubt."""
-    return (
-        _models_overlap(one.model, other.model)
-        and (not one.mode or not other.mode or bool({*one.mode} & {*other.mode}))
-        and _fields_overlap(one.fields, other.fields)
-    )
+def overlap(one: When, other: When, mode: Mode = Mode()) -> bool:  # noqa: B008 - a contract without modes, immutable
+    """Return whether a request may match both cases; True if in doubt. `mode`: how the profile finds the mode."""
+    if not _models_overlap(one.model, other.model) or not _fields_overlap(one.fields, other.fields):
+        return False
+    if not one.mode and not other.mode:
+        return True
+    common = {*one.mode} & {*other.mode} if one.mode and other.mode else {*one.mode, *other.mode}
+    return any(_may_have(name, one, other, mode) for name in common)
+
+
+def _may_have(name: str, one: When, other: When, mode: Mode) -> bool:
+    """Return whether a request that two cases match may have a mode; True if in doubt."""
+    for reading in mode.match:
+        both = (one, other)
+        if not all(_models_overlap(reading.model, each.model) for each in both):
+            continue
+        if not all(_fields_overlap(reading.when, each.fields) for each in both):
+            continue
+        if reading.mode == name:
+            return True
+        if not reading.when and any(_models_cover(reading.model, each.model) for each in both):
+            return False  # The first reading that fits decides.
+    return name == mode.default or not mode.match
 
 
 def covers_common(earlier: When, one: When, other: When, modes: frozenset[str] = frozenset()) -> bool:

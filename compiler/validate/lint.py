@@ -6,10 +6,11 @@ from typing import Final
 
 from compiler.artifact.sizes import bytes_of
 from compiler.diagnostics import Diagnostic, Location, Note, nearest, quoted, warning
+from compiler.language.known_fields import KNOWN_FIELDS
 from compiler.language.schema import SCHEMA
 from compiler.language.values import keys_of_sizes
 from compiler.resolve.extends import ALIASES, Layer, merge, names_as_keys
-from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, path_text, plain
+from compiler.source.tree import Entry, Mapping, Node, Path, Scalar, Sequence, node_at, path_text, plain
 from compiler.source.yaml_writer import inline
 from compiler.validate.case_trees import cases_of
 from compiler.validate.model_names import warnings_of_child, warnings_of_names
@@ -26,12 +27,22 @@ _SEARCHED: Final = 20
 _SIZES: Final = frozenset(keys_of_sizes(SCHEMA))
 """Keys whose values are sizes in bytes."""
 
+_BOOLEANS: Final = frozenset({"yes", "no", "on", "off"})
+_OF_ANY_TYPE: Final = frozenset({"fixed", "default", "force", "allowed", "map", "requires", "excludes", "when"})
+"""Keys whose values, or those below, are values of a request: of any type, so no schema finds a wrong one."""
+
+_NEARLY_SAME: Final = 0.85
+"""How similar two names of fields are, from 0 to 1, when one is taken for a misspelling of the other."""
+
 _SOURCE: Final = "source"
 _PARAMS: Final[Path] = ("sampling", "params")
 
 
 def warnings_of_chain(chain: tuple[Layer, ...]) -> Iterator[Diagnostic]:
     """Yield the warnings about each profile of a chain compared with its parents; they may be invalid."""
+    if _is_blank(chain[0].tree.at.document.text):
+        hint = "add rules, or `extends` with a preset; or write {} if nothing is to be enforced"
+        yield warning("empty-profile", "the profile is empty: it enforces nothing", chain[0].tree.at, hint)
     children = [layer.tree for layer in reversed(chain)]
     parents = accumulate(children, merge, initial=Mapping((), chain[0].tree.at))
     for parent, child in zip(parents, children, strict=False):
@@ -39,6 +50,8 @@ def warnings_of_chain(chain: tuple[Layer, ...]) -> Iterator[Diagnostic]:
         yield from _repeated_values(parent, child, ())
         yield from _stale_evidence(parent, child, ())
         yield from _joined_items(child, ())
+        yield from _words_for_booleans(child, ())
+        yield from _misspelled_fields(parent, child)
         yield from warnings_of_child(parent, child)
 
 
@@ -157,6 +170,42 @@ def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
         message = f"{path_text(path)} is one text over several lines: {quoted(node.value)}"
         hint = "items of a list start in the same column; put the text in quotes if it is one text"
         yield warning("joined-items", message, node.at, hint)
+
+
+def _is_blank(text: str) -> bool:
+    """Return whether a document has nothing but comments."""
+    return all(line.strip() in {"", "---", "..."} or line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def _words_for_booleans(node: Node, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for each string that is a boolean in YAML 1.1, unless it is in quotes."""
+    if isinstance(node, Mapping):
+        for entry in node.entries:
+            yield from _words_for_booleans(entry.value, (*path, entry.key))
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _words_for_booleans(item, (*path, index))
+    elif isinstance(node.value, str) and not node.quoted and node.value.lower() in _BOOLEANS and _takes_any(path):
+        literal = "true" if node.value.lower() in {"yes", "on"} else "false"
+        message = f"{path_text(path)} is the string {node.value}: YAML 1.2 has only true and false"
+        yield warning("word-for-boolean", message, node.at, f'write {literal}, or "{node.value}" for the string')
+
+
+def _takes_any(path: Path) -> bool:
+    return not _OF_ANY_TYPE.isdisjoint(path) and "error" not in path
+
+
+def _misspelled_fields(parent: Mapping, child: Mapping) -> Iterator[Diagnostic]:
+    """Yield a warning for each new rule of a field whose name is almost that of a known one."""
+    for above in ((), *(("cases", entry.key) for entry, _ in cases_of(child))):
+        fields, inherited = (node_at(tree, (*above, "fields")) for tree in (child, parent))
+        for entry in fields.entries if isinstance(fields, Mapping) else ():
+            if entry.key in KNOWN_FIELDS or (isinstance(inherited, Mapping) and inherited.get(entry.key) is not None):
+                continue
+            match = nearest(entry.key, sorted(KNOWN_FIELDS), _NEARLY_SAME)
+            if match is not None:
+                message = f"{path_text((*above, 'fields', entry.key))} is a rule for a field that no known API has"
+                yield warning("unfamiliar-field", message, entry.key_at, f"did you mean {match}?")
 
 
 def _looks_like_items(at: Location) -> bool:

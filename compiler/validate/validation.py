@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from cerberus import Validator, errors
@@ -23,19 +23,25 @@ PathDiagnostic = tuple[Path, Diagnostic]
 _WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
 
 
-def validate(profile: Mapping) -> None:
-    """Check a merged profile, without its `extends`. Raises ProfileError with all errors."""
-    problems = _problems_of(profile, SCHEMA, ())
+def validate(profile: Mapping, empty: dict[Path, Diagnostic] | None = None) -> None:
+    """Check a merged profile, without its `extends`. Raises ProfileError with all errors.
+
+    `empty`: by path the errors of keys without a value, which the profile does not hold; none is reported as missing.
+    """
+    known = empty or {}
+    problems = [*known.values(), *_problems_of(profile, SCHEMA, (), known)]
     for entry, case in cases_of(profile):
         # A case is checked merged with the base: an error may come from both together.
         reported = {(diagnostic.code, diagnostic.at) for diagnostic in problems}
-        found = _problems_of(merged_case(profile, case), _WITHOUT_CASES, ("cases", entry.key), profile)
+        found = _problems_of(merged_case(profile, case), _WITHOUT_CASES, ("cases", entry.key), known, profile)
         problems += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in reported]
     if problems:
         raise ProfileError(*problems)
 
 
-def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | None = None) -> list[Diagnostic]:
+def _problems_of(
+    tree: Mapping, schema: Rules, above: Path, empty: Collection[Path], profile: Mapping | None = None
+) -> list[Diagnostic]:
     """Return the errors of a profile, or of the case at the path `above`."""
     values = plain(tree)
     rules = _narrow({"type": "dict", "schema": schema}, values)
@@ -43,18 +49,29 @@ def _problems_of(tree: Mapping, schema: Rules, above: Path, profile: Mapping | N
     problems = [(path, _bad_key(path, tree, rules, above)) for path in bad_keys]
     unknown = _remove_unknown_keys(values, rules)
     problems += [(path, _unknown_key(path, tree, rules, above)) for path in unknown]
+    gaps = set(_gaps(empty, above))
     misspelled = {(*path[:-1], intended_key(path, _rules_at(rules, path[:-1])["schema"])) for path in unknown}
     problems += [
         _diagnostic(error, tree, rules, above)
         for error in _schema_errors(rules, _without_case_rules(values))
-        # A missing key that is present but misspelled is already reported.
-        if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled
+        # A missing key that is present but misspelled, or without a value, is already reported.
+        if error.code != errors.REQUIRED_FIELD.code or error.document_path not in misspelled | gaps
     ]
     # One per place: an infinity breaks several rules, but is one mistake.
     by_place = dict(reversed(problems))
-    scope = RelationScope(tree, above, profile or tree, frozenset(by_place))
+    scope = RelationScope(tree, above, profile or tree, frozenset(by_place) | gaps)
     related = [problem for places, problem in relations_of(scope) if all(map(scope.is_valid, places))]
     return [*by_place.values(), *related]
+
+
+def _gaps(empty: Collection[Path], above: Path) -> Iterator[Path]:
+    """Yield the paths of what has no value in a profile, or in a case and the base that it is merged with."""
+    for path in empty:
+        if path[: len(above)] == above or path[0] != "cases":
+            own = path[len(above) :] if path[: len(above)] == above else path
+            yield own
+            # `min:1` in braces is a key without a value, and means `min`.
+            yield (*own[:-1], str(own[-1]).partition(":")[0])
 
 
 def _without_case_rules(values: dict[str, Any]) -> dict[str, Any]:

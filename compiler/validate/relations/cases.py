@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.artifact.from_profile import merged_values, when_of
+from compiler.artifact.from_profile import merged_values, mode_of, when_of
 from compiler.diagnostics import Diagnostic, Note, nearest, quoted, warning
 from compiler.source.tree import Entry, Mapping, Path, Sequence, node_at, plain
 from compiler.validate.case_overlap import covers, covers_common, overlap
@@ -38,12 +38,13 @@ def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
     """
     scope = RelationScope(profile, (), profile)
     modes = frozenset(_modes(scope))
+    mode = mode_of(plain(profile).get("mode", {}))
     cases = list(_whens(scope))
     for index, (later, when) in enumerate(cases):
         earlier = [
             entry
             for number, (entry, other) in enumerate(cases[:index])
-            if overlap(other, when)
+            if overlap(other, when, mode)
             and not covers(other, when, modes)
             and not covers(when, other, modes)
             and not any(covers_common(third, other, when, modes) for _, third in cases[:number])

@@ -26,7 +26,9 @@ def _default_above_cap(scope: RelationScope) -> Iterator[RelationProblem]:
     message = f"{scope.path_text((*above, 'default'))} is {number_text(default[0])}, above the cap of {limit}"
     notes = (Note(cap[1], "the cap is set here"),)
     expected = f"a whole number of tokens, from 1 to {limit}"
-    yield (above,), Diagnostic("default-above-cap", message, default[1], expected, notes=notes)
+    is_inherited = default[1].document is not cap[1].document
+    hint = f"set {scope.path_text((*above, 'default'))} beside the cap, too" if is_inherited else None
+    yield (above,), Diagnostic("default-above-cap", message, default[1], expected, hint, notes)
 
 
 def _band_under_allow(scope: RelationScope, entry: Entry) -> Iterator[RelationProblem]:

@@ -34,6 +34,17 @@ def test_an_endpoint_that_takes_everything_gives_an_empty_draft() -> None:
     assert without_evidence(probed(contract_of({})).draft.values) == {}
 
 
+@pytest.mark.parametrize(("max_body_mib", "written"), [(32, {}), (40, {"max_body_bytes": "40MiB"})])
+def test_a_bound_of_the_probe_is_no_limit_of_the_endpoint(max_body_mib, written) -> None:
+    """Where the largest body that was tried is accepted, a limit is written only if the default would reject it."""
+    contract = contract_of({"limits": {"max_body_bytes": "100MiB"}})
+    found = probed(contract, max_body=max_body_mib * 1024 * 1024, only=("limits.max_body_bytes",))
+    limits = found.draft.values.get("limits", {})
+    assert without_evidence(limits) == written
+    assert not written or "no limit of the endpoint" in limits["source"]
+    assert any("more was not tried" in line for line in found.learned.undetermined)
+
+
 MODES = {
     "mode": {
         "default": "thinking",
