@@ -19,15 +19,21 @@ def configure(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def wrap(accepted: socket.socket, cfg: Any) -> TlsClientSocket:  # noqa: ANN401 - gunicorn's Config
-    """Wrap an accepted connection in TLS, before its handshake; it does not block. Raises OSError."""
-    accepted.setblocking(False)
-    return cast(
-        "TlsClientSocket",
-        sock.ssl_context(cfg).wrap_socket(
-            accepted, server_side=True, suppress_ragged_eofs=cfg.suppress_ragged_eofs, do_handshake_on_connect=False
-        ),
-    )
+class ServerTls:
+    """The TLS of a worker. Its context is made once, for the first client; a reload makes another one."""
+
+    def __init__(self, cfg: Any) -> None:  # noqa: ANN401 - gunicorn's Config
+        self._cfg = cfg
+        self._context: ssl.SSLContext | None = None
+
+    def wrap(self, accepted: socket.socket) -> TlsClientSocket:
+        """Wrap an accepted connection, before its handshake; it does not block. Raises OSError."""
+        if self._context is None:
+            self._context = sock.ssl_context(self._cfg)
+        accepted.setblocking(False)
+        ragged = self._cfg.suppress_ragged_eofs
+        wrapped = self._context.wrap_socket(accepted, True, False, ragged)
+        return cast("TlsClientSocket", wrapped)
 
 
 def is_disconnect(error: OSError) -> bool:

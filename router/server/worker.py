@@ -60,6 +60,7 @@ class Worker(BaseWorker):
         # A body that the app rejects for its length is not received first.
         self.buffered_bytes = min(BUFFERED_BYTES, contract.limits.max_body_bytes)
         self.limits = _limits(self.cfg)
+        self.tls = tls.ServerTls(self.cfg) if self.cfg.is_ssl else None
         self.worker_connections: int = self.cfg.worker_connections
         self.own_send_seconds = min(sockets.OWN_SEND_SECONDS, self.settings.client_send_timeout_seconds)
         self.new = TimeoutQueue(self.settings.client_header_timeout_seconds)
@@ -190,7 +191,7 @@ class Worker(BaseWorker):
             return
         try:
             with accepted:
-                client = tls.wrap(accepted, self.cfg) if self.cfg.is_ssl else sockets.of_accepted(accepted)
+                client = self.tls.wrap(accepted) if self.tls is not None else sockets.of_accepted(accepted)
         except OSError as error:  # the client disconnected, or the certificate is gone
             self.log.info("could not start TLS with a client: %s", error)
             return

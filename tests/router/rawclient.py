@@ -26,8 +26,14 @@ class RawAnswer(NamedTuple):
 class RawClient:
     """One connection; sends exactly the bytes it is given."""
 
-    def __init__(self, port: int, seconds: float = 20.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), seconds)
+    def __init__(self, port: int | str, seconds: float = 20.0) -> None:
+        """Connect to a port of this machine, or to a Unix socket by its path."""
+        if isinstance(port, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(seconds)
+            self.socket.connect(port)
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", port), seconds)
         self._file = self.socket.makefile("rb")
         self.is_kept = False
         """For callers to note: has it carried an answer already, and may it carry another?"""

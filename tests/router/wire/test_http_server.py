@@ -3,7 +3,8 @@
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -16,10 +17,11 @@ from router.mock_engine import MockEngine, MockResponse
 from router.server.body_reader import DRAIN_BYTES
 from tests.exhaustive import exhaustive_but
 from tests.router.conftest import RouterOf
-from tests.router.process import children_of, worker_of
+from tests.router.process import children_of, threads, worker_of
 from tests.router.rawclient import RawClient, chunked, head_of, post_head
 from tests.router.serving import RunningRouter, launch, running_router, wait_until
-from tests.router.wire.chat import CHAT, assert_error, chat
+from tests.router.wire.chat import CHAT, assert_error, chat, chat_of_length
+from tests.router.wire.tls import make_certificate
 
 LIMIT = 1000
 EXPECTING = {"Expect": "100-continue"}
@@ -123,6 +125,84 @@ def test_what_is_no_request_is_a_line_of_the_access_log(router: RunningRouter) -
     (line,) = router.access_lines_with(f'"{answer.header("x-request-id")}"')
     assert f'"route":"{CHAT}"' in line
     assert '"status":400,"code":"bad_request"' in line
+
+
+FORMS = {
+    "plain": (REQUEST, True),
+    "query": (post_head(f"{CHAT}?a=b", COUNTED) + chat(), True),
+    "two proxies": (post_head(CHAT, COUNTED | {"X-Forwarded-For": "a", "x-forwarded-for": "b"}) + chat(), True),
+    "chunked": (post_head(CHAT, {"Transfer-Encoding": "chunked"}) + chunked(chat()[:9], chat()[9:]), True),
+    "expecting": (post_head(CHAT, COUNTED | EXPECTING) + chat(), True),
+    "nginx": (post_head(CHAT, COUNTED | {"Connection": "close"}).replace(b"HTTP/1.1", b"HTTP/1.0") + chat(), False),
+    "HTTP/1.0, kept": (
+        post_head(CHAT, COUNTED | {"Connection": "keep-alive"}).replace(b"HTTP/1.1", b"HTTP/1.0") + chat(),
+        True,
+    ),
+    "long": (post_head(CHAT, {"Content-Length": "200000"}) + chat_of_length(200_000), True),
+    "long, chunked": (post_head(CHAT, {"Transfer-Encoding": "chunked"}) + chunked(chat_of_length(200_000)), True),
+}
+TRANSPORTS = ("TCP", "TLS", "Unix")
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def transport(
+    request: pytest.FixtureRequest, engine: MockEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningRouter, Callable[[], RawClient]]]:
+    """A router that listens in each of the ways, and what connects to it."""
+    folder = tmp_path_factory.mktemp("transport")
+    certificate, key = make_certificate(folder)
+    path = str(folder / "socket")
+    options = {
+        "TCP": (),
+        "TLS": ("--certfile", str(certificate), "--keyfile", str(key)),
+        "Unix": ("-b", f"unix:{path}"),
+    }
+    with running_router(None, [engine.url], {}, (*CONF, *options[request.param]), until_ready=False) as router:
+
+        def connect() -> RawClient:
+            client = RawClient(path if request.param == "Unix" else router.port)
+            if request.param == "TLS":
+                client.wrap(ssl.create_default_context(cafile=certificate))
+            return client
+
+        with connect() as client:
+            wait_until(lambda: client.get("/readyz").status == 200, router.log)
+        yield router, connect
+
+
+def test_every_form_of_a_request_is_served_in_the_loop(
+    transport: tuple[RunningRouter, Callable[[], RawClient]], engine: MockEngine
+) -> None:
+    """Its body arrives, its connection is kept where it may, and no thread starts, over each transport."""
+    router, connect = transport
+    with connect() as client:
+        assert client.send(REQUEST).answer().status == 200
+    before = threads(worker_of(router))
+    for name, (wire, is_kept) in FORMS.items():
+        engine.clear()
+        with connect() as client:
+            answer = client.send(wire).answer()
+            assert (answer.status, answer.header("Connection")) == (200, "keep-alive" if is_kept else "close"), name
+            assert client.get("/healthz").status == 200 if is_kept else client.at_end()
+        (received,) = engine.received
+        assert received.body == (chat_of_length(200_000) if "long" in name else chat())
+    with connect() as client:
+        client.send(b"".join(wire for wire, is_kept in FORMS.values() if is_kept))
+        assert {client.answer().status for _, is_kept in FORMS.values() if is_kept} == {200}
+    assert threads(worker_of(router)) <= before
+
+
+def test_tls_offers_http_1_1_alone(engine: MockEngine, tmp_path: Path) -> None:
+    """A client that could speak HTTP/2 gets HTTP/1.1, and one that speaks nothing else gets no protocol."""
+    certificate, key = make_certificate(tmp_path)
+    options = (*CONF, "--certfile", str(certificate), "--keyfile", str(key))
+    with running_router(None, [engine.url], {}, options, until_ready=False) as router:
+        for offered, chosen in ((["h2", "http/1.1"], "http/1.1"), (["h2"], None)):
+            context = ssl.create_default_context(cafile=certificate)
+            context.set_alpn_protocols(offered)
+            with RawClient(router.port) as client:
+                client.wrap(context)
+                assert client.socket.selected_alpn_protocol() == chosen  # type: ignore[attr-defined]
 
 
 @pytest.fixture
