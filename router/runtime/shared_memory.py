@@ -20,7 +20,7 @@ class SharedRecord:
 
     def __init__(self, most_bytes: int) -> None:
         self._memory = mmap.mmap(-1, _HEADER.size + most_bytes)
-        self._most_bytes = most_bytes
+        self.max_bytes = most_bytes
         self._threads = threading.Lock()
         self._processes = open_lock_file()
 
@@ -37,12 +37,12 @@ class SharedRecord:
     def read(self) -> bytes:
         """Return the record; b"" when there is none or it is incomplete."""
         length, checksum = _HEADER.unpack_from(self._memory)
-        data = self._memory[_HEADER.size : _HEADER.size + length] if length <= self._most_bytes else b""
+        data = self._memory[_HEADER.size : _HEADER.size + length] if length <= self.max_bytes else b""
         return data if zlib.crc32(data) == checksum else b""
 
     def write(self, data: bytes) -> bool:
         """Replace the record; return False, and change nothing, when it is too long."""
-        if len(data) > self._most_bytes:
+        if len(data) > self.max_bytes:
             return False
         self._memory[_HEADER.size : _HEADER.size + len(data)] = data
         _HEADER.pack_into(self._memory, 0, len(data), zlib.crc32(data))

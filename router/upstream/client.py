@@ -34,7 +34,8 @@ class _Session(requests.Session):
 class HttpClient:
     """Sends requests to all engines through one requests session and the connection pool of its adapter.
 
-    The router's own requests (health checks, model lists, trials) are made by `request`, which is `Session.request`.
+    The router's own requests are made by `request`, which is `Session.request`; the frequent ones (health and model
+    lists) by `get`.
     A client's request goes through `post`, which enters the same adapter one level below `PreparedRequest`: its URL,
     headers and body are final, and to prepare them again takes 110 µs before the first byte (measured for a body of
     1 KB: 83 µs to prepare, the rest in the session; Python 3.11).
@@ -74,6 +75,16 @@ class HttpClient:
         if self._settings.engine_api_key is not None:
             response.replace_headers(without_key(response.headers, self._settings.engine_api_key))
         return response
+
+    def get(self, url: str, headers: dict[str, str], timeout_seconds: float) -> UpstreamResponse:
+        """Send a GET of a health check over a new connection and return the response, its body unread.
+
+        It enters the adapter as `post` does: there may be a thousand engines to check. `timeout_seconds` bounds the
+        whole exchange. Raises EngineError.
+        """
+        timeouts = Timeouts(timeout_seconds, timeout_seconds, timeout_seconds, timeout_seconds)
+        options = RequestOptions(timeouts, reuse=False, close=True)
+        return self._own_adapter().send_raw("GET", url, headers, None, options)
 
     def request(
         self, method: str, url: str, headers: dict[str, str], timeout_seconds: float, body: bytes | None = None

@@ -216,8 +216,11 @@ class EngineRegistry:
         return before, after
 
     def _put(self, engine: str, known: EngineState) -> None:
-        # Readers take no lock, so the states are replaced as a whole.
-        self._states = _EngineStates(self._states | {engine: known})
+        # Readers take no lock, so the states are replaced as a whole; what is computed from them is kept otherwise.
+        if known != self._states.get(engine):
+            states = _EngineStates(self._states)
+            states[engine] = known
+            self._states = states
 
     # --- which engines may be chosen ---
 

@@ -52,18 +52,23 @@ def load_model_lists(record: SharedRecord = _LISTS) -> dict[str, Cards]:
     return {engine: tuple(cards) for engine, cards in found.items()}
 
 
-def store_model_list(engine: str, cards: Iterable[dict[str, Any]], record: SharedRecord = _LISTS) -> None:
-    """Store the model list of an engine: of each model the members that routing and `GET /v1/models` need.
+def store_model_lists(lists: Mapping[str, Iterable[dict[str, Any]]], record: SharedRecord = _LISTS) -> None:
+    """Store the model lists of engines: of each model the members that routing and `GET /v1/models` need.
 
     A list that is too long is not stored, and an older one of that engine is deleted.
     """
-    listed = [{name: card[name] for name in _MEMBERS if isinstance(card.get(name), _SCALARS)} for card in cards]
     with record.locked():
         known = _read_lists(record)
-        known.pop(engine, None)
-        is_short = len(orjson.dumps(listed)) <= MAX_LIST_BYTES
-        if not (is_short and record.write(orjson.dumps(known | {engine: listed}))):
-            record.write(orjson.dumps(known))
+        for engine in lists:
+            known.pop(engine, None)
+        space = record.max_bytes - len(orjson.dumps(known))
+        for engine, cards in lists.items():
+            listed = [{name: card[name] for name in _MEMBERS if isinstance(card.get(name), _SCALARS)} for card in cards]
+            length = len(orjson.dumps({engine: listed}))
+            if length <= min(space, MAX_LIST_BYTES):
+                known[engine] = listed
+                space -= length
+        record.write(orjson.dumps(known))
 
 
 def delete_model_list(engine: str, record: SharedRecord = _LISTS) -> None:

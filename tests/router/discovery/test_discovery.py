@@ -109,7 +109,7 @@ def _discovery(answers: Any, **settings: Any) -> tuple[Discovery, EngineRegistry
     registry = EngineRegistry(tuple(engines_of(own.engines)), (), has_aliases=False, breaker=BreakerConfig(2, 60.0))
     http_client = HttpClient(own)
     health_checker = HealthChecker(own, registry, http_client)
-    health_checker.check = lambda _: HealthCheckResult(HealthState.HEALTHY, ({"id": "m"},))  # type: ignore[method-assign]
+    health_checker.check = lambda *_: HealthCheckResult(HealthState.HEALTHY, ({"id": "m"},))  # type: ignore[method-assign]
     return Discovery(own, registry, health_checker, http_client, answers), registry, health_checker
 
 
@@ -137,7 +137,7 @@ def test_none_is_let_go_before_the_next_was_looked_at() -> None:
     following.start_and_wait()
     served: list[str] = []
 
-    def probe(_: str) -> HealthCheckResult:
+    def probe(*_: object) -> HealthCheckResult:
         served.extend(registry.candidates("m"))
         return HealthCheckResult(HealthState.HEALTHY, ({"id": "m"},))
 

@@ -393,7 +393,7 @@ def test_many_engines_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: Counter[str] = Counter()
     most = 0
 
-    def probe(engine: str) -> HealthCheckResult:
+    def probe(engine: str, _: float) -> HealthCheckResult:
         nonlocal most
         most = max(most, len(_looks()) - before)
         checked[engine] += 1

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from router.upstream.scheduler import MAX_CHECKS, MAX_SUSPECT_CHECKS, CheckScheduler
+from router.upstream.scheduler import MAX_CHECKS, MAX_FAILED_CHECKS, MAX_SUSPECT_CHECKS, CheckScheduler
 from tests.router.serving import wait_until
 
 
@@ -91,23 +91,40 @@ def test_who_comes_back_while_it_is_looked_at_is_looked_at_anew() -> None:
 
 
 def test_silent_engines_delay_no_other() -> None:
-    """However many engines in doubt keep their looks waiting, the others have their turns."""
-    schedule = CheckScheduler(_Clock())
-    sure, doubtful = _engines(MAX_CHECKS), _engines(2 * MAX_CHECKS, "doubtful")
-    _put_all(schedule, sure, is_doubtful=False)
-    schedule.add(doubtful)
+    """However many failed engines keep their checks waiting, healthy ones and one that joins are checked at once."""
+    clock = _Clock()
+    schedule = CheckScheduler(clock)
+    healthy, failed = _engines(MAX_CHECKS), _engines(10 * MAX_CHECKS, "failed")
+    _put_all(schedule, healthy, is_doubtful=False)
+    _put_all(schedule, failed, is_doubtful=True)
+    clock.now += 1.0
+    for engine in _begin(schedule, MAX_CHECKS):
+        schedule.finish(engine, 0.0, is_suspect=engine in failed)
     begun = _begin(schedule, MAX_CHECKS)
-    assert begun == sure
-    assert schedule._runnable_queues() == []
-    for engine in begun:
-        schedule.finish(engine, 0.0, is_suspect=False)
-    begun = _begin(schedule, MAX_CHECKS)
-    assert len(set(begun) & set(doubtful)) == MAX_SUSPECT_CHECKS
-    assert len(set(begun) & set(sure)) == MAX_CHECKS - MAX_SUSPECT_CHECKS
+    assert len(set(begun) & set(failed)) <= MAX_FAILED_CHECKS
+    last = next(engine for engine in reversed(begun) if engine in healthy)
+    schedule.finish(last, 0.0, is_suspect=False)
+    schedule.add(["joining"])
+    assert schedule.wait_for_next() == "joining"
+    schedule.schedule_now(last, is_suspect=True)
+    schedule.finish("joining", 0.0, is_suspect=False)
     for _ in range(100):
-        schedule.finish(begun[-1], 0.0, is_suspect=False)
-        begun[-1] = schedule.wait_for_next()
-        assert begun[-1] in sure
+        engine = schedule.wait_for_next()
+        assert engine not in failed
+        schedule.finish(engine, 0.0, is_suspect=False)
+
+
+def test_those_that_join_last_are_checked_first() -> None:
+    """An engine that joins does not wait for the first checks of many others, of which some places stay free."""
+    schedule = CheckScheduler(_Clock())
+    schedule.add(_engines(10 * MAX_CHECKS))
+    begun = _begin(schedule, MAX_SUSPECT_CHECKS)
+    assert begun == _engines(MAX_SUSPECT_CHECKS)
+    assert schedule._runnable_queues() == []
+    schedule.add(["joining"])
+    assert schedule.is_first(begun[0])
+    schedule.finish(begun[0], 0.0, is_suspect=True, is_checked=False)
+    assert _begin(schedule, 1) == ["joining"]
 
 
 def test_who_waits_is_woken_by_what_becomes_due() -> None:
@@ -128,6 +145,7 @@ def test_nothing_is_kept_of_those_that_left() -> None:
         schedule.finish(schedule.wait_for_next(), 10.0, is_suspect=False)
         schedule.schedule_now(engine, is_suspect=True)
         schedule.remove([engine])
-    assert (schedule._scheduled, schedule._running, schedule._engines, schedule._checked) == ({}, {}, set(), set())
+    assert (schedule._scheduled, schedule._running) == ({}, {})
+    assert schedule._engines | schedule._unchecked | schedule._failed == set()
     assert len(schedule._runnable_queues()) == 0
     assert sum(map(len, schedule._queues.values())) == 0
