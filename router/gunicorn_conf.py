@@ -13,6 +13,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
 from typing import Any, Final
 
@@ -100,6 +101,9 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's Arbiter
             shared_metrics.prepare()
         except OSError as error:
             sys.exit(f"router: ROUTER_METRICS: no space in the folder for temporary files: {error.strerror}")
+    # Workers inherit the modules: each then starts without importing them, and shares their memory. Not before
+    # the metrics are prepared, since prometheus_client looks for their folder when it is imported.
+    import_module("router.app")
 
 
 def _limit_arenas() -> None:
