@@ -14,7 +14,7 @@ from router.discovery.discovery import Discovery
 from router.request.context import RequestContext
 from router.request.headers import for_engine
 from router.request.request import Request
-from router.response import ProxyResponse, ResponseForwarding, forward_response
+from router.response import ProxyResponse, ResponseForwarding, forward_response, forward_whole
 from router.runtime import cpu_executor
 from router.runtime.semaphore import SharedSemaphore
 from router.settings.declarations import Settings
@@ -25,6 +25,7 @@ from router.upstream.client import HttpClient
 from router.upstream.context_length import ContextLimits
 from router.upstream.forward import Forwarder, UpstreamRequest
 from router.upstream.registry import EngineRegistry
+from router.upstream.whole_response import WholeResponse
 
 _UNCOMPRESSED: Final = ("", "identity")
 
@@ -151,8 +152,10 @@ def _forward(
 ) -> ProxyResponse:
     client = request.client
     answer = services.forwarder.send(upstream, client, context)
-    client.set_send_timeout(services.settings.client_send_timeout_seconds)
     own = services.settings
+    client.set_send_timeout(own.client_send_timeout_seconds)
+    if isinstance(answer, WholeResponse):
+        return forward_whole(answer, edits, context, own.response_headers)
     return forward_response(
         ResponseForwarding(
             answer, edits, client, context, own.sse_keepalive_interval_seconds or None, own.response_headers

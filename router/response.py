@@ -17,14 +17,16 @@ from router.contract.responses.upstream_errors import map_upstream_error
 from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
-from router.request.request import ClientConnection
+from router.request.request import ClientConnection, Headers
 from router.runtime import cpu_executor
 from router.server.disconnect import ClientDisconnectedError
 from router.upstream.buffered_body import MAX_BUFFERED_BYTES, BufferedBody
 from router.upstream.errors import EngineError
 from router.upstream.response import EVENT_STREAM, UpstreamResponse
+from router.upstream.whole_response import WholeResponse
 
 JSON: Final = "application/json"
+HTTP_OK: Final = 200
 _COMMENT: Final = b":\n"
 """An SSE comment, which clients ignore. No empty line follows: some clients take it for the end of an event."""
 _MAX_EMPTY_BYTES: Final = 64
@@ -80,9 +82,6 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     Raises ApiError if the upstream response is truncated, a redirect or too slow; ClientDisconnectedError.
     """
     try:
-        whole = _forward_whole(forwarding)
-        if whole is not None:
-            return whole
         _check_status(forwarding.answer)
         response = _stream(forwarding) if _is_stream(forwarding.answer) else _buffer(forwarding)
     except EngineError as error:
@@ -98,17 +97,19 @@ def forward_response(forwarding: ResponseForwarding) -> ProxyResponse:
     return response
 
 
-def _forward_whole(forwarding: ResponseForwarding) -> ProxyResponse | None:
-    """Return a response that came whole and is forwarded as it is; None, and nothing is read, for any other."""
-    answer, edits, _, context, _, extra_headers = forwarding
-    if context.attempts > 1 or edits.body_edit(HTTPStatus.OK) is not None:
-        return None
-    body = answer.whole_body(_MAX_EMPTY_BYTES)
-    if body is None:
-        return None
+def forward_whole(
+    whole: WholeResponse, edits: ResponseRewrite, context: RequestContext, extra_headers: tuple[str, ...] = ()
+) -> ProxyResponse:
+    """Return the response for the client where the engine's came whole, which is a success."""
     context.buffered_at = time.monotonic()
-    answer.report(Outcome.SUCCEEDED)
-    return ProxyResponse(answer.status, for_client(answer.headers, extra_headers), body)
+    headers, body = for_client(whole.headers, extra_headers), whole.body
+    edit = edits.body_edit(HTTP_OK)
+    if edit is not None:
+        buffered = BufferedBody(body, whole.by_name.get("content-encoding", ""))
+        headers, body = _edited(buffered, edit, headers)
+    if context.attempts > 1:
+        headers.append((ATTEMPTS, str(context.attempts)))
+    return ProxyResponse(HTTP_OK, headers, body)
 
 
 def _check_status(answer: UpstreamResponse) -> None:
@@ -149,18 +150,17 @@ def _buffer(forwarding: ResponseForwarding) -> ProxyResponse:
             forwarding.context.buffered_at = time.monotonic()
             return _stream_oversized(forwarding, pieces)
     forwarding.context.buffered_at = time.monotonic()
-    body = BufferedBody(b"".join(pieces), answer)
+    body = BufferedBody(b"".join(pieces), answer.header("Content-Encoding"))
     _check_complete(body, answer)
     answer.report(Outcome.SUCCEEDED)
     told = _map_error(body, forwarding)
     if told is not None:
         return told
-    edited = _rewritten_body(body, forwarding)
     headers = for_client(answer.headers, forwarding.extra_headers)
-    if edited is not body.sent:
-        stale = BODY_HEADERS | ({"content-encoding"} if body.is_coded else set())
-        headers = [(name, value) for name, value in headers if name.lower() not in stale]
-    return ProxyResponse(answer.status, headers, edited)
+    edit = forwarding.edits.body_edit(answer.status)
+    if edit is None:
+        return ProxyResponse(answer.status, headers, body.sent)
+    return ProxyResponse(answer.status, *_edited(body, edit, headers))
 
 
 def _map_error(body: BufferedBody, forwarding: ResponseForwarding) -> ProxyResponse | None:
@@ -199,14 +199,14 @@ def _is_empty(body: BufferedBody) -> bool:
     return len(body.sent) <= _MAX_EMPTY_BYTES and body.plain is not None and not body.plain.strip()
 
 
-def _rewritten_body(body: BufferedBody, forwarding: ResponseForwarding) -> bytes:
-    """Return the body for the client; the same object if nothing is rewritten or it cannot be decoded."""
-    edit = forwarding.edits.body_edit(forwarding.answer.status)
-    plain = body.plain if edit is not None else None
-    if edit is None or plain is None:
-        return body.sent
-    edited = cpu_executor.run(len(plain), edit, plain)
-    return body.sent if edited is plain else edited
+def _edited(body: BufferedBody, edit: Callable[[bytes], bytes], headers: Headers) -> tuple[Headers, bytes]:
+    """Return headers and body for the client; unchanged if nothing is edited or the body cannot be decoded."""
+    plain = body.plain
+    edited = plain if plain is None else cpu_executor.run(len(plain), edit, plain)
+    if edited is None or edited is plain:
+        return headers, body.sent
+    stale = BODY_HEADERS | ({"content-encoding"} if body.is_coded else set())
+    return [(name, value) for name, value in headers if name.lower() not in stale], edited
 
 
 def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> ProxyResponse:

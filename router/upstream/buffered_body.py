@@ -5,7 +5,6 @@ from typing import Final
 
 from router.content_encoding import IDENTITY_CODINGS, DecodingError, TruncatedError, decode
 from router.runtime import cpu_executor
-from router.upstream.response import UpstreamResponse
 
 MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 """Longest response in bytes that is buffered; a longer one is streamed, and aborted if it is truncated."""
@@ -14,9 +13,9 @@ MAX_BUFFERED_BYTES: Final = 8 * 1024 * 1024
 class BufferedBody:
     """The whole body of a response, as it was sent, and decoded on demand."""
 
-    def __init__(self, sent: bytes, answer: UpstreamResponse) -> None:
+    def __init__(self, sent: bytes, codings: str) -> None:
         self.sent = sent
-        self._codings = answer.header("Content-Encoding").strip().lower()
+        self._codings = codings.strip().lower()
         self.is_coded = bool(sent) and self._codings not in IDENTITY_CODINGS
         self.is_cut = False
         """Whether it is truncated; known once `plain` was read."""

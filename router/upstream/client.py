@@ -12,8 +12,10 @@ from router.request.request import ClientConnection
 from router.runtime.pid import cached_pid
 from router.settings.declarations import Settings
 from router.upstream.connection import Endpoint
+from router.upstream.quarantine import FOREIGN_ID
 from router.upstream.response import Timeouts, UpstreamResponse
 from router.upstream.transport import EngineAdapter, RequestOptions
+from router.upstream.whole_response import WholeResponse
 
 
 class _Session(requests.Session):
@@ -64,16 +66,20 @@ class HttpClient:
         client: ClientConnection | None = None,
         *,
         reuse: bool = True,
-    ) -> UpstreamResponse:
-        """Send a client's request to an engine and return the response after reading its headers.
+    ) -> WholeResponse | UpstreamResponse:
+        """Send a client's request to an engine and return the response, whole or after reading its headers.
 
         `reuse`: whether an idle connection may be reused. Raises EngineError, and ClientDisconnectedError if the
         client disconnects.
         """
-        options = RequestOptions(self._timeouts, client, reuse)
-        response = self._own_adapter().send_raw("POST", url, headers, body, options)
-        if self._settings.engine_api_key is not None:
-            response.replace_headers(without_key(response.headers, self._settings.engine_api_key))
+        response = self._own_adapter().exchange(url, headers, body, RequestOptions(self._timeouts, client, reuse))
+        key = self._settings.engine_api_key
+        if key is None:
+            return response
+        filtered = without_key(response.headers, key)
+        if isinstance(response, WholeResponse):
+            return response._replace(headers=filtered)
+        response.replace_headers(filtered)
         return response
 
     def get(self, url: str, headers: dict[str, str], timeout_seconds: float) -> UpstreamResponse:
@@ -85,6 +91,10 @@ class HttpClient:
         timeouts = Timeouts(timeout_seconds, timeout_seconds, timeout_seconds, timeout_seconds)
         options = RequestOptions(timeouts, reuse=False, close=True)
         return self._own_adapter().send_raw("GET", url, headers, None, options)
+
+    def quarantine(self, engine: str) -> None:
+        """Reuse no connections to an engine for a while: it sent the response of another request."""
+        self._own_adapter().pool.quarantine.add(Endpoint.of(engine), FOREIGN_ID)
 
     def request(
         self, method: str, url: str, headers: dict[str, str], timeout_seconds: float, body: bytes | None = None

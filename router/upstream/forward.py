@@ -25,12 +25,14 @@ from router.upstream.poller import Poller
 from router.upstream.registry import EngineRegistry
 from router.upstream.response import UpstreamResponse
 from router.upstream.retry import RetryBudget, backoff_seconds
+from router.upstream.whole_response import WholeResponse
 
 _RETRYABLE_STATUSES: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses with which an engine says that it did not run the request."""
 _AUTH_STATUSES: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_ERROR_BYTES: Final = 64 * 1024
 """How much of an engine's 400 is read to find its cause."""
+_SUCCEEDED: Final = Outcome.SUCCEEDED  # reading a member of an enumeration takes longer than a call
 _LOG = logging.getLogger("router")
 
 
@@ -94,8 +96,10 @@ class Forwarder:
         self._retry_budget = RetryBudget()
         self._sent_ids = SentRequestIds()
 
-    def send(self, request: UpstreamRequest, client: ClientConnection, context: RequestContext) -> UpstreamResponse:
-        """Return an engine's response after reading its headers.
+    def send(
+        self, request: UpstreamRequest, client: ClientConnection, context: RequestContext
+    ) -> WholeResponse | UpstreamResponse:
+        """Return an engine's response, whole or after reading its headers.
 
         Retries on another engine if no connection opened or the engine rejected the request with 429 or 503. Retries on
         the same engine if it had closed the reused connection, or without the injected budget if the engine rejected
@@ -110,6 +114,8 @@ class Forwarder:
                     engine = self._load_balancer.choose(request.model, request.key, tried)
                     tried.append(engine)
                     response = self._send_without_overflow(engine, request, client, context)
+                    if isinstance(response, WholeResponse):
+                        return response
                     reason = "refused"
                 except ApiError as error:
                     if not _is_unreachable(error) or not self._may_retry(request.model, tried):
@@ -140,7 +146,7 @@ class Forwarder:
 
     def _send_without_overflow(
         self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext
-    ) -> UpstreamResponse:
+    ) -> WholeResponse | UpstreamResponse:
         """Send to one engine, without the injected budget where that exceeds the engine's context."""
         tokens, model = request.tokens, request.model
         if tokens is None or tokens.source != "default":
@@ -148,18 +154,22 @@ class Forwarder:
         if self._context_limits.is_exceeded_by(engine, model, tokens.granted):
             return self._send_to(engine, request.without_budget(), client, context)
         response = self._send_to(engine, request, client, context)
-        if response.status != HTTPStatus.BAD_REQUEST or not _is_budget_rejection(response):
+        if (
+            isinstance(response, WholeResponse)
+            or response.status != HTTPStatus.BAD_REQUEST
+            or not _is_budget_rejection(response)
+        ):
             return response
         response.close()
         context.retries += ("context",)
         response = self._send_to(engine, request.without_budget(), client, context)
-        if response.status == HTTPStatus.OK:
+        if isinstance(response, WholeResponse) or response.status == HTTPStatus.OK:
             self._context_limits.record_overflow(engine, model, tokens.granted)
         return response
 
     def _send_to(
         self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext
-    ) -> UpstreamResponse:
+    ) -> WholeResponse | UpstreamResponse:
         """Send to one engine, on a new connection if the reused one was stale."""
         context.engine = engine
         context.tokens = request.tokens
@@ -179,10 +189,15 @@ class Forwarder:
         context: RequestContext,
         *,
         reuse: bool = True,
-    ) -> UpstreamResponse:
+    ) -> WholeResponse | UpstreamResponse:
         counted = self._in_flight_table.begin(engine)
         try:
             response = self._post(engine, request, client, context, reuse=reuse)
+            if isinstance(response, WholeResponse):
+                counted.end()
+                self._end_whole(engine, response, context)
+                return response
+            self._begin_reading(engine, response, context)
         except BaseException:
             counted.end()
             raise
@@ -191,17 +206,17 @@ class Forwarder:
 
     def _post(
         self, engine: str, request: UpstreamRequest, client: ClientConnection, context: RequestContext, *, reuse: bool
-    ) -> UpstreamResponse:
+    ) -> WholeResponse | UpstreamResponse:
         context.attempts += 1
         context.attempted_engines += (engine,)
-        context.sent_at = time.monotonic()
+        context.sent_at = sent_at = time.monotonic()
         self._sent_ids.add(engine, context.request_id)
         if context.first_attempt_at is None:
-            context.first_attempt_at = context.sent_at
+            context.first_attempt_at = sent_at
+        headers = request.headers
+        if context.trace is not None:
+            headers = context.trace.begin_attempt(engine, headers)
         try:
-            headers = request.headers
-            if context.trace is not None:
-                headers = context.trace.begin_attempt(engine, headers)
             response = self._http_client.post(engine + request.route, headers, request.body, client, reuse=reuse)
         except EngineError as error:
             if not error.is_stale_connection:
@@ -209,19 +224,32 @@ class Forwarder:
                 self._record_outcome(engine, context, error.outcome)
             raise
         context.first_byte_at = time.monotonic()
+        return response
+
+    def _end_whole(self, engine: str, response: WholeResponse, context: RequestContext) -> None:
+        """Record the success of a whole response. Raises EngineError for the response of another request."""
+        if context.trace is not None:
+            context.trace.attempts[-1].status = HTTPStatus.OK
+        if self._sent_ids.is_foreign(engine, context.request_id, response.body):
+            self._http_client.quarantine(engine)
+            self._record_outcome(engine, context, Outcome.BROKEN)
+            raise EngineError(Outcome.BROKEN)
+        self._record_outcome(engine, context, _SUCCEEDED)
+
+    def _begin_reading(self, engine: str, response: UpstreamResponse, context: RequestContext) -> None:
+        """Prepare a response whose body is still to be read."""
         if context.trace is not None:
             context.trace.attempts[-1].status = response.status
         self._check_engine_key(engine, response)
         outcome = outcome_of(response.status)
-        if outcome is Outcome.SUCCEEDED:
+        if outcome is _SUCCEEDED:
             response.is_foreign = partial(self._sent_ids.is_foreign, engine, context.request_id)
             response.on_outcome = partial(self._record_outcome, engine, context)
         else:
             self._record_outcome(engine, context, outcome)
-        return response
 
     def _record_outcome(self, engine: str, context: RequestContext, outcome: Outcome) -> None:
-        if outcome is not Outcome.SUCCEEDED:
+        if outcome is not _SUCCEEDED:
             context.upstream_errors += ((engine, outcome),)
         if context.trace is not None:
             context.trace.end_attempt(outcome)

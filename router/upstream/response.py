@@ -12,7 +12,6 @@ from router.upstream.connection import UpstreamConnection
 from router.upstream.errors import EngineError
 from router.upstream.poller import Poller
 from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_ID
-from router.upstream.whole_response import WholeResponse, parse_whole
 
 EVENT_STREAM: Final = "text/event-stream"
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -44,8 +43,6 @@ class _ParserCallbacks:
     status = 0
     has_headers = False
     is_complete = False
-    is_whole = False
-    """Whether the response came whole in one piece."""
     has_surplus = False
     """Whether more than one response arrived; the connection cannot be reused then."""
     has_surplus_bytes = False
@@ -53,21 +50,13 @@ class _ParserCallbacks:
     keep_alive = False
     """Whether the response allows the connection to be reused."""
     interim_responses = 0
-    parser: Any = None
+    parser: Any
     """Refers back to this object: the reference has to be cleared in the end."""
     _header_bytes = 0
 
     def __init__(self) -> None:
         self.headers: list[tuple[str, str]] = []
         self.chunks: list[bytes] = []
-
-    def take_whole(self, whole: WholeResponse) -> None:
-        """Take a response that needs no parser."""
-        self.status, self.headers, self.chunks = HTTPStatus.OK, whole.headers, [whole.body]
-        self.has_headers = self.is_complete = self.is_whole = self.keep_alive = True
-
-    def open_parser(self) -> None:
-        """Make the parser, which then calls this object."""
         self.parser = httptools.HttpResponseParser(self)
         # A length beside chunks is overridden by them (RFC 9112, section 6.3).
         self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
@@ -165,35 +154,26 @@ class UpstreamResponse:
         self.headers = headers
         self._by_name = None
 
-    def read_headers(self) -> None:
-        """Read up to the body. Raises EngineError, ClientDisconnectedError."""
+    def read_headers(self, first: bytes | None = None, *, is_early: bool = False) -> None:
+        """Read up to the body. Raises EngineError, ClientDisconnectedError.
+
+        `first` is what was received already; `is_early` says that it came before the engine had received the request.
+        """
         message = self._parsed
+        if first is not None:
+            self._is_early = is_early
+            self._take_received(first)
         while not message.has_headers:
             self._receive(None)
         self.status = message.status
         self.headers = message.headers
         if self._is_early and self.status // 100 == _SUCCESS and not message.interim_responses:
             self._fail_as_unsolicited(BEFORE_REQUEST)
-        if message.is_whole:
-            self.is_framed = True
-            return
         coding = self.header("Transfer-Encoding").strip().lower()
         if coding not in ("", "chunked"):
             self._fail(EngineError(Outcome.BROKEN))
         self.chunked = bool(coding)
         self.is_framed = self.chunked or message.is_complete or bool(self.header("Content-Length"))
-
-    def whole_body(self, above_bytes: int) -> bytes | None:
-        """Return the body of a 200 that came whole in one piece, longer than this; else read nothing and return None.
-
-        Nothing is left to be read after it. Raises EngineError for the response of another request.
-        """
-        message = self._parsed
-        if not message.is_whole or not message.chunks or len(message.chunks[0]) <= above_bytes:
-            return None
-        body = self.read_chunk()
-        self._finish()
-        return body
 
     def read_chunk(self, write_interval: float | None = None) -> bytes | None:
         """Return more of the body, b"" at its end; None when the client should be written to, latest after `patience`.
@@ -279,22 +259,18 @@ class UpstreamResponse:
         self._last_byte_time = time.monotonic()
         if not self._has_started and connection.is_reused:
             self._is_early = not self._is_request_sent or connection.has_unacknowledged()
+        self._take_received(data)
+        return True
+
+    def _take_received(self, data: bytes) -> None:
         if data:
             self._parse(data)
         else:
             self._on_eof()
-        return True
 
     def _parse(self, data: bytes) -> None:
         message = self._parsed
-        if not self._has_started:
-            self._has_started = True
-            whole = parse_whole(data)
-            if whole is not None:
-                message.take_whole(whole)
-                self._by_name = whole.by_name
-                return
-            message.open_parser()
+        self._has_started = True
         try:
             message.parser.feed_data(data)
         except httptools.HttpParserUpgrade:

@@ -20,6 +20,7 @@ from router.upstream.connection_pool import ConnectionPool
 from router.upstream.errors import EngineError
 from router.upstream.poller import Poller
 from router.upstream.response import Timeouts, UpstreamResponse
+from router.upstream.whole_response import WholeResponse, parse_whole
 
 _PLAIN: Final = "http"
 _OWN_HEADERS: Final = frozenset({"Connection", "Content-Length"})
@@ -92,22 +93,77 @@ class EngineAdapter(BaseAdapter):
 
         Raises EngineError, ClientDisconnectedError.
         """
+        connection, poller, is_request_sent = self._begin(method, url, headers, body, options)
+        return self._read_headers(connection, poller, options, is_request_sent=is_request_sent)
+
+    def exchange(
+        self, url: str, headers: Mapping[str, str], body: bytes, options: RequestOptions
+    ) -> WholeResponse | UpstreamResponse:
+        """Send a POST as `send_raw` does. A response that comes whole is returned whole, and its connection is kept.
+
+        Any other continues in the general way with what was received. Raises EngineError, ClientDisconnectedError.
+        """
+        connection, poller, is_request_sent = self._begin("POST", url, headers, body, options)
+        first = None
+        is_early = False
+        if is_request_sent:
+            try:
+                first = connection.receive(poller, options.timeouts.first_byte)
+                is_early = connection.is_reused and connection.has_unacknowledged()
+            except TimeoutError as error:
+                connection.close()
+                raise EngineError(Outcome.TIMED_OUT) from error
+            except OSError:
+                first = None  # the general way receives the end of the connection, and finds the cause
+            except BaseException:
+                connection.close()
+                raise
+            if first and not is_early:
+                whole = parse_whole(first)
+                if whole is not None:
+                    self.pool.put(connection)
+                    return whole
+        return self._read_headers(
+            connection, poller, options, first, is_request_sent=is_request_sent, is_early=is_early
+        )
+
+    def _begin(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, options: RequestOptions
+    ) -> tuple[UpstreamConnection, Poller, bool]:
+        """Send a request; return its connection, the poller of the exchange, and whether all of it was sent."""
+        timeouts, client, reuse, close = options
         target = self._targets.get(url) or self._add_target(url)
-        endpoint = target.endpoint
-        head = _encode_headers(method, target, headers, body, close=options.close)
-        poller = Poller(options.client, time.monotonic() + options.timeouts.total)
-        idle = self.pool.take(endpoint) if options.reuse else None
-        connection = idle or self._connect(endpoint, options.timeouts.connect)
+        head = _encode_headers(method, target, headers, body, close=close)
+        poller = Poller(client, time.monotonic() + timeouts.total)
+        idle = self.pool.take(target.endpoint) if reuse else None
+        connection = idle or self._connect(target.endpoint, timeouts.connect)
         try:
-            is_request_sent = _send(connection, head, body or b"", poller, options.timeouts)
+            return connection, poller, connection.send(head, body or b"", poller, timeouts.idle)
+        except TimeoutError as error:
+            connection.close()
+            raise EngineError(Outcome.TIMED_OUT) from error
+        except OSError:
+            # The engine responded early, or may have before it closed.
+            return connection, poller, False
         except BaseException:
             connection.close()
             raise
+
+    def _read_headers(  # noqa: PLR0913 - what was begun, and what was received
+        self,
+        connection: UpstreamConnection,
+        poller: Poller,
+        options: RequestOptions,
+        first: bytes | None = None,
+        *,
+        is_request_sent: bool,
+        is_early: bool = False,
+    ) -> UpstreamResponse:
         release = UpstreamConnection.close if options.close else self.pool.put
         response = UpstreamResponse(connection, poller, options.timeouts, release, is_request_sent=is_request_sent)
-        response.on_unsolicited = partial(self.pool.quarantine.add, endpoint)
+        response.on_unsolicited = partial(self.pool.quarantine.add, connection.endpoint)
         try:
-            response.read_headers()
+            response.read_headers(first, is_early=is_early)
         except BaseException:
             response.close()
             raise
@@ -153,16 +209,6 @@ class EngineAdapter(BaseAdapter):
                 self._context = ssl.create_default_context(cafile=self._ca_file)
                 self._context.set_alpn_protocols(["http/1.1"])
             return self._context
-
-
-def _send(connection: UpstreamConnection, head: bytes, body: bytes, poller: Poller, times: Timeouts) -> bool:
-    """Send a request; False when it was not sent whole: the engine responded early, or may have before it closed."""
-    try:
-        return connection.send(head, body, poller, times.idle)
-    except TimeoutError as error:
-        raise EngineError(Outcome.TIMED_OUT) from error
-    except OSError:
-        return False
 
 
 def _encode_headers(

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 MAX_BYTES: Final = 64 * 1024
 MAX_FIELDS: Final = 100
 MAX_LINE_BYTES: Final = 256
+MIN_BODY_BYTES: Final = 65
+"""Shorter bodies may be empty ones that are encoded, which are no successes: an empty gzip body has 20 bytes."""
 
 _START: Final = b"HTTP/1.1 200 "
 _LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ ]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
@@ -20,7 +22,7 @@ _STREAM: Final = "text/event-stream"
 
 
 class WholeResponse(NamedTuple):
-    """The headers in their order, the same by lower-case name, and the body."""
+    """A 200: the headers in their order, the same by lower-case name, and the body."""
 
     headers: list[tuple[str, str]]
     by_name: dict[str, str]
@@ -47,7 +49,7 @@ def parse_whole(data: bytes) -> WholeResponse | None:
     if len(by_name) != len(lines) or len(lines) > MAX_FIELDS or not _LENGTH.fullmatch(length):
         return None
     start = end + 4
-    if len(data) != start + int(length):
+    if len(data) != start + int(length) or len(data) - start < MIN_BODY_BYTES:
         return None
     return WholeResponse(headers, by_name, data[start:])
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from router.upstream.response import _ParserCallbacks
 from router.upstream.whole_response import parse_whole
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: 2\r\n\r\n{}"
+BODY = b'{"id":"%b"}' % (b"x" * 61)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: 70\r\n\r\n" + BODY
 PLAIN = {
     "short": HEAD % b"",
-    "of uvicorn": b"HTTP/1.1 200 OK\r\ndate: Tue, 01 Dec 2026\r\nserver: uvicorn\r\ncontent-length: 2\r\n\r\n{}",
+    "of uvicorn": b"HTTP/1.1 200 OK\r\ndate: Tue, 01 Dec 2026\r\nserver: uvicorn\r\ncontent-length: 70\r\n\r\n" + BODY,
     "kept alive": HEAD % b"Connection: Keep-Alive\r\n",
     "with spaces before a value": HEAD % b"X-A:   b  c\r\n",
     "without a reason phrase": (HEAD % b"").replace(b" OK", b" "),
@@ -21,9 +22,10 @@ OTHER = {
     "an interim response first": b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD % b"",
     "one byte missing": (HEAD % b"")[:-1],
     "one byte more": HEAD % b"" + b"x",
-    "no length": (HEAD % b"").replace(b"Content-Length: 2\r\n", b""),
-    "two lengths": HEAD % b"Content-Length: 2\r\n",
-    "a signed length": (HEAD % b"").replace(b": 2", b": +2"),
+    "a body so short that it may be an empty one": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "no length": (HEAD % b"").replace(b"Content-Length: 70\r\n", b""),
+    "two lengths": HEAD % b"Content-Length: 70\r\n",
+    "a signed length": (HEAD % b"").replace(b": 70", b": +70"),
     "chunks": HEAD % b"Transfer-Encoding: chunked\r\n",
     "the last response": HEAD % b"Connection: close\r\n",
     "an upgrade": HEAD % b"Upgrade: h2c\r\n",
@@ -68,7 +70,6 @@ def test_changed_responses_are_read_as_httptools_reads_them(data: bytes, changes
 def _compare(data: bytes) -> None:
     whole, parsed = parse_whole(data), _ParserCallbacks()
     assert whole is not None
-    parsed.open_parser()
     parsed.parser.feed_data(data)
     parsed.parser = None
     assert (parsed.status, parsed.is_complete, parsed.keep_alive, parsed.has_surplus) == (200, True, True, False)
