@@ -1,12 +1,13 @@
 """Reads the body of a request from its client, in a task: completely, or with an error. Bounded in bytes and time."""
 
+import io
 import select
 import time
-from collections.abc import Callable
 from typing import Final
 
-from router.contract.errors import ApiError, request_too_large
+from router.contract.errors import ApiError, overloaded, request_too_large
 from router.runtime import event_loop
+from router.runtime.byte_budget import ByteBudget
 from router.server.body_framing import BodyFraming
 from router.server.request_parser import CHUNKED, ParsedHeaders, RequestError
 from router.server.sockets import BoundedSocket
@@ -24,7 +25,8 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 class BodyReader:
     """The body of a request of which the rest is still to be received.
 
-    `received` is what came of it together with the headers; `on_read` is called once, when the whole body was read.
+    `received` is what came of it together with the headers. Room for the rest is reserved in the budget before it is
+    received, and released by `release_room`.
     """
 
     def __init__(
@@ -33,14 +35,15 @@ class BodyReader:
         request: ParsedHeaders,
         framing: BodyFraming,
         received: list[bytes],
-        on_read: Callable[[], object],
+        budget: ByteBudget,
     ) -> None:
         self._sock = sock
         self._length = None if request.length == CHUNKED else request.length
         self._framing = framing
         self._pieces = received
         self._awaits_continue = request.expects_continue and not received
-        self._on_read = on_read
+        self._budget = budget
+        self._reserved = 0
         self._turn_left = TURN_BYTES
         self.has_ended = False
         """Whether the client has closed its sending half."""
@@ -54,23 +57,24 @@ class BodyReader:
         """Return the whole body. A client that waits for `100 Continue` gets it here, and not when it is rejected.
 
         Raises ApiError: `request_too_large` above `limit` bytes (counted while reading, not by Content-Length),
-        `bad_request` for a body that ends early, is malformed or takes longer than `timeout_seconds`.
+        `overloaded` if there is no room for it within `timeout_seconds`, `bad_request` for a body that ends early, is
+        malformed or takes longer than that.
         """
         declared = self._length
         if declared is not None and declared > limit:
             raise request_too_large(limit)
-        pieces, self._pieces = self._pieces, []
-        length = sum(map(len, pieces))
+        self._reserve_room(limit if declared is None else declared, time.monotonic() + timeout_seconds)
         self._send_continue()
+        # It is filled piece by piece: to join the pieces of a long body would take too long at once.
+        body = io.BytesIO()
+        body.writelines(self._pieces)
+        self._pieces = []
         deadline = time.monotonic() + timeout_seconds
-        while length <= limit and not self._framing.is_complete:
-            piece = self._receive(deadline, timeout_seconds, length)
-            length += len(piece)
-            pieces.append(piece)
-        if length > limit:
+        while body.tell() <= limit and not self._framing.is_complete:
+            body.write(self._receive(deadline, timeout_seconds, body.tell()))
+        if body.tell() > limit:
             raise request_too_large(limit)
-        self._on_read()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return body.getvalue()
 
     def drain(self, timeout_seconds: float) -> None:
         """Read and drop the unread rest up to DRAIN_BYTES, after the response was written (lingering close).
@@ -95,6 +99,20 @@ class BodyReader:
     def awaits_continue(self) -> bool:
         """Return whether the client was not asked for the body: it may send it or not, so nothing can follow."""
         return self._awaits_continue
+
+    def release_room(self) -> None:
+        """Release the room in the budget: the body is not held any longer."""
+        if self._reserved:
+            self._budget.release(self._reserved)
+            self._reserved = 0
+
+    def _reserve_room(self, length: int, deadline: float) -> None:
+        """Wait for room for the whole body. Meanwhile nothing is received. Raises ApiError `overloaded`."""
+        if self.is_late or self.has_ended or self._reserved:
+            return
+        if not self._budget.acquire(length, self._sock.fileno(), deadline):
+            raise overloaded()
+        self._reserved = length
 
     def _send_continue(self) -> None:
         if not self._awaits_continue:

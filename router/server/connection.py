@@ -2,12 +2,12 @@
 
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from router.request.request import Address, Request, RequestBody, WholeBody
+from router.runtime.byte_budget import ByteBudget
 from router.server import sockets
 from router.server.body_framing import BodyFraming, framing_of
 from router.server.body_reader import BodyReader
@@ -54,7 +54,6 @@ class Connection:
         self.stage = Stage.IDLE
         self.waits_in: TimeoutQueue | None = None
         self.awaits_handshake = self._is_tls = isinstance(sock, TlsClientSocket)
-        self.holds_upload_slot = False
         self.must_reset = False
         """Whether closing has to reset the connection: its client may still be sending, and would wait for ever."""
         self.is_cut = False
@@ -125,8 +124,8 @@ class Connection:
 
     # --- serving ---
 
-    def take_request(self, on_body_read: Callable[[], object]) -> Request:
-        """Return the request that was received. `on_body_read` is called when a body that was incomplete was read."""
+    def take_request(self, budget: ByteBudget) -> Request:
+        """Return the request that was received. Room for the rest of its body is reserved in the budget."""
         parsed = self._request
         assert parsed is not None  # noqa: S101 - the stage is READY
         client = DownstreamClient(
@@ -136,29 +135,33 @@ class Connection:
             parsed.method,
             parsed.target,
             parsed.headers,
-            self._take_body(parsed, on_body_read),
+            self._take_body(parsed, budget),
             client,
             parsed.version,
             parsed.keep_alive,
         )
 
-    def _take_body(self, parsed: ParsedHeaders, on_body_read: Callable[[], object]) -> RequestBody:
+    def _take_body(self, parsed: ParsedHeaders, budget: ByteBudget) -> RequestBody:
         pieces = self._pieces
         if self._framing.is_complete:
             return WholeBody(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        self._body = body = BodyReader(self.sock, parsed, self._framing, pieces, on_body_read)
+        self._body = body = BodyReader(self.sock, parsed, self._framing, pieces, budget)
         body.has_ended, body.is_late = self._has_ended, self._is_late
         return body
 
-    def may_keep_alive(self) -> bool:
-        """Return whether a response that is written now may say that the connection is kept."""
-        return self._body is None or not self._body.awaits_continue()
+    def begin_response(self) -> bool:
+        """Release the room of the body, and return whether the response may say that the connection is kept."""
+        if self._body is None:
+            return True
+        self._body.release_room()
+        return not self._body.awaits_continue()
 
     def end_request(self) -> bytes | None:
         """Forget a request that was served; return the bytes behind it, None if its end is not known."""
         body, self._body = self._body, None
         behind: bytes | None = self._behind
         if body is not None:
+            body.release_room()
             self.drained = body.drained
             behind = body.behind if body.is_complete() else None
         self._request = None

@@ -19,10 +19,11 @@ def handle(worker: Any, connection: Connection, request: Request) -> bool:  # no
     """Respond to a request; return whether its connection may be reused."""
     _count_request(worker)
 
-    def may_keep_alive() -> bool:
-        return worker.alive and worker.cfg.keepalive > 0 and not draining.is_draining() and connection.may_keep_alive()
+    def begin_response() -> bool:
+        is_kept = worker.alive and worker.cfg.keepalive > 0 and not draining.is_draining()
+        return connection.begin_response() and is_kept
 
-    writer = HttpResponseWriter(request, connection.sock, may_keep_alive)
+    writer = HttpResponseWriter(request, connection.sock, begin_response)
     try:
         _serve(worker.wsgi, request, writer)
     except OSError as error:

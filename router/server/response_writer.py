@@ -28,29 +28,29 @@ def status_line(status: int) -> str:
 class HttpResponseWriter:
     """Writes one response to a client's socket.
 
-    `may_keep_alive` returns whether the server allows the connection to carry another request; it is called when the
-    headers are written. What the client and the response allow is added: at the end `keep_alive` is whether the
+    `begin_response` is called when the headers are written, and returns whether the server allows the connection to
+    carry another request. What the client and the response allow is added: at the end `keep_alive` is whether the
     connection may be reused.
     """
 
     __slots__ = (
+        "_begin_response",
         "_held",
         "_is_bodiless",
         "_is_chunked",
-        "_may_keep_alive",
         "_sock",
         "_version",
         "headers_sent",
         "keep_alive",
     )
 
-    def __init__(self, request: Request, sock: BoundedSocket, may_keep_alive: Callable[[], bool]) -> None:
+    def __init__(self, request: Request, sock: BoundedSocket, begin_response: Callable[[], bool]) -> None:
         self._sock = sock
         self._version = request.version
         self._is_bodiless = request.method == "HEAD"
         self._is_chunked = False
         self._held = b""
-        self._may_keep_alive = may_keep_alive
+        self._begin_response = begin_response
         self.keep_alive = request.keep_alive
         self.headers_sent = False
 
@@ -108,7 +108,7 @@ class HttpResponseWriter:
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
             raise ValueError("a response header contains a line break")
-        self.keep_alive = self.keep_alive and self._may_keep_alive()
+        self.keep_alive = self.keep_alive and self._begin_response()
         beginning = _beginning(status, self._version, int(time.time()), self.keep_alive)
         return f"{beginning}{framing}{fields}{length}\r\n".encode("latin-1")
 

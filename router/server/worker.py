@@ -16,17 +16,18 @@ from typing import Any, Final
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER
 
-from router.contract.errors import ApiError, overloaded
+from router.contract.errors import ApiError
 from router.contract.schema.model import Contract
 from router.request.context import RequestContext
 from router.request.headers import new_request_id
 from router.request.routes import protocol_of
+from router.runtime.byte_budget import ByteBudget
 from router.runtime.event_loop import EventLoop, poll_fds
 from router.server import draining, parse_errors, sockets, tls
 from router.server.body_reader import DRAIN_BYTES
 from router.server.connection import BUFFERED_BYTES, RECEIVE_BYTES, Connection, Stage
 from router.server.handler import handle
-from router.server.limits import ACCEPT_BACKOFF_SECONDS, CUT_SECONDS, UploadSlots, max_uploads
+from router.server.limits import ACCEPT_BACKOFF_SECONDS, CUT_SECONDS
 from router.server.request_parser import HeaderLimits, RequestError
 from router.server.timeout_queue import TimeoutQueue, longest_idle
 from router.server.worker_process import BaseWorker
@@ -67,7 +68,9 @@ class Worker(BaseWorker):
         self.reading_header = TimeoutQueue(self.settings.client_header_timeout_seconds)
         self.reading_body = TimeoutQueue(self.settings.client_body_timeout_seconds)
         self.keep_alive, self.lingering = TimeoutQueue(self.cfg.keepalive), TimeoutQueue(LINGERING_SECONDS)
-        self.uploads = UploadSlots(max_uploads(self.settings.max_in_flight))
+        # One body of the longest kind always has room.
+        capacity = max(self.settings.max_buffered_bytes, contract.limits.max_body_bytes)
+        self.budget = ByteBudget(capacity, self.method_queue.defer)
         self.accept_backoff_until = self.housekeeping_at = 0.0
         self.loop = EventLoop(self.threads.submit, self.method_queue.defer)
 
@@ -291,19 +294,15 @@ class Worker(BaseWorker):
     # --- serving ---
 
     def _dispatch(self, connection: Connection) -> None:
-        """Run a request as a task. Only so many are received in tasks at once: the rest of memory is for the others."""
-        if not connection.is_complete() and not self.uploads.acquire(connection):
-            self._reject(connection, overloaded())
-            return
+        """Run a request as a task."""
         self._unregister(connection)
         connection.sock.send_seconds = self.own_send_seconds
-        request = connection.take_request(partial(self.uploads.release, connection))
+        request = connection.take_request(self.budget)
         on_done = partial(self._on_request_done, connection)
         self.loop.spawn(partial(handle, self, connection, request), on_done)
 
     def _on_request_done(self, connection: Connection, keeps: bool) -> None:
         """Take a connection back after a request, with the bytes of the next one."""
-        self.uploads.release(connection)
         behind = connection.end_request()
         if behind is None:
             connection.must_reset = True

@@ -13,7 +13,7 @@ from router.balancing.policies import POLICIES
 from router.request.headers import parse_response_headers
 from router.request.routes import CONFIGURABLE
 from router.settings.engines import is_address, parse_engines
-from router.settings.numbers import count, count_or_zero, is_port, port, seconds, seconds_or_zero
+from router.settings.numbers import byte_size, count, count_or_zero, is_port, port, seconds, seconds_or_zero
 from router.settings.problems import (
     did_you_mean,
     gunicorn_problems,
@@ -250,6 +250,12 @@ class Settings:
     )
     max_in_flight: int = _setting(
         count, 512, "Concurrent inference requests over all worker processes; more are rejected as `overloaded`."
+    )
+    max_buffered_bytes: int = _setting(
+        byte_size,
+        256 * 1024 * 1024,
+        "Size of all long request bodies (over 64 KiB) that a worker process holds. A request waits for room for its "
+        "whole body, up to the body timeout, then is `overloaded`.",
     )
     access_log: str = _setting(
         _access_log,

@@ -1,10 +1,13 @@
 """The table of all settings, as the README has it."""
 
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, Final
 
 from router.request.routes import CONFIGURABLE
 from router.settings.declarations import Settings, name_of
+from router.settings.numbers import byte_size
+
+MIB: Final = 2**20
 
 
 def reference() -> str:
@@ -27,4 +30,6 @@ def _default(item: Field[Any]) -> str:
         return "all"
     if isinstance(item.default, bool):
         return "`on`" if item.default else "`off`"
+    if item.metadata["parse"] is byte_size:
+        return f"`{item.default // MIB}MiB`"
     return f"`{item.default}`" if isinstance(item.default, str) else f"`{item.default:g}`"

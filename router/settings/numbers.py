@@ -11,6 +11,11 @@ MAX_COUNT: Final = 10_000
 
 MAX_PORT: Final = 65535
 
+MAX_BYTES: Final = 2**40
+"""Maximum of a size in memory."""
+
+_UNITS: Final = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE = re.compile(r"([0-9]{1,13}) ?(|B|KiB|MiB|GiB)", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,9})?", re.ASCII)
 
@@ -41,6 +46,15 @@ def seconds(value: str) -> float:
     if not _DECIMAL.fullmatch(value) or not 0 < float(value) <= MAX_SECONDS:
         raise ValueError(f"a number of seconds above 0 and at most {MAX_SECONDS}")
     return float(value)
+
+
+def byte_size(value: str) -> int:
+    """Return a size in bytes, above 0."""
+    match = _SIZE.fullmatch(value)
+    size = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 0 < size <= MAX_BYTES:
+        raise ValueError("a number of bytes above 0, or digits and a unit KiB, MiB or GiB, as in 256MiB")
+    return size
 
 
 def port(value: str) -> int:

@@ -3,16 +3,19 @@
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from router.contract.schema.model import Contract
+from router.contract.schema.sections import Limits
 from router.mock_engine import MockEngine, MockResponse
 from tests.router.rawclient import RawAnswer, RawClient, chunked, post_head
 from tests.router.rawengine import MODELS, RawEngine, ok, read_request
-from tests.router.serving import RunningRouter, running_router
-from tests.router.wire.chat import CHAT, assert_error, chat_of_length
+from tests.router.serving import RunningRouter, artifact_file, running_router, wait_until
+from tests.router.wire.chat import CHAT, assert_error, chat, chat_of_length
 from tests.router.wire.tls import make_certificate
 
 
@@ -102,3 +105,64 @@ def test_a_long_request_that_is_read_holds_up_no_other(engine: MockEngine, frami
             engine.wait_for(number)
         gate.set()
         assert [client.answer().status for client in clients] == [200] * 4
+
+
+LONG = chat_of_length(300_000)
+COUNTED = {"Content-Length": str(len(LONG))}
+CHUNKED = {"Transfer-Encoding": "chunked"}
+WAYS = {
+    "counted": post_head(CHAT, COUNTED) + LONG,
+    "chunked": post_head(CHAT, CHUNKED) + chunked(LONG[:200_000], LONG[200_000:]),
+}
+
+
+@pytest.fixture(scope="module")
+def narrow(engine: MockEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRouter]:
+    """A router with room for one long body, which waits for a second."""
+    artifact = artifact_file(tmp_path_factory.mktemp("artifact"), Contract(limits=Limits(max_body_bytes=400_000)))
+    settings = {"ROUTER_MAX_BUFFERED_BYTES": "400KiB", "ROUTER_CLIENT_BODY_TIMEOUT_SECONDS": "1"}
+    with running_router(artifact, [engine.url], settings) as router:
+        yield router
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_long_body_waits_for_room(narrow: RunningRouter, engine: MockEngine, way: str) -> None:
+    """Its client is read on when the one before has its response; short requests pass both."""
+    gate = threading.Event()
+    engine.answer_next(MockResponse(body=b"{}", hold=gate))
+    with ExitStack() as opened:
+        first, second, short = [opened.enter_context(RawClient(narrow.port)) for _ in range(3)]
+        first.send(WAYS[way])
+        engine.wait_for(1)
+        second.send(WAYS[way])
+        assert [short.post(CHAT, chat()).status for _ in range(3)] == [200] * 3
+        assert len(engine.received) == 4
+        gate.set()
+        assert [first.answer().status, second.answer().status] == [200, 200]
+    assert [len(received.body) for received in engine.received].count(len(LONG)) == 2
+
+
+def test_a_long_body_without_room_is_overloaded(narrow: RunningRouter, engine: MockEngine) -> None:
+    """After the time that a body may take it is a 503, is not asked for, and has left no room taken."""
+    gate = threading.Event()
+    for _ in range(2):
+        engine.clear()
+        gate.clear()
+        engine.answer_next(MockResponse(body=b"{}", hold=gate))
+        with RawClient(narrow.port) as first, RawClient(narrow.port) as second:
+            first.send(WAYS["counted"])
+            engine.wait_for(1)
+            assert_error(second.send(post_head(CHAT, COUNTED | {"Expect": "100-continue"})).answer(), 503, "overloaded")
+            gate.set()
+            assert first.answer().status == 200
+
+
+def test_a_stalled_long_body_gives_its_room_back(narrow: RunningRouter, engine: MockEngine) -> None:
+    """A client that stalls, or leaves, within its body keeps the next one waiting for no longer than its own time."""
+    for leaves in (False, True):
+        with RawClient(narrow.port) as stalled, RawClient(narrow.port) as client:
+            stalled.send(post_head(CHAT, COUNTED) + LONG[:1000])
+            if leaves or stalled.answer().status == 400:
+                stalled.close()
+            wait_until(lambda client=client: client.send(WAYS["counted"]).answer().status == 200)  # type: ignore[misc]
+    assert engine.received

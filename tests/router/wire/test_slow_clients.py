@@ -96,41 +96,6 @@ def test_stalled_clients_hold_nobody_up(router: RunningRouter, engine: MockEngin
         _assert_serves(router)
 
 
-LONG_STALLS = {
-    "long body": post_head(CHAT, {"Content-Length": "100000"}) + b"{",
-    "long chunk": post_head(CHAT, CHUNKED) + b"fffff\r\n" + bytes(70_000),
-    "expected body": post_head(CHAT, {**COUNTED, "Expect": "100-continue"}),
-}
-
-
-@pytest.mark.parametrize("begun", LONG_STALLS.values(), ids=LONG_STALLS)
-def test_only_some_long_requests_are_received_at_once(router_of: RouterOf, engine: MockEngine, begun: bytes) -> None:
-    """Of requests too long to be buffered half as many are received as may be in flight; others are still served."""
-    router = router_of(
-        ROUTER_MAX_IN_FLIGHT="2", ROUTER_CLIENT_HEADER_TIMEOUT_SECONDS="19", ROUTER_CLIENT_BODY_TIMEOUT_SECONDS="19"
-    )
-    with _stalled(router, begun) as stalled:
-        with RawClient(router.port) as client:
-            assert client.get("/healthz").status == 200
-        assert _is_served(router)
-        for client in stalled:
-            client.socket.setblocking(False)
-        wait_until(lambda: sum(_is_refused(client) for client in stalled) == MANY - 1)
-    wait_until(lambda: _is_served(router), router.log)
-
-
-def _is_refused(client: RawClient) -> bool:
-    try:
-        return client.socket.recv(1000, socket.MSG_PEEK).startswith(b"HTTP/1.1 503 ")
-    except BlockingIOError:
-        return False
-
-
-def _is_served(router: RunningRouter) -> bool:
-    with RawClient(router.port) as client:
-        return client.post(CHAT, chat()).status == 200
-
-
 def test_dribbling_clients_hold_nobody_up(router: RunningRouter, engine: MockEngine) -> None:
     """Clients that never stop sending one byte after the other take no thread either."""
     over = threading.Event()
