@@ -231,11 +231,10 @@ class _Response(flask.Response):
 
 
 def _response(proxied: ProxyResponse) -> flask.Response:
-    """Return a whole response; the middleware writes the streamed ones."""
-    pieces = [proxied.body] if isinstance(proxied.body, bytes) else []
+    """Return a whole response; raises TypeError for a streamed one, which the middleware writes."""
     if not isinstance(proxied.body, bytes):
-        proxied.body(pieces.append)
-    response = _Response(b"".join(pieces), proxied.status, proxied.headers)
+        raise TypeError("a streamed response is written by the middleware")
+    response = _Response(proxied.body, proxied.status, proxied.headers)
     response.call_on_close(proxied.close)
     return response
 

@@ -14,7 +14,7 @@ from router.pipeline import Services
 from router.request import routes
 from router.request.context import RequestContext, context_of
 from router.request.request import Request, RequestBody, ResponseWriter
-from router.response import ProxyResponse, ResponseAbortedError, Write
+from router.response import ProxyResponse, ResponseAbortedError
 from router.runtime.semaphore import Semaphore
 from router.server.wsgi_adapter import CONTEXT, WsgiResponseWriter, call_app, environ_of, request_of
 from router.telemetry import access_log
@@ -136,13 +136,13 @@ class Middleware:
     def _stream(
         self,
         response: ProxyResponse,
-        write_to: Callable[[Write], None],
+        write_to: Callable[[ResponseWriter], None],
         context: RequestContext,
         writer: ResponseWriter,
     ) -> None:
         try:
             writer.start(response.status, response.headers)
-            write_to(writer.write)
+            write_to(writer)
             writer.end()
         except ResponseAbortedError:
             raise

@@ -17,7 +17,7 @@ from router.contract.responses.upstream_errors import map_upstream_error
 from router.request.context import RequestContext
 from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
 from router.request.outcome import Outcome
-from router.request.request import ClientConnection, Headers
+from router.request.request import ClientConnection, Headers, ResponseWriter
 from router.runtime import cpu_executor
 from router.server.disconnect import ClientDisconnectedError
 from router.upstream.buffered_body import MAX_BUFFERED_BYTES, BufferedBody
@@ -38,10 +38,6 @@ def _nothing() -> None:
     return
 
 
-Write = Callable[[bytes], object]
-"""Sends the next piece of a body. Raises OSError."""
-
-
 class ProxyResponse(NamedTuple):
     """A response for the client: a whole body, or a function that writes it piece by piece; then `close` is called.
 
@@ -50,7 +46,7 @@ class ProxyResponse(NamedTuple):
 
     status: int
     headers: list[tuple[str, str]]
-    body: bytes | Callable[[Write], None]
+    body: bytes | Callable[[ResponseWriter], None]
     close: Callable[[], None] = _nothing
 
 
@@ -218,13 +214,13 @@ def _stream_oversized(forwarding: ResponseForwarding, pieces: list[bytes]) -> Pr
             yield pieces.pop(0)
         yield from _chunks(answer)
 
-    def write_to(write: Write) -> None:
+    def write_to(writer: ResponseWriter) -> None:
         try:
             for piece in all_chunks():
                 if balance is not None:
                     balance.feed(piece)
                 forwarding.context.bytes_out += len(piece)
-                write(piece)
+                writer.write(piece)
             _check_balanced(balance)
             answer.report(Outcome.SUCCEEDED)
         except EngineError as error:
@@ -276,7 +272,6 @@ class _Stream:
         self._lines = forwarding.edits.stream_rewriter(forwarding.context.protocol)
         self._progress = StreamProgress(forwarding.context.protocol)
         self._is_at_line_start = True
-        self._read = forwarding.answer.read_chunk
         self._interval = forwarding.keepalive_interval_seconds
         self._first = b""
         self._is_over = False
@@ -289,26 +284,45 @@ class _Stream:
         while not (self._first or self._is_over):
             self._first = self._next()
 
-    def write_to(self, write: Write) -> None:
+    def write_to(self, writer: ResponseWriter) -> None:
         """Write the stream, piece by piece. Raises ResponseAbortedError, and what writing raises."""
-        context = self._forwarding.context
+        context, answer = self._forwarding.context, self._forwarding.answer
         leaving = self._first
         try:
             while True:
                 if leaving:
                     context.bytes_out += len(leaving)
-                    write(leaving)
+                    writer.write(leaving)
                 if self._is_over:
                     return
-                leaving = self._next()
+                leaving = self._next(self._acceptor(), writer.chunk_sender())
         except ClientDisconnectedError as error:
             context.client_gone = True
             raise ResponseAbortedError("the client left") from error
+        finally:
+            context.bytes_out += answer.passed_bytes
 
-    def _next(self) -> bytes:
-        """Read once. Return what to send, also where the stream ends. Raises EngineError before the first byte."""
+    def _acceptor(self) -> Callable[[bytes], bool] | None:
+        """Return what takes content that passes on as it came, and returns whether it does.
+
+        None where the next piece needs the general code. So does each piece that may be the last event, or an error.
+        """
+        passes = None if self._is_encoded else self._lines.passing()
+        return None if passes is None else self._progress.acceptor(passes)
+
+    def _next(
+        self, accepts: Callable[[bytes], bool] | None = None, send: Callable[[bytes], object] | None = None
+    ) -> bytes:
+        """Read up to what the general code has to see; return what to send, also where the stream ends.
+
+        Chunks that `accepts` takes are given to `send` as they came. Raises EngineError before the first byte.
+        """
+        answer = self._forwarding.answer
         try:
-            piece = self._read(self._interval)
+            if accepts is None or send is None:
+                piece = answer.read_chunk(self._interval)
+            else:
+                piece = answer.pass_chunks(accepts, send, self._interval)
             if piece != b"":
                 return self.take(piece)
             self._is_over = True

@@ -5,6 +5,7 @@ When that returns, the response was sent whole. When it raises, the response was
 closes the connection without the end of the response.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from router.contract.errors import request_too_large
@@ -161,6 +162,12 @@ class ResponseWriter(Protocol):
 
     def write(self, piece: bytes) -> None:
         """Send the next piece of the body."""
+
+    def chunk_sender(self) -> Callable[[bytes], object] | None:
+        """Return what sends whole chunks with the framing of an engine, once the headers were sent.
+
+        None where this response is not chunked, or its framing is another's: then `write` sends the content.
+        """
 
     def end(self) -> None:
         """Send the end of the body. A response that never gets here was cut off, and the client sees that."""

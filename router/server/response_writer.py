@@ -91,6 +91,10 @@ class HttpResponseWriter:
         else:
             self._sock.sendall(data)
 
+    def chunk_sender(self) -> Callable[[bytes], object] | None:
+        """Return the socket's own function once the headers of a chunked response were sent."""
+        return self._sock.sendall if self._is_chunked and not self._held else None
+
     def end(self) -> None:
         """Send the end of the body, and the headers where no piece was sent."""
         data = b"0\r\n\r\n" if self._is_chunked else b""

@@ -102,6 +102,9 @@ class WsgiResponseWriter:
         if self._sends_body:
             self._write(piece)
 
+    def chunk_sender(self) -> None:
+        """Return None: the server frames the pieces."""
+
     def end(self) -> None:
         """Do nothing: the server sends the end of the body when the app returns."""
 

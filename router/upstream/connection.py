@@ -36,6 +36,10 @@ _BYTES_ACKED_OFFSET: Final = 120
 """The offset of `tcpi_bytes_acked` in Linux's `struct tcp_info`."""
 
 
+class ReceiveError(Exception):
+    """Receiving failed; the cause is the system's error."""
+
+
 class Endpoint(NamedTuple):
     """Where an engine listens, and its name in a Host header."""
 
@@ -225,6 +229,20 @@ class UpstreamConnection:
             except (BlockingIOError, ssl.SSLWantReadError):
                 if not poller.wait(self.fd, select.POLLIN, deadline - time.monotonic()):
                     return None
+
+    def is_plain(self) -> bool:
+        """Return whether all that is received comes from the socket as it is: no TLS, and nothing came too early."""
+        return not (self._is_tls or self._early_bytes)
+
+    def receive_available(self) -> bytes | None:
+        """Return what has arrived on a plain connection, b"" at the end, None if nothing has. Raises ReceiveError."""
+        try:
+            return self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            self._was_reset = self._was_reset or isinstance(error, ConnectionResetError)
+            raise ReceiveError from error
 
     def _has_decrypted(self) -> bool:
         """Return whether bytes wait inside the TLS layer, where poll does not see them.

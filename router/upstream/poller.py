@@ -29,17 +29,12 @@ class Poller:
         Raises TimeoutError after `seconds` or at the deadline, ClientDisconnectedError as soon as the client has left.
         """
         client = self._client
-        if fd != self._fd or events != self._events:
-            self._fd, self._events = fd, events
-            self._masks = self._current_masks()
         now = time.monotonic()
         end = min(now + seconds, self.deadline)
         while True:
             if now >= self.deadline:  # poll reports no timeout while one of the two is ready
                 raise TimeoutError
-            if client is not None and self._masks.get(client.fd) != client.mask:
-                self._masks = self._current_masks()
-            ready = poll_fds_until(self._masks, end)
+            ready = poll_fds_until(self.masks_of(fd, events), end)
             if not ready:
                 raise TimeoutError
             happened = 0
@@ -53,11 +48,16 @@ class Poller:
                 return happened
             now = time.monotonic()
 
-    def _current_masks(self) -> dict[int, int]:
-        masks = {self._fd: self._events} if self._fd >= 0 else {}
-        if self._client is not None:
-            masks[self._client.fd] = self._client.mask
-        return masks
+    def masks_of(self, fd: int, events: int) -> dict[int, int]:
+        """Return what to wait for: `events` at an engine's socket, and the client's."""
+        client = self._client
+        is_same = fd == self._fd and events == self._events
+        if not is_same or (client is not None and self._masks.get(client.fd) != client.mask):
+            self._fd, self._events = fd, events
+            self._masks = {fd: events} if fd >= 0 else {}
+            if client is not None:
+                self._masks[client.fd] = client.mask
+        return self._masks
 
     def sleep(self, seconds: float) -> None:
         """Wait that long. Raises ClientDisconnectedError as soon as the client has left."""

@@ -1,5 +1,6 @@
 """A streaming response of an engine: first the headers, then the body in chunks."""
 
+import select
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -8,7 +9,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 import httptools
 
 from router.request.outcome import Outcome
-from router.upstream.connection import UpstreamConnection
+from router.runtime.event_loop import poll_fds_until
+from router.upstream.chunks import content_of
+from router.upstream.connection import ReceiveError, UpstreamConnection
 from router.upstream.errors import EngineError
 from router.upstream.poller import Poller
 from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_ID
@@ -43,6 +46,8 @@ class _ParserCallbacks:
     status = 0
     has_headers = False
     is_complete = False
+    is_in_chunk = False
+    """Whether the size of a chunk was read, and not yet its end."""
     has_surplus = False
     """Whether more than one response arrived; the connection cannot be reused then."""
     has_surplus_bytes = False
@@ -88,6 +93,12 @@ class _ParserCallbacks:
         if self.has_headers and not self.is_complete:
             self.chunks.append(body)
 
+    def on_chunk_header(self) -> None:
+        self.is_in_chunk = True
+
+    def on_chunk_complete(self) -> None:
+        self.is_in_chunk = False
+
     def on_message_complete(self) -> None:
         if self.has_headers:
             self.is_complete = True
@@ -119,6 +130,10 @@ class UpstreamResponse:
     _non_body_bytes = 0
     _parse_error: httptools.HttpParserError | None = None
     _has_body_started = False
+    _is_before_chunk = False
+    """Whether the next byte that arrives begins a chunk."""
+    passed_bytes = 0
+    """Bytes of content that `pass_chunks` sent."""
     _by_name: dict[str, str] | None = None
 
     def __init__(
@@ -164,7 +179,7 @@ class UpstreamResponse:
             self._is_early = is_early
             self._take_received(first)
         while not message.has_headers:
-            self._receive(None)
+            self._receive_and_parse(None)
         self.status = message.status
         self.headers = message.headers
         if self._is_early and self.status // 100 == _SUCCESS and not message.interim_responses:
@@ -185,7 +200,7 @@ class UpstreamResponse:
             if message.is_complete:
                 self._finish()
                 return b""
-            if not self._receive(write_interval):
+            if not self._receive_and_parse(write_interval):
                 return None
         chunks, message.chunks = message.chunks, []
         chunk = chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -194,6 +209,53 @@ class UpstreamResponse:
             if self.is_foreign is not None and self.is_foreign(chunk):
                 self._fail_as_unsolicited(FOREIGN_ID)
         return chunk
+
+    def pass_chunks(
+        self, accepts: Callable[[bytes], bool], send: Callable[[bytes], object], write_interval: float | None = None
+    ) -> bytes | None:
+        """Send chunks that arrive whole, as they are, as long as `accepts` takes their content.
+
+        Then return as `read_chunk` does. `passed_bytes` counts the content that was sent. Raises EngineError,
+        ClientDisconnectedError, and what `send` raises.
+        """
+        connection = self._connection
+        if connection is None or not (self._is_before_chunk and connection.is_plain()) or self._parsed.chunks:
+            return self.read_chunk(write_interval)
+        # Local names: with a thousand streams each object that is touched is a miss of the cache.
+        fd, receive, deadline = connection.fd, connection.receive_available, self._poller.deadline
+        masks = self._poller.masks_of(fd, select.POLLIN)
+        idle = self._timeouts.idle
+        patience = idle if write_interval is None else min(idle, write_interval)
+        passed, last_byte_time, now = 0, self._last_byte_time, time.monotonic()
+        end = min(last_byte_time + idle, now + patience)
+        try:
+            while now < deadline:
+                ready = poll_fds_until(masks, end if end < deadline else deadline)  # noqa: FURB136 - on the hot path
+                if not ready:
+                    if write_interval is not None and write_interval < min(last_byte_time + idle, deadline) - now:
+                        return None
+                    break
+                data = receive() if ready[0][0] == fd else None
+                if data is None:
+                    # An event of the client: the general code waits again and gets it.
+                    break
+                last_byte_time = now = time.monotonic()
+                end = now + patience
+                content = content_of(data)
+                if content is None:
+                    self._take_received(data)
+                    break
+                if not accepts(content):
+                    return content
+                send(data)
+                passed += len(content)
+        except ReceiveError as error:
+            self._fail(self._connection_error(), error)
+        finally:
+            self.passed_bytes += passed
+            self._last_byte_time = last_byte_time
+            self._non_body_bytes = 0 if passed else self._non_body_bytes
+        return self.read_chunk(write_interval)
 
     def read(self, max_bytes: int) -> bytes:
         """Return up to `max_bytes` of the body, fewer only at its end. Raises EngineError, ClientDisconnectedError."""
@@ -235,8 +297,16 @@ class UpstreamResponse:
             on_close()
         return connection
 
-    def _receive(self, write_interval: float | None) -> bool:
+    def _receive_and_parse(self, write_interval: float | None) -> bool:
         """Read once and parse; False to write to the client first. Raises EngineError, ClientDisconnectedError."""
+        data = self._receive(write_interval)
+        if data is None:
+            return False
+        self._take_received(data)
+        return True
+
+    def _receive(self, write_interval: float | None) -> bytes | None:
+        """Read once, b"" at the end; None to write to the client first. Raises EngineError, ClientDisconnectedError."""
         if self._parse_error is not None:
             self._fail(EngineError(Outcome.BROKEN), self._parse_error)
         now = time.monotonic()
@@ -250,23 +320,30 @@ class UpstreamResponse:
             data = connection.receive(self._poller, seconds if is_patient else write_interval or 0.0)
         except TimeoutError as error:
             if not is_patient:
-                return False
+                return None
             self._fail(EngineError(Outcome.TIMED_OUT), error)
         except OSError as error:
             self._fail(self._connection_error(), error)
         if data is None:
-            return False
+            return None
         self._last_byte_time = time.monotonic()
         if not self._has_started and connection.is_reused:
             self._is_early = not self._is_request_sent or connection.has_unacknowledged()
-        self._take_received(data)
-        return True
+        return data
 
     def _take_received(self, data: bytes) -> None:
-        if data:
-            self._parse(data)
-        else:
+        """Parse what was received; b"" is the end of the connection. Raises EngineError."""
+        if not data:
             self._on_eof()
+            return
+        self._parse(data)
+        message = self._parsed
+        self._is_before_chunk = (
+            self.chunked
+            # The line with the size of a chunk may have begun.
+            and data.endswith(b"\n")
+            and not (message.is_in_chunk or message.is_complete or self._parse_error)
+        )
 
     def _parse(self, data: bytes) -> None:
         message = self._parsed

@@ -1,6 +1,7 @@
 """An answer brought to the client: what its bytes tell of the engine on the way."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import router.contract.responses.rewrite
 import router.response
+import router.upstream.response
 from router.contract.errors import ApiError
 from router.contract.protocols import CHAT
 from router.contract.responses import stream_rewrite
@@ -21,7 +23,30 @@ from router.request.context import RequestContext
 from router.request.outcome import Outcome
 from router.response import ResponseAbortedError, ResponseForwarding, forward_response
 from router.server.disconnect import DownstreamClient
+from router.upstream.chunks import content_of
 from tests.router.upstream.fakes import make_response
+
+
+class Writer:
+    """Keeps what is written; `passes`: whether chunks may be sent as the engine framed them."""
+
+    def __init__(self, *, passes: bool = False) -> None:
+        self.left: list[bytes] = []
+        self.passed = 0
+        self._passes = passes
+
+    def write(self, piece: bytes) -> None:
+        self.left.append(piece)
+
+    def chunk_sender(self) -> Any:
+        return self._send if self._passes else None
+
+    def _send(self, framed: bytes) -> None:
+        content = content_of(framed)
+        assert content is not None
+        self.left.append(content)
+        self.passed += 1
+
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -50,9 +75,9 @@ def test_an_error_in_a_stream_is_noted_of_the_engine(pieces: list[bytes], outcom
     body: Any = forward_response(
         ResponseForwarding(answer, ResponseRewrite(alias), DownstreamClient(), RequestContext(request_id="1"))
     ).body
-    left: list[bytes] = []
-    body(left.append)
-    assert b"".join(left) == b"".join(pieces)
+    writer = Writer()
+    body(writer)
+    assert b"".join(writer.left) == b"".join(pieces)
     assert told == [outcome]
 
 
@@ -73,10 +98,10 @@ def _streamed(
     answer.read_headers()
     context = RequestContext(request_id="1")
     body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient(), context, 0.01)).body
-    left: list[bytes] = []
-    body(left.append)
-    assert context.bytes_out == sum(map(len, left))
-    return left, context, told
+    writer = Writer()
+    body(writer)
+    assert context.bytes_out == sum(map(len, writer.left))
+    return writer.left, context, told
 
 
 @pytest.mark.parametrize(("usage", "tail"), [("move", []), ("copy", [TAIL_FRAME])])
@@ -146,15 +171,15 @@ def test_a_long_answer_that_is_cut_ends_in_no_end(length: int, kind: str, monkey
     answer.read_headers()
     context = RequestContext(request_id="1")
     body: Any = forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), context)).body
-    left: list[bytes] = []
+    writer = Writer()
     if kind == "text/plain" or length == len(LONG):
-        body(left.append)
+        body(writer)
         assert (context.code, told) == (None, [Outcome.SUCCEEDED])
     else:
         with pytest.raises(ResponseAbortedError):
-            body(left.append)
+            body(writer)
         assert (context.code, told) == ("upstream_incomplete", [Outcome.BROKEN])
-    assert b"".join(left) == LONG[:length]
+    assert b"".join(writer.left) == LONG[:length]
 
 
 def test_a_stream_cut_behind_done_is_whole() -> None:
@@ -223,7 +248,7 @@ def test_an_answer_that_is_not_all_there_counts_against_its_engine(head: bytes, 
     going = ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), RequestContext(request_id="1"))
     with suppress(ApiError):
         body: Any = forward_response(going).body
-        body(lambda _: None)
+        body(Writer())
     assert told == [Outcome.BROKEN]
 
 
@@ -264,29 +289,63 @@ def streams(draw: Any) -> tuple[list[bytes | Exception], bool]:
 Outcomes = tuple[list[bytes], Any, list[Outcome], str | None, str | None, int]
 
 
-def _forwarded(pieces: list[bytes | Exception], edits: ResponseRewrite, *, is_cut: bool) -> Outcomes:
+@contextmanager
+def _polling(answer: Any) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(router.upstream.response, "poll_fds_until", answer._connection and answer._connection.poll)
+        yield
+
+
+def _forwarded(pieces: list[bytes | Exception], edits: ResponseRewrite, *, is_cut: bool, passes: bool) -> Outcomes:
     """Return what is written, the error if it is one, what is reported of the engine, and what the context says."""
-    answer, told, _ = make_response(HEAD, *pieces, *[ConnectionResetError()] * is_cut)
+    answer, told, _ = make_response(HEAD, *pieces, *[ConnectionResetError()] * is_cut, is_plain=passes)
     answer.read_headers()
     context = RequestContext(request_id="1")
-    left: list[bytes] = []
+    writer = Writer(passes=passes)
     error: Any = None
     try:
         body: Any = forward_response(ResponseForwarding(answer, edits, DownstreamClient(), context, 0.01)).body
-        body(left.append)
+        with _polling(answer):
+            body(writer)
     except (ApiError, ResponseAbortedError) as failure:
         error = repr(failure)
-    return left, error, told, context.stream_end, context.code, context.bytes_out
+    return writer.left, error, told, context.stream_end, context.code, context.bytes_out
 
 
 def _check_fast_way(stream: tuple[list[bytes | Exception], bool], edits: ResponseRewrite) -> None:
     pieces, is_cut = stream
-    fast = _forwarded(pieces, edits, is_cut=is_cut)
+    fast = _forwarded(pieces, edits, is_cut=is_cut, passes=True)
     with pytest.MonkeyPatch.context() as patch:
         for kind in (SseEventBuffer, StreamRewriter):
             patch.setattr(kind, "passes", lambda *_: False)
         patch.setattr(stream_rewrite, "plain_events", lambda _: None)
-        assert _forwarded(pieces, edits, is_cut=is_cut) == fast
+        assert _forwarded(pieces, edits, is_cut=is_cut, passes=False) == fast
+
+
+def test_chunks_of_whole_events_are_sent_as_they_came() -> None:
+    """All but the first piece, split events and the end are sent with the engine's framing, several chunks too."""
+    chunk = b"%X\r\n%b\r\n" % (len(CONTENT), CONTENT)
+    split = [chunk[:9], chunk[9:]]
+    answer, told, _ = make_response(
+        HEAD,
+        chunk,
+        chunk,
+        chunk * 3,
+        *split,
+        chunk,
+        chunk.replace(b"\r", b";x\r", 1),
+        chunk,
+        b"0\r\n\r\n",
+        is_plain=True,
+    )
+    answer.read_headers()
+    context = RequestContext(request_id="1")
+    body: Any = forward_response(ResponseForwarding(answer, ResponseRewrite(), DownstreamClient(), context)).body
+    writer = Writer(passes=True)
+    with _polling(answer):
+        body(writer)
+    assert writer.left == [CONTENT, CONTENT, CONTENT * 3, *[CONTENT] * 4]
+    assert (writer.passed, context.bytes_out, told) == (4, len(CONTENT) * 9, [Outcome.SUCCEEDED])
 
 
 REWRITES = st.sampled_from([ResponseRewrite(), ResponseRewrite("latest"), ResponseRewrite("latest", usage="move")])

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
@@ -115,6 +115,11 @@ class SseParser:
         return SsePart("fragment" if is_fragment else "event", event)
 
 
+def ends_event(piece: bytes) -> bool:
+    """Return whether a piece ends with a blank line, as the events of nearly all engines do."""
+    return piece.endswith((b"\n\n", b"\r\n\r\n"))
+
+
 class SseEventBuffer:
     """Passes a stream on event by event, so that a stream which breaks off never ends within an event."""
 
@@ -123,7 +128,11 @@ class SseEventBuffer:
 
     def passes(self, piece: bytes) -> bool:
         """Return whether the next bytes are complete events, which pass on as they are."""
-        return piece.endswith((b"\n\n", b"\r\n\r\n")) and self._splitter.is_at_start()
+        return ends_event(piece) and self._splitter.is_at_start()
+
+    def passing(self) -> Callable[[bytes], bool] | None:
+        """Return what does the same as `passes` until other bytes are fed; None where an event is held."""
+        return ends_event if self._splitter.is_at_start() else None
 
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the complete events, as the same object if possible."""

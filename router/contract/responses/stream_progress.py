@@ -1,6 +1,7 @@
 """The progress of a stream: whether it has content, whether it is complete, and the ids that a failure repeats."""
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from router.contract.errors import ApiError, render
@@ -41,6 +42,23 @@ class StreamProgress:
             self.is_whole = True
         if b'"error"' in leaving and self._protocol.error_event.search(leaving):
             self.has_failed = True
+
+    def acceptor(self, passes: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
+        """Return a function that observes what `passes` and returns True; False for what may be the end or an error.
+
+        None before the first event.
+        """
+        if not self.has_event:
+            return None
+        mark = self._mark
+
+        def accepts(leaving: bytes) -> bool:
+            if b"data:" not in leaving or mark in leaving or b'"error"' in leaving or not passes(leaving):
+                return False
+            self._latest = leaving
+            return True
+
+        return accepts
 
     def finish(self, left: bytes) -> tuple[bytes, bytes]:
         """Add the bytes held at the end. Return their complete events, and the bytes of an event without blank line.

@@ -1,6 +1,7 @@
 """Edits of streamed responses: the requested alias as model name, and the frame that reports the usage."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -25,6 +26,7 @@ from router.contract.responses.sse import (
     Splice,
     SseParser,
     SsePart,
+    ends_event,
     plain_events,
 )
 
@@ -52,10 +54,14 @@ class StreamRewriter:
         """Return whether the next bytes are complete events without an edit, which pass on as they are."""
         return (
             self._name is None
-            and piece.endswith((b"\n\n", b"\r\n\r\n"))
+            and ends_event(piece)
             and self._splitter.is_at_start()
             and not self._may_move_usage(piece)
         )
+
+    def passing(self) -> Callable[[bytes], bool] | None:
+        """Return what does the same as `passes` until other bytes are fed; None where nothing passes."""
+        return self.passes if self._name is None and self._splitter.is_at_start() else None
 
     def feed(self, piece: bytes) -> bytes:
         """Add the next bytes of the stream. Return the bytes to pass on."""
