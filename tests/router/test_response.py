@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import router.contract.responses.rewrite
@@ -272,18 +272,25 @@ def _places(likely: list[int], length: int) -> st.SearchStrategy[list[int]]:
 @st.composite
 def streams(draw: Any) -> tuple[list[bytes | Exception], bool]:
     """Return what arrives of a stream: chunks of whole events mostly, cut anywhere, with silences; and if it ends."""
-    events = b"".join(draw(st.lists(st.sampled_from(PARTS), max_size=7)))
+    parts = draw(st.lists(st.sampled_from(PARTS), max_size=7))
+    events = b"".join(parts)
     length = draw(st.just(len(events)) | st.integers(0, len(events)))
-    ends = [at + 2 for at in range(length - 1) if events[at : at + 2] == b"\n\n"]
-    cuts = sorted({0, length, *draw(_places([*ends, length], length))})
-    chunks = [events[start:end] for start, end in pairwise(cuts)]
-    wire = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n" * draw(st.booleans())
-    marks = [end + 2 for end in range(len(wire)) if wire[end : end + 2] == b"\r\n"]
-    places = sorted({0, len(wire), *draw(_places([*marks, 0], len(wire)))})
+    starts = [*accumulate(map(len, parts), initial=0)]
+    likely = [at for at in starts if at <= length]
+    cuts = sorted({0, length, *draw(st.just(likely) | _places(likely, length))})
+    chunks = [b"%x\r\n%b\r\n" % (end - start, events[start:end]) for start, end in pairwise(cuts)]
+    chunks += [b"0\r\n\r\n"] * draw(st.booleans())
+    wire = b"".join(chunks)
+    marks = [*accumulate(map(len, chunks), initial=0)]
+    places = sorted({0, len(wire), *draw(st.just(marks) | _places(marks, len(wire)))})
     pieces: list[bytes | Exception] = [wire[start:end] for start, end in pairwise(places)]
     for place in draw(st.lists(st.integers(0, len(pieces)), max_size=2)):
         pieces.insert(place, TimeoutError())
     return pieces, draw(st.booleans())
+
+
+def _chunk(content: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(content), content)
 
 
 Outcomes = tuple[list[bytes], Any, list[Outcome], str | None, str | None, int]
@@ -351,6 +358,10 @@ def test_chunks_of_whole_events_are_sent_as_they_came() -> None:
 REWRITES = st.sampled_from([ResponseRewrite(), ResponseRewrite("latest"), ResponseRewrite("latest", usage="move")])
 
 
+@example(([*map(_chunk, [CONTENT, CONTENT, DONE]), b"0\r\n\r\n"], False), ResponseRewrite())
+@example(([*map(_chunk, [CONTENT, CONTENT, DIED]), b"0\r\n\r\n"], False), ResponseRewrite())
+@example(([*map(_chunk, [CONTENT, CONTENT, DONE])], True), ResponseRewrite(usage="move"))
+@example(([_chunk(CONTENT), _chunk(CONTENT), TimeoutError(), _chunk(CONTENT)], True), ResponseRewrite())
 @given(streams(), REWRITES)
 def test_whole_events_pass_as_they_would_in_the_general_way(
     stream: tuple[list[bytes | Exception], bool], edits: ResponseRewrite
