@@ -3,8 +3,7 @@
 import select
 import time
 from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import httptools
 
@@ -13,18 +12,15 @@ from router.runtime.event_loop import poll_fds_until
 from router.upstream.chunks import content_of
 from router.upstream.connection import ReceiveError, UpstreamConnection
 from router.upstream.errors import EngineError
+from router.upstream.parser_callbacks import MAX_HEADER_BYTES, ParserCallbacks
 from router.upstream.poller import Poller
 from router.upstream.quarantine import AFTER_RESPONSE, BEFORE_REQUEST, FOREIGN_ID
 
 EVENT_STREAM: Final = "text/event-stream"
-MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_NON_BODY_BYTES: Final = 4 * MAX_HEADER_BYTES
 """Most bytes between parts of the body: headers, interim responses, lines of chunks, trailers."""
-MAX_HEADERS: Final = 100
 _SUCCESS: Final = 2
 """The class of a 2xx."""
-MAX_INTERIM_RESPONSES: Final = 32
-"""Most interim responses (1xx, RFC 9110, section 15.2) before the response."""
 
 
 class Timeouts(NamedTuple):
@@ -34,77 +30,6 @@ class Timeouts(NamedTuple):
     first_byte: float
     idle: float
     total: float
-
-
-class _MalformedResponseError(Exception):
-    """The response violates HTTP, or one of our limits."""
-
-
-class _ParserCallbacks:
-    """The callbacks of the parser: collect headers, skip interim responses, keep the body until it is read."""
-
-    status = 0
-    has_headers = False
-    is_complete = False
-    is_in_chunk = False
-    """Whether the size of a chunk was read, and not yet its end."""
-    has_surplus = False
-    """Whether more than one response arrived; the connection cannot be reused then."""
-    has_surplus_bytes = False
-    """Whether the surplus is bytes of the engine, and not an end of the connection or another protocol."""
-    keep_alive = False
-    """Whether the response allows the connection to be reused."""
-    interim_responses = 0
-    parser: Any
-    """Refers back to this object: the reference has to be cleared in the end."""
-    _header_bytes = 0
-
-    def __init__(self) -> None:
-        self.headers: list[tuple[str, str]] = []
-        self.chunks: list[bytes] = []
-        self.parser = httptools.HttpResponseParser(self)
-        # A length beside chunks is overridden by them (RFC 9112, section 6.3).
-        self.parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_headers=True)
-
-    def on_message_begin(self) -> None:
-        self.has_surplus = self.has_surplus_bytes = self.is_complete
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.has_headers:  # a trailer
-            return
-        self._header_bytes += len(name) + len(value)
-        if len(self.headers) >= MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
-            raise _MalformedResponseError("too many headers")
-        # White space before the colon is removed before a header is forwarded (RFC 9112, section 5.1).
-        self.headers.append((name.rstrip(b" \t").decode("latin-1"), value.decode("latin-1")))
-
-    def on_headers_complete(self) -> None:
-        status = self.status = self.parser.get_status_code()
-        if status < HTTPStatus.CONTINUE:
-            raise _MalformedResponseError("no status")
-        if status < HTTPStatus.OK and status != HTTPStatus.SWITCHING_PROTOCOLS:
-            self.interim_responses += 1
-            if self.interim_responses > MAX_INTERIM_RESPONSES:
-                raise _MalformedResponseError("too many interim responses")
-            return
-        self.has_headers = True
-
-    def on_body(self, body: bytes) -> None:
-        if self.has_headers and not self.is_complete:
-            self.chunks.append(body)
-
-    def on_chunk_header(self) -> None:
-        self.is_in_chunk = True
-
-    def on_chunk_complete(self) -> None:
-        self.is_in_chunk = False
-
-    def on_message_complete(self) -> None:
-        if self.has_headers:
-            self.is_complete = True
-            self.keep_alive = self.parser.should_keep_alive()
-        else:
-            self.headers = []
 
 
 class UpstreamResponse:
@@ -150,7 +75,7 @@ class UpstreamResponse:
         self._timeouts = timeouts
         self._release = release
         self._is_request_sent = is_request_sent
-        self._parsed = _ParserCallbacks()
+        self._parsed = ParserCallbacks()
         self._last_byte_time = time.monotonic()
         self.headers: list[tuple[str, str]] = []
 

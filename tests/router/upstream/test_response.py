@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from router.request.outcome import Outcome
 from router.server.disconnect import ClientDisconnectedError
 from router.upstream.errors import EngineError
-from router.upstream.response import MAX_HEADERS, MAX_NON_BODY_BYTES
+from router.upstream.parser_callbacks import MAX_HEADERS
+from router.upstream.response import MAX_NON_BODY_BYTES
 from tests.router.upstream.fakes import make_response
 
 MOST = 1_000_000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.upstream.response import _ParserCallbacks
+from router.upstream.parser_callbacks import ParserCallbacks
 from router.upstream.whole_response import parse_whole
 
 BODY = b'{"id":"%b"}' % (b"x" * 61)
@@ -68,7 +68,7 @@ def test_changed_responses_are_read_as_httptools_reads_them(data: bytes, changes
 
 
 def _compare(data: bytes) -> None:
-    whole, parsed = parse_whole(data), _ParserCallbacks()
+    whole, parsed = parse_whole(data), ParserCallbacks()
     assert whole is not None
     parsed.parser.feed_data(data)
     parsed.parser = None
