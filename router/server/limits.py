@@ -15,8 +15,12 @@ CUT_SECONDS: Final = 1.0
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return the limit of client connections of a worker with so many descriptors. Some are left for engines."""
-    wanted = max(1000, 4 * max_in_flight)
+    """Return the limit of client connections of a worker with so many descriptors. Some are left for engines.
+
+    Requests in flight are limited for the host, and one worker may have all of them.
+    """
+    wanted = max(1000, 2 * max_in_flight)
     if descriptors == resource.RLIM_INFINITY:
         return wanted
-    return max(FEWEST_CONNECTIONS, min(wanted, descriptors - max_in_flight - RESERVED_DESCRIPTORS))
+    usable = descriptors - RESERVED_DESCRIPTORS
+    return max(FEWEST_CONNECTIONS, min(wanted, usable - min(max_in_flight, usable // 2)))
