@@ -37,7 +37,7 @@ _HOUSE = ("router/README.md", "compiler/README.md")
 """The pages that say how a package is built."""
 
 EXTENSIONS = {
-    "A constraint of a field": "max_items",
+    "A constraint of a field": "multiple_of",
     "A named check": "alternation",
     "A setting of the router": "max_in_flight",
     "A balancing policy": "PrefixAffinity",

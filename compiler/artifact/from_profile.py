@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from compiler.artifact.sizes import bytes_of
-from compiler.language.constraint import Form
 from compiler.language.constraints import BY_KEY
+from compiler.language.constraints.record import Form
 from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import CHECK_TYPES, CHECKS, Check
@@ -28,6 +28,7 @@ from router.contract.schema.sections import (
     Stream,
     UnknownFields,
     UnknownMembers,
+    ValueRule,
     plain_aliases,
 )
 from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
@@ -144,16 +145,25 @@ def _number(name: str, value: float) -> int | float:
 
 def field_of(section: Values) -> Field:
     """Return the rule of a field that the values of its section mean."""
-    field: Values = {}
-    for key, value in _rule_values(section).items():
+    return Field(**_constraints(_rule_values(section)))
+
+
+def _value_rule(section: Values) -> ValueRule:
+    return ValueRule(**_constraints(section))
+
+
+def _constraints(section: Values) -> Values:
+    """Return the members of a rule that the values of its section mean."""
+    members: Values = {}
+    for key, value in section.items():
         constraint = BY_KEY.get(key)
         if constraint is None:
-            field[key] = value
+            members[key] = value
         elif constraint.form == "fixed":
-            field |= {"allowed": (value,), "default": value}
+            members |= {"allowed": (value,), "default": value}
         else:
-            field[constraint.member] = _NORMAL[constraint.form](value)
-    return Field(**field)
+            members[constraint.member] = _NORMAL[constraint.form](value)
+    return members
 
 
 def _check(name: str, section: Values) -> Check:
@@ -268,5 +278,6 @@ _NORMAL: Final[dict[Form, Callable[[Any], Any]]] = {
     "whole": int,
     "size": _size,
     "condition": _condition,
+    "rule": _value_rule,
 }
 """Form of a constraint → its value in the artifact."""

@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from compiler.artifact.sizes import size_of
-from compiler.language.constraint import Form
-from compiler.language.constraints import stated_in
+from compiler.language.constraints import stated
+from compiler.language.constraints.record import Form
 from router.artifact.format import Artifact
 from router.contract.schema.model import Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
@@ -23,6 +23,7 @@ from router.contract.schema.sections import (
     Output,
     Sampling,
     UnknownFields,
+    ValueRule,
 )
 from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 
@@ -84,14 +85,23 @@ def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, A
 
 def field_of(field: Field) -> dict[str, Any]:
     """Return the rule of a field as a profile writes it."""
-    values = _without_defaults(field)
-    for constraint in stated_in(field):
-        if constraint.form in _WRITTEN:
-            values[constraint.key] = _WRITTEN[constraint.form](getattr(field, constraint.member))
+    values = _without_defaults(field) | _written(field)
     if field.default is not None and field.allowed is not None and repr(field.allowed) == repr((field.default,)):
         del values["allowed"], values["default"]
         values = {"fixed": field.default, **values}
     return values
+
+
+def value_rule_of(rule: ValueRule) -> dict[str, Any]:
+    """Return the rule of the items of an array as a profile writes it."""
+    values: dict[str, Any] = msgspec.to_builtins(rule)
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()} | _written(rule)
+
+
+def _written(rule: ValueRule) -> dict[str, Any]:
+    """Return the constraints of a rule that a profile writes in another way than the artifact."""
+    constraints = (each for each in stated(rule) if each.form in _WRITTEN)
+    return {each.key: _WRITTEN[each.form](getattr(rule, each.member)) for each in constraints}
 
 
 def check_of(check: Check) -> dict[str, Any]:
@@ -113,7 +123,7 @@ def words_of(words: ErrorText) -> dict[str, Any] | str:
     return values["message"] if values.keys() == {"message"} else values
 
 
-def error_of(rule: RuleBase) -> dict[str, Any] | str | None:
+def error_of(rule: RuleBase | Field) -> dict[str, Any] | str | None:
     """Return the words of a rule's rejections, with those of their parts, as a profile writes them; None: none."""
     error = None if rule.error is None else words_of(rule.error)
     parts = {part: words_of(rule.parts[part]) for part in sorted(rule.parts)}
@@ -216,7 +226,7 @@ def _errors(errors: Errors) -> dict[str, Any]:
     )
 
 
-def _without_defaults(rule: RuleBase) -> dict[str, Any]:
+def _without_defaults(rule: RuleBase | Field) -> dict[str, Any]:
     """Return what a rule states, the words of its rejections and of their parts in one `error`."""
     values: dict[str, Any] = msgspec.to_builtins(rule)
     values.pop("parts", None)
@@ -246,5 +256,9 @@ def _present(**values: object) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-_WRITTEN: Final[dict[Form, Callable[[Any], Any]]] = {"types": _one_or_list, "condition": _condition}
+_WRITTEN: Final[dict[Form, Callable[[Any], Any]]] = {
+    "types": _one_or_list,
+    "condition": _condition,
+    "rule": value_rule_of,
+}
 """Form of a constraint → its value in a profile, where that is not the one in the artifact."""

@@ -12,6 +12,7 @@ from compiler.diff.changes import compare_sections
 from compiler.diff.client_view import VisibleResponse
 from compiler.diff.fields import compare_fields
 from compiler.diff.values import Value
+from compiler.language.constraints import CONSTRAINTS
 from router.contract.schema.model import Sections
 from router.contract.schema.rule_list import UNKNOWN_WITHIN, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Field, Interval, MaxTokens, Output, Sampling, UnknownFields
@@ -20,15 +21,9 @@ from router.contract.schema.types import RuleBase
 Setting = tuple[str, ...]
 """The position of a setting in a profile, by its keys."""
 
+_NOTHING: Final = Field()
 _AT_THE_ENGINE: Final[dict[str, Any]] = {
-    "sources": (),
-    "map": {},
-    "floor": None,
-    "ceiling": None,
-    "force": None,
-    "drop": False,
-    "default": None,
-    "source": None,
+    member: getattr(_NOTHING, member) for member in (*(each.member for each in CONSTRAINTS if not each.part), "source")
 }
 """Members of a field's rule that concern the engine's request, or the source of the rule."""
 
@@ -111,7 +106,7 @@ def own_words(response: VisibleResponse, setting: Setting) -> Value:
     }
     holder = holders.get(setting[0], {})
     rule: Any = unknown if setting == ("unknown_fields",) else holder.get(setting[-1])
-    return error_of(rule) if isinstance(rule, RuleBase) else None
+    return error_of(rule) if isinstance(rule, RuleBase | Field) else None
 
 
 def words_for_all(sections: Sections) -> Errors:

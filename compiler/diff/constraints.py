@@ -5,6 +5,7 @@ from typing import Final
 
 from compiler.diff.change import UNSEEN, ConstraintEffect, rejection_and_acceptance, rejection_of
 from compiler.diff.values import listed, span
+from compiler.language.constraints.record import ConstraintComparison
 from router.contract.schema.types import Condition, Scalar
 
 Values = Sequence[Scalar] | None
@@ -54,6 +55,22 @@ def at_least(old: int | None, new: int | None, which: Callable[[str], str]) -> C
     if low == high:
         return ConstraintEffect(f"{UNSEEN}: nothing has fewer than none")
     return rejection_of(which(span(low, high - 1)), tightens=(new or 0) > (old or 0))
+
+
+def narrower(
+    old: Scalar | None, new: Scalar | None, which: Callable[[str], str], comparison: ConstraintComparison
+) -> ConstraintEffect:
+    """Compare two values of a constraint by whether what one accepts the other accepts too."""
+
+    def accepted_by(value: Scalar) -> str:
+        return comparison.values.replace("{}", listed((value,)))
+
+    if old is None or new is None or comparison.implies is None:
+        limits = [limit for limit in (old, new) if limit is not None]
+        return rejection_of(which(f"anything but {accepted_by(limits[0])}"), tightens=old is None)
+    newly = "" if comparison.implies(old, new) else which(f"{accepted_by(old)} but not {accepted_by(new)}")
+    no_longer = "" if comparison.implies(new, old) else which(f"{accepted_by(new)} but not {accepted_by(old)}")
+    return rejection_and_acceptance(newly, no_longer)
 
 
 def pattern(old: str | None, new: str | None, which: str) -> ConstraintEffect:

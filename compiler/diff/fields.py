@@ -1,22 +1,23 @@
 """Compare the rules of request fields, constraint by constraint."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from compiler.artifact.to_profile import error_of, field_of
+from compiler.artifact.to_profile import error_of, field_of, value_rule_of
 from compiler.diff import constraints
-from compiler.diff.change import EVIDENCE, Change, ConstraintEffect, change, combined, rejection_and_acceptance
+from compiler.diff.change import EVIDENCE, UNSEEN, Change, ConstraintEffect, change, combined, rejection_and_acceptance
 from compiler.diff.intervals import NumberInterval
 from compiler.diff.values import Value, listed, same, text_of
-from compiler.language.constraint import ComparisonKind, Constraint, ConstraintComparison
 from compiler.language.constraints import BY_KEY, CONSTRAINTS
+from compiler.language.constraints.record import ComparisonKind, Constraint, ConstraintComparison
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
-from router.contract.schema.sections import Field, is_stated
+from router.contract.schema.sections import Field, ValueRule, is_stated
 from router.contract.schema.types import Scalar
 
 OTHER_WORDS: Final = "rejections by it will be worded differently"
 _NOTHING: Final = Field()
+_NO_RULE: Final = ValueRule()
 _KINDS: Final = {"number": ("a whole number", "a number that is not whole"), "integer": ("a whole number",)}
 
 
@@ -28,12 +29,18 @@ class _Bound(NamedTuple):
     is_open: bool
 
 
-class _FieldPair(NamedTuple):
-    """The two rules of one field."""
+_Rule_co = TypeVar("_Rule_co", bound=ValueRule, covariant=True)
+
+
+class _RulePair(NamedTuple, Generic[_Rule_co]):
+    """The two rules of one field, or of the items of one."""
 
     path: str
-    old: Field
-    new: Field
+    old: _Rule_co
+    new: _Rule_co
+
+
+_FieldPair = _RulePair[Field]
 
 
 def compare_fields(before: Mapping[str, Field], after: Mapping[str, Field]) -> Iterator[Change]:
@@ -63,9 +70,7 @@ def _written(field: Field | None) -> Value:
 
 
 def _constraints(pair: _FieldPair) -> Iterator[Change]:
-    for constraint in CONSTRAINTS:
-        if constraint.comparison is not None:
-            yield from _compared(pair, constraint, constraint.comparison)
+    yield from _stated(pair)
     old_error, new_error = error_of(pair.old), error_of(pair.new)
     if not same(old_error, new_error):
         yield Change(("fields", pair.path, "error"), old_error, new_error, OTHER_WORDS)
@@ -73,7 +78,14 @@ def _constraints(pair: _FieldPair) -> Iterator[Change]:
         yield Change(("fields", pair.path, "source"), pair.old.source, pair.new.source, EVIDENCE)
 
 
-def _compared(pair: _FieldPair, constraint: Constraint, comparison: ConstraintComparison) -> Iterator[Change]:
+def _stated(pair: _RulePair[Any]) -> Iterator[Change]:
+    """Yield what changes in the constraints of a rule."""
+    for constraint in CONSTRAINTS:
+        if constraint.comparison is not None and hasattr(pair.old, constraint.member):
+            yield from _compared(pair, constraint, constraint.comparison)
+
+
+def _compared(pair: _RulePair[Any], constraint: Constraint, comparison: ConstraintComparison) -> Iterator[Change]:
     """Yield what changes in one constraint."""
     if comparison.kind in _ENDS:
         found = _bound(pair, comparison)
@@ -82,41 +94,36 @@ def _compared(pair: _FieldPair, constraint: Constraint, comparison: ConstraintCo
         return
     old, new = (_said(field, constraint) for field in (pair.old, pair.new))
     if not same(old, new):
-        effect = _effect_of(pair, constraint, comparison)
+        effect = _effect_of(pair, constraint.member, comparison)
         yield change(("fields", pair.path, constraint.key), old, new, effect)
 
 
-def _said(field: Field, constraint: Constraint) -> Any:  # noqa: ANN401 - any value of a constraint
-    """Return a constraint of a field, None if it is not stated."""
-    return getattr(field, constraint.member) if is_stated(field, constraint.member) else None
+def _said(rule: ValueRule, constraint: Constraint) -> Any:  # noqa: ANN401 - any value of a constraint
+    """Return a constraint of a rule, None if it is not stated."""
+    value = getattr(rule, constraint.member) if is_stated(rule, constraint.member) else None
+    return value_rule_of(value) if isinstance(value, ValueRule) else value
 
 
-def _effect_of(pair: _FieldPair, constraint: Constraint, comparison: ConstraintComparison) -> ConstraintEffect:
-    old, new = (getattr(field, constraint.member) for field in (pair.old, pair.new))
+def _effect_of(pair: _RulePair[Any], member: str, comparison: ConstraintComparison) -> ConstraintEffect:
+    old, new = (getattr(rule, member) for rule in (pair.old, pair.new))
     requests = comparison.requests.replace("{path}", pair.path)
 
     def which(values: str) -> str:
         return requests.replace("{}", values)
 
-    match comparison.kind:
-        case "flag":
-            return constraints.flag(old, new, requests)
-        case "types":
-            return constraints.accepted(_kinds(old), _kinds(new), which, _or)
-        case "accepted":
-            return constraints.accepted(old, new, which)
-        case "at least":
-            return constraints.at_least(old, new, which)
-        case "at most":
-            return constraints.at_most(old, new, which)
-        case "pattern":
-            return constraints.pattern(old, new, requests)
-        case "demands":
-            return constraints.demands(old, new, which)
-        case "exclusions":
-            return constraints.exclusions(old, new, which)
-        case _:
-            return _EDITS[comparison.kind](pair)
+    if comparison.kind in _EDITS:
+        return _EDITS[comparison.kind](pair)
+    if comparison.kind == "item":
+        return _items(pair.path, old, new)
+    if comparison.kind == "narrower":
+        return constraints.narrower(old, new, which, comparison)
+    return _OF_VALUES[comparison.kind](old, new, which)
+
+
+def _items(path: str, old: ValueRule | None, new: ValueRule | None) -> ConstraintEffect:
+    changes = _stated(_RulePair(f"an item of {path}", old or _NO_RULE, new or _NO_RULE))
+    effects = [ConstraintEffect(each.consequence, each.tightens, each.loosens) for each in changes]
+    return combined(effects) if effects else ConstraintEffect(UNSEEN)
 
 
 def _or(kinds: Iterable[Scalar]) -> str:
@@ -134,7 +141,7 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _bound(pair: _FieldPair, comparison: ConstraintComparison) -> Change | None:
+def _bound(pair: _RulePair[Any], comparison: ConstraintComparison) -> Change | None:
     """Return the change of one end of the range, under the key that sets it now."""
     keys = _ENDS[comparison.kind]
     old, new = (_read_bound(field, keys) for field in (pair.old, pair.new))
@@ -160,13 +167,13 @@ _ENDS: Final[Mapping[ComparisonKind, tuple[str, str]]] = {"lower end": ("min", "
 """The ends of a range: the key of the closed one and that of the open one."""
 
 
-def _begins(without: Field, ranged: Field, keys: tuple[str, str]) -> bool:
+def _begins(without: ValueRule, ranged: ValueRule, keys: tuple[str, str]) -> bool:
     """Return whether a rule has a range, another has none, and this is the first end of it."""
     ends = [end for end in _ENDS.values() if _read_bound(ranged, end) is not None]
     return not any(_read_bound(without, end) for end in _ENDS.values()) and ends[:1] == [keys]
 
 
-def _read_bound(field: Field, keys: tuple[str, str]) -> _Bound | None:
+def _read_bound(field: ValueRule, keys: tuple[str, str]) -> _Bound | None:
     for key in keys:
         value = getattr(field, key)
         if value is not None:
@@ -257,6 +264,18 @@ def _unclear_of_budgets(path: str, words: str) -> ConstraintEffect:
     """Return the effect of an edit; whether it lowers an output budget cannot be determined."""
     return ConstraintEffect(words, None, None) if path in BUDGET_FIELDS else ConstraintEffect(words)
 
+
+_OF_VALUES: Final[Mapping[ComparisonKind, Callable[..., ConstraintEffect]]] = {
+    "flag": lambda old, new, which: constraints.flag(old, new, which("")),
+    "types": lambda old, new, which: constraints.accepted(_kinds(old), _kinds(new), which, _or),
+    "accepted": constraints.accepted,
+    "at least": constraints.at_least,
+    "at most": constraints.at_most,
+    "pattern": lambda old, new, which: constraints.pattern(old, new, which("")),
+    "demands": constraints.demands,
+    "exclusions": constraints.exclusions,
+}
+"""How the values of a constraint are compared, given both and the text for the requests that values concern."""
 
 _EDITS: Final[Mapping[ComparisonKind, Callable[[_FieldPair], ConstraintEffect]]] = {
     "sources": _taken,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from compiler.language.constraint import KindOfRule
-from compiler.language.constraints import stated_in
+from compiler.language.constraints import stated
+from compiler.language.constraints.record import KindOfRule
 from compiler.pipeline import compile_profile
 from compiler.resolve.presets import preset_names
 from compiler.resolve.selection import Selection
@@ -97,7 +97,7 @@ def _named(names: Iterable[str], more: str = "more") -> str:
 
 def _states(field: Field, kind: KindOfRule) -> bool:
     """Return whether the rule of a field states a constraint of a kind; what is fixed counts as that alone."""
-    kinds = {constraint.kind for constraint in stated_in(field)}
+    kinds = {constraint.kind for constraint in stated(field)}
     return kind in (kinds - {"sets", "defaults"} if _is_fixed(field) else kinds)
 
 

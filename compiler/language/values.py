@@ -62,10 +62,11 @@ def whole(minimum: int, expected: str, maximum: int = LARGEST_WHOLE, **meta: Any
     return {"type": "number", "whole": True, "min": minimum, "max": maximum, "meta": meta}
 
 
-def number(**meta: Any) -> Rules:  # noqa: ANN401
-    """Return the rules of any finite number."""
+def number(above: float | None = None, **meta: Any) -> Rules:  # noqa: ANN401
+    """Return the rules of any finite number, or of any above a limit."""
     meta = {"expected": "a number", **meta}
-    return {"type": "number", "finite": True, "min": -LARGEST_WHOLE, "max": LARGEST_WHOLE, "meta": meta}
+    least = {"min": -LARGEST_WHOLE} if above is None else {"above": above}
+    return {"type": "number", "finite": True, **least, "max": LARGEST_WHOLE, "meta": meta}
 
 
 def size(expected: str, **meta: Any) -> Rules:  # noqa: ANN401

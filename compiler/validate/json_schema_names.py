@@ -6,26 +6,25 @@ Sources: JSON Schema Validation 2020-12 (draft 4 for `dependencies`); OpenAPI 3.
 from collections.abc import Container
 from typing import Final
 
+from compiler.language.constraints import CONSTRAINTS
+
 NULL_HINT: Final = "leave it out: a null counts as absent, and only `required: true` rejects it"
 
 REQUIRED_HINT: Final = "give each of these fields a rule of its own with `required: true`"
 
-_KEYS: Final = {
+_OTHER_KEYS: Final = {
     "additionalProperties": ("unknown_fields",),
-    "const": ("allowed",),
-    "dependencies": ("requires",),
-    "dependentRequired": ("requires",),
-    "enum": ("allowed",),
-    "exclusiveMaximum": ("below", "max"),
-    "exclusiveMinimum": ("above", "min"),
-    "maxItems": ("max_items",),
-    "maxLength": ("max_length", "max_bytes"),
-    "maximum": ("max",),
-    "minItems": ("min_items",),
-    "minLength": ("min_length", "pattern"),
-    "minimum": ("min",),
-    "multipleOf": ("multiple_of",),
+    "exclusiveMaximum": ("max",),
+    "exclusiveMinimum": ("min",),
+    "maxLength": ("max_bytes",),
+    "minLength": ("pattern",),
     "properties": ("fields",),
+}
+"""Name → keys that mean it, or come near, beside the constraint that does."""
+
+_KEYS: Final = {
+    name: (*(each.key for each in CONSTRAINTS if name in each.json_schema), *_OTHER_KEYS.get(name, ()))
+    for name in (*_OTHER_KEYS, *(name for each in CONSTRAINTS for name in each.json_schema))
 }
 """Name → the keys that mean it, the best first."""
 

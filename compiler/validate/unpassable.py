@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from compiler.artifact.from_profile import field_of
 from compiler.diagnostics import Diagnostic, Location, Note, warning
-from compiler.language.constraints import BY_KEY, CONSTRAINTS, TYPES
+from compiler.language.constraints import BY_KEY, CONSTRAINTS
+from compiler.language.constraints.of_values import TYPES
 from compiler.language.pattern_texts import least_length
 from compiler.source.tree import Mapping, Node, Path, Scalar, Sequence, key_location, node_at, plain
 from compiler.source.yaml_writer import inline

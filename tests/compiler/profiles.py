@@ -2,7 +2,9 @@
 
 from hypothesis import strategies as st
 
+from compiler.language.constraints import CONSTRAINTS
 from router.contract.schema.fields import SAMPLING_FIELDS
+from tests.compiler.constraint_values import VALUES
 
 _PRINTABLE = st.characters(exclude_categories=["Cc", "Cs"])
 names = st.text(_PRINTABLE, min_size=1, max_size=12)
@@ -38,13 +40,15 @@ _WORDS = _MESSAGES | _section(
     status=st.integers(400, 599), type=names, code=names | _WHOLE, param=names, message=_MESSAGES, body=_BODIES
 )
 _CONDITIONS = st.dictionaries(_PATHS, _SCALARS | st.lists(_SCALARS, min_size=1, max_size=2), min_size=1, max_size=2)
+_ELSEWHERE = ("reject", "allowed", "fixed", "above", "max")
+"""Constraints that are not beside all others: those of other fields, and what would contradict another."""
 _SAID_OF_OTHERS = _PATHS | st.lists(_PATHS, min_size=1, max_size=2) | _CONDITIONS
 _CHECKED = {
-    "type": st.sampled_from(["string", ["number", "boolean"]]),
+    **{each.key: st.sampled_from(VALUES[each.key]) for each in CONSTRAINTS if each.part and each.key not in _ELSEWHERE},
     "min": st.sampled_from([-1, 0.5]),
     "below": st.sampled_from([2, 3.5]),
-    "min_items": st.integers(0, 2),
-    "max_items": st.integers(2, 3),
+    "min_length": st.integers(0, 1),
+    "min_items": st.integers(0, 1),
     "max_bytes": _SIZES,
     "pattern": st.sampled_from(["[a-z]+", "a|b"]),
     "requires": _SAID_OF_OTHERS,

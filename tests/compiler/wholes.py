@@ -24,6 +24,7 @@ from router.contract.schema.sections import (
     UnknownMembers,
 )
 from router.contract.schema.types import ErrorText
+from tests.compiler.constraint_values import member_values
 
 _TEXTS = st.sampled_from(["a", "yes", "1", "a: b", "{value}", "é\u2028"])
 _LISTS = st.lists(_TEXTS, unique=True, min_size=1, max_size=2).map(tuple)
@@ -61,22 +62,21 @@ _FIELDS = _governed(
     Field,
     "range",
     "allowed",
-    required=st.booleans(),
-    reject=st.booleans(),
-    type=st.lists(st.sampled_from(["string", "number"]), unique=True).map(tuple),
-    allowed=_maybe(st.lists(_SCALARS, min_size=1, max_size=2).map(tuple)),
-    **dict.fromkeys(("min", "above", "max", "below", "floor", "ceiling"), _maybe(_NUMBERS)),
-    min_items=_maybe(st.integers(0, 3)),
-    max_items=_maybe(st.integers(0, 3)),
-    max_bytes=_maybe(_SIZES),
-    pattern=_maybe(_TEXTS),
-    requires=_OTHERS,
-    excludes=_OTHERS,
-    sources=st.just(()) | _LISTS,
-    map=st.dictionaries(_TEXTS, _SCALARS, max_size=2),
-    force=_maybe(_SCALARS),
-    drop=st.booleans(),
-    default=_maybe(_SCALARS),
+    **{
+        member: st.just(getattr(Field(), member)) | st.sampled_from(values)
+        for member, values in member_values().items()
+    }
+    | dict.fromkeys(("min", "above", "max", "below", "floor", "ceiling"), _maybe(_NUMBERS))
+    | dict.fromkeys(("force", "default"), _maybe(_SCALARS))
+    | {
+        "allowed": _maybe(st.lists(_SCALARS, min_size=1, max_size=2).map(tuple)),
+        "max_bytes": _maybe(_SIZES),
+        "pattern": _maybe(_TEXTS),
+        "requires": _OTHERS,
+        "excludes": _OTHERS,
+        "sources": st.just(()) | _LISTS,
+        "map": st.dictionaries(_TEXTS, _SCALARS, max_size=2),
+    },
 )
 
 _CHECKS = st.fixed_dictionaries(

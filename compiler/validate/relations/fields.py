@@ -5,8 +5,8 @@ from typing import Final
 
 from compiler.artifact.from_profile import field_of
 from compiler.diagnostics import Diagnostic, Location, Note
-from compiler.language.constraint import Constraint, Contradiction
 from compiler.language.constraints import BY_KEY, CONSTRAINTS
+from compiler.language.constraints.record import Constraint, Contradiction
 from compiler.language.fields import FIELD
 from compiler.source.tree import Entry, Mapping, Path, Scalar, key_location, node_at, plain
 from compiler.validate.relations.patterns import pattern_problem
@@ -48,20 +48,28 @@ def relations_of_fields(scope: RelationScope) -> Iterator[RelationProblem]:
 
 
 def _of_field(scope: RelationScope, name: str, rule: Mapping) -> Iterator[RelationProblem]:
-    path: Path = ("fields", name)
-    contradictions = [
+    contradictions = list(_contradictions(scope, ("fields", name), rule))
+    yield from contradictions
+    for key in ("fixed", "default", "force") if not contradictions else ():
+        yield from _unfit(scope, name, rule, key)
+
+
+def _contradictions(scope: RelationScope, path: Path, rule: Mapping) -> Iterator[RelationProblem]:
+    """Yield the errors between the constraints of a rule: what excludes each other, else ranges without a value."""
+    found = [
         _not_together(scope, path, (constraint.key, other), contradiction)
         for constraint in CONSTRAINTS
         for other, contradiction in constraint.contradicts.items()
         if _says_something(rule, constraint.key) and _says_something(rule, other)
         if not _is_narrowed(scope, path, (constraint.key, other))
     ]
-    if not contradictions:
+    if not found:
         ranges = ((BY_KEY[low], high) for high in CONSTRAINTS for low in high.not_below)
-        contradictions = [found for low, high in ranges for found in _empty_range(scope, name, low, high)]
-    yield from contradictions
-    for key in ("fixed", "default", "force") if not contradictions else ():
-        yield from _unfit(scope, name, rule, key)
+        found = [each for low, high in ranges for each in _empty_range(scope, path, low, high)]
+    yield from found
+    for nested in (entry for entry in rule.entries if BY_KEY.get(entry.key) and BY_KEY[entry.key].form == "rule"):
+        if isinstance(nested.value, Mapping):
+            yield from _contradictions(scope, (*path, nested.key), nested.value)
 
 
 def _not_together(
@@ -97,8 +105,7 @@ def _says_something(rule: Mapping, key: str) -> bool:
     return not is_idle
 
 
-def _empty_range(scope: RelationScope, name: str, lower: Constraint, upper: Constraint) -> Iterator[RelationProblem]:
-    path: Path = ("fields", name)
+def _empty_range(scope: RelationScope, path: Path, lower: Constraint, upper: Constraint) -> Iterator[RelationProblem]:
     low, high = lower.key, upper.key
     least, most = number_at(scope.tree, (*path, low)), number_at(scope.tree, (*path, high))
     if least is None or most is None:

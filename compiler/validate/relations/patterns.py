@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from compiler.diagnostics import Diagnostic
+from compiler.language.constraints import CONSTRAINTS
 from compiler.source.tree import Mapping, Path, Scalar, node_at, place_within
 from compiler.validate.relations.scope import RelationProblem, RelationScope
 from router.contract.rules.patterns import MAX_REPEATS, PatternError, full_match_of
 
-_PATTERNS = (("fields", "pattern"), ("checks", "name_pattern"))
+_PATTERNS: Final[tuple[tuple[str, Path], ...]] = (
+    ("fields", ("pattern",)),
+    *(("fields", (each.key, "pattern")) for each in CONSTRAINTS if each.form == "rule"),
+    ("checks", ("name_pattern",)),
+)
+"""Sections, and where in each of their rules a pattern stands."""
 
 _IN_OTHER_WORDS: Final = (
     (r"\(\?[=!]", "RE2 has no lookahead", "describe the characters of the text, or list the values with `allowed`"),
@@ -51,10 +57,10 @@ _SYNTAX: Final = "https://github.com/google/re2/wiki/Syntax says what can be wri
 
 def relations_of_patterns(scope: RelationScope) -> Iterator[RelationProblem]:
     """Yield the errors of texts that are not patterns."""
-    for section, key in _PATTERNS:
+    for section, place in _PATTERNS:
         rules = node_at(scope.tree, (section,))
         for entry in rules.entries if isinstance(rules, Mapping) else ():
-            path: Path = (section, entry.key, key)
+            path: Path = (section, entry.key, *place)
             node = node_at(scope.tree, path)
             if isinstance(node, Scalar) and isinstance(node.value, str) and scope.is_valid(path):
                 problem = pattern_problem(node.value)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from compiler.language.constraints import boundary_values, stated_in, values_named
+from compiler.language.constraints import boundary_values, stated, values_named
 from compiler.language.samples import FOREIGN, BoundaryValue, items_of, numbers_around, shown, spelled_numbers
 from router.contract.schema.rule_list import FieldRule
 from router.contract.schema.sections import Field
@@ -18,7 +18,7 @@ def boundary_values_of(rule: FieldRule, elsewhere: Iterable[Field] = ()) -> Iter
     yield from _words(field)
     yield from boundary_values(rule.path, field)
     yield from _mapped(field)
-    is_settled = any(constraint.settles_types for constraint in stated_in(field))
+    is_settled = any(constraint.settles_types for constraint in stated(field))
     if rule.path != "messages" and (field.type or _numbers(field) or field.reject or not is_settled):
         yield from _of_types(is_edge=bool(field.type) or field.reject or field.drop)
 

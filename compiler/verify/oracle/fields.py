@@ -1,14 +1,16 @@
 """The oracle for the rules of fields, consts, ranges and the budget."""
 
+import math
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from compiler.verify.oracle.values import Fields, at, choices, is_among, is_match, is_of_type, number_in, plain_number
 from router.contract.schema.fields import BUDGET_FIELDS, OTHER_SPELLINGS, SAMPLING_FIELDS
 from router.contract.schema.rule_list import Budget, Const, FieldRule, Range
-from router.contract.schema.sections import Field
-from router.contract.schema.types import ErrorText
+from router.contract.schema.sections import ValueRule
+from router.contract.schema.types import ErrorText, Scalar
 
 
 class Fault(NamedTuple):
@@ -63,7 +65,7 @@ def _taken(rule: FieldRule, fields: Fields) -> list[tuple[str, Any]]:
     return given[:1]
 
 
-def _bounds(field: Field) -> dict[str, Any]:
+def _bounds(field: ValueRule) -> dict[str, Any]:
     """Return the values of placeholders that do not depend on the violated part of a rule."""
     least, most = _either(field.min, field.above), _either(field.max, field.below)
     allowed = None if field.allowed is None else choices(field.allowed)
@@ -88,41 +90,52 @@ def _faults(
         return  # What is mapped may be of another vocabulary.
     if field.reject and not is_taken:
         yield "reject", details
-    if field.type and not any(is_of_type(value, kind) for kind in field.type):
-        yield "wrong_type", details
-    if field.allowed is not None and not _is_allowed(rule, value):
-        yield "allowed", details | {"allowed": choices(field.allowed), "expected": choices(field.allowed)}
-    yield from ((part, details | found) for part, found in _out_of_range(rule, value))
-    yield from ((part, details | found) for part, found in _ill_measured(field, value))
-    if field.pattern is not None and not is_match(field.pattern, value):
-        yield "pattern", details | {"expected": field.pattern}
+    yield from ((part, details | found) for part, found in _faults_of_value(field, rule.path, value))
+    for index, item in enumerate(value if field.items is not None and isinstance(value, list) else ()):
+        for _, found in _faults_of_value(field.items or ValueRule(), "", item):
+            yield "item", {**_bounds(field.items or ValueRule()), **found, "value": item, "index": index}
     if not all(is_among(at(fields, other), wanted) for other, wanted in field.requires.items()):
         yield "requires", details
     if any(at(fields, other) is not None and is_among(at(fields, other), w) for other, w in field.excludes.items()):
         yield "excludes", details
 
 
-def _is_allowed(rule: FieldRule, value: object) -> bool:
-    allowed = rule.field.allowed or ()
+def _faults_of_value(
+    rule: ValueRule,
+    path: str,
+    value: Any,  # noqa: ANN401 - any JSON value
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is wrong with a value, or with an item of one, whose path is empty."""
+    if rule.type and not any(is_of_type(value, kind) for kind in rule.type):
+        yield "wrong_type", {}
+    if rule.allowed is not None and not _is_allowed(rule.allowed, path, value):
+        yield "allowed", {"allowed": choices(rule.allowed), "expected": choices(rule.allowed)}
+    yield from _out_of_range(rule, path, value)
+    yield from _off_step(rule, path, value)
+    yield from _ill_measured(rule, value)
+    if rule.pattern is not None and not is_match(rule.pattern, value):
+        yield "pattern", {"expected": rule.pattern}
+
+
+def _is_allowed(allowed: tuple[Scalar, ...], path: str, value: object) -> bool:
     numbers = {float(each) for each in allowed if not isinstance(each, bool | str)}
-    return number_in(rule.path, value) in numbers or any(
+    return number_in(path, value) in numbers or any(
         value is each or (isinstance(each, str) and value == each) for each in allowed if isinstance(each, bool | str)
     )
 
 
-def _out_of_range(rule: FieldRule, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    field = rule.field
-    least, most = _either(field.min, field.above), _either(field.max, field.below)
+def _out_of_range(rule: ValueRule, path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    least, most = _either(rule.min, rule.above), _either(rule.max, rule.below)
     if least is None and most is None:
         return
     details = {"min": plain_number(least), "max": plain_number(most)}
-    number = number_in(rule.path, value)
+    number = number_in(path, value)
     if number is None:
         yield "wrong_type", details
         return
-    if (field.min is not None and number < field.min) or (field.above is not None and number <= field.above):
+    if (rule.min is not None and number < rule.min) or (rule.above is not None and number <= rule.above):
         yield "too_low", details
-    if (field.max is not None and number > field.max) or (field.below is not None and number >= field.below):
+    if (rule.max is not None and number > rule.max) or (rule.below is not None and number >= rule.below):
         yield "too_high", details
 
 
@@ -130,16 +143,31 @@ def _either(closed: float | None, is_open: float | None) -> float | None:
     return is_open if closed is None else closed
 
 
-def _ill_measured(field: Field, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+def _off_step(rule: ValueRule, path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is wrong with a value that is no multiple, in the decimal digits in which both are written."""
+    if rule.multiple_of is None:
+        return
+    number = value if type(value) is int else number_in(path, value)
+    if number is None:
+        yield "wrong_type", {}
+    elif not math.isfinite(number) or (Fraction(repr(number)) / Fraction(repr(rule.multiple_of))).denominator != 1:
+        yield "multiple_of", {}
+
+
+def _ill_measured(rule: ValueRule, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+    if isinstance(value, str):
+        length = len(value)
+        if length < (rule.min_length or 0) or (rule.max_length is not None and length > rule.max_length):
+            yield "length", {"count": length, "min": rule.min_length or 0, "max": rule.max_length}
     items = len(value) if isinstance(value, list) else 1
-    if items < (field.min_items or 0) or (field.max_items is not None and items > field.max_items):
-        yield "items", {"count": items, "min": field.min_items or 0, "max": field.max_items}
-    if field.max_bytes is not None:
+    if items < (rule.min_items or 0) or (rule.max_items is not None and items > rule.max_items):
+        yield "items", {"count": items, "min": rule.min_items or 0, "max": rule.max_items}
+    if rule.max_bytes is not None:
         sizes = [
             len(each.encode()) for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
         ]
-        if any(size > field.max_bytes for size in sizes):
-            yield "bytes", {"count": max(sizes), "max": field.max_bytes}
+        if any(size > rule.max_bytes for size in sizes):
+            yield "bytes", {"count": max(sizes), "max": rule.max_bytes}
 
 
 def fault_of_sampling(rule: Const | Range, fields: Fields) -> Fault | None:

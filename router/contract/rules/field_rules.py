@@ -9,6 +9,7 @@ from router.contract.rules.field_tests import WRITTEN, Test, Violation, placehol
 from router.contract.schema.conditions import Path, path_of, value_at
 from router.contract.schema.fields import SAMPLING_FIELDS, spellings_of
 from router.contract.schema.rule_list import FieldRule, sources_of
+from router.contract.schema.sections import Field
 from router.contract.schema.types import ErrorText, RuleBase
 from router.contract.templates import display, raw_value
 
@@ -16,7 +17,7 @@ WIDER_PARTS: Final = {"too_low": "range", "too_high": "range"}
 """Parts of a rule whose words, where they have none of their own, are those of a wider part."""
 
 
-def error_text_for(rule: RuleBase, part: str) -> ErrorText:
+def error_text_for(rule: RuleBase | Field, part: str) -> ErrorText:
     """Return the error text of a rule for one of its parts."""
     return merged_text(rule.parts.get(part), rule.parts.get(WIDER_PARTS.get(part, "")), rule.error)
 
@@ -82,7 +83,7 @@ class FieldEvaluator:
         sent_as = ".".join(path)
         # A source is a field of the vendor's own; another spelling is an engine's.
         param = sent_as if sent_as in self.field.sources else self.name
-        name = param if param == sent_as else f"{self.name} (sent as {sent_as})"
+        name = param + violation.where + ("" if param == sent_as else f" (sent as {sent_as})")
         message = f"{name} {violation.message.replace(WRITTEN, _written(context, path, value))}"
         words = error_text_for(self.field, violation.part)
         details = {

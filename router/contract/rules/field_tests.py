@@ -1,6 +1,8 @@
 """The tests of a field's value: one entry for each kind of constraint, in the order in which they are made."""
 
+import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from router.contract.jsonbytes.numbers import read_float, read_whole, show
@@ -9,19 +11,23 @@ from router.contract.rules.patterns import full_match_of
 from router.contract.schema.conditions import equals, is_one_of, path_of, value_at
 from router.contract.schema.fields import WHOLE_NUMBER_FIELDS
 from router.contract.schema.rule_list import FieldRule
-from router.contract.schema.sections import Field, is_stated
+from router.contract.schema.sections import ValueRule, is_stated
 from router.contract.schema.types import Condition, Scalar
-from router.contract.templates import display
+from router.contract.templates import display, raw_value
 
 Fields = dict[str, Any]
 
 
 class Violation(NamedTuple):
-    """A violation: the violated part of the rule, the message, and the values of the placeholders."""
+    """A violation: the violated part of the rule, the message, and the values of the placeholders.
+
+    `where` is the place within the value, as in `[2]`.
+    """
 
     part: str
     message: str
     details: dict[str, Any]
+    where: str = ""
 
 
 Test = Callable[[Any, Fields], Violation | None]
@@ -31,25 +37,25 @@ class FieldTest(NamedTuple):
     """A kind of constraint: the members of a rule that state it, and what makes its test from the rule and its path."""
 
     members: tuple[str, ...]
-    make: Callable[[Field, str], Test]
+    make: Callable[[Any, str], Test]
 
 
 def tests_of(rule: FieldRule) -> Iterator[Test]:
     """Yield the tests that a value must pass, in their order."""
-    return (
-        test.make(rule.field, rule.path)
-        for test in FIELD_TESTS
-        if any(is_stated(rule.field, member) for member in test.members)
-    )
+    return (test.make(rule.field, rule.path) for test in FIELD_TESTS if _is_due(test, rule.field))
 
 
-def placeholders_of(field: Field) -> dict[str, Any]:
+def _is_due(test: FieldTest, rule: ValueRule) -> bool:
+    return any(is_stated(rule, member) for member in test.members if hasattr(rule, member))
+
+
+def placeholders_of(field: ValueRule) -> dict[str, Any]:
     """Return what fills the placeholders of a rule whatever of it is violated."""
     bounds = {"min": _whole(_first(field.min, field.above)), "max": _whole(_first(field.max, field.below))}
     return {**bounds, "allowed": None if field.allowed is None else listed(field.allowed)}
 
 
-def expectation(field: Field) -> str:
+def expectation(field: ValueRule) -> str:
     """Return a text for the values that a field may have."""
     if field.allowed is not None:
         return listed(field.allowed)
@@ -98,7 +104,7 @@ def _reject_test(_value: Any, _fields: Fields) -> Violation:  # noqa: ANN401
     return Violation("reject", "is not supported: omit the field", {})
 
 
-def _type_test(field: Field) -> Test:
+def _type_test(field: ValueRule) -> Test:
     said = f"{_IS_NOT_EXPECTED}{' or '.join(_KINDS[kind] for kind in field.type)}, or omit the field"
     details = {"expected": " or ".join(_KINDS[kind] for kind in field.type)}
 
@@ -127,7 +133,7 @@ def _allowed_test(allowed: tuple[Scalar, ...], read: Callable[[object], float | 
     return test
 
 
-def _range_test(field: Field, read: Callable[[object], float | None]) -> Test:
+def _range_test(field: ValueRule, read: Callable[[object], float | None]) -> Test:
     expected = expectation(field) if field.allowed is None else f"a number{_bounds(field)}"
     said = f"{_IS_NOT_EXPECTED}{expected}, or omit the field"
     least, most = (_first(field.min, field.above), _first(field.max, field.below))
@@ -150,7 +156,60 @@ def _range_test(field: Field, read: Callable[[object], float | None]) -> Test:
     return test
 
 
-def _items_test(field: Field) -> Test:
+def _multiple_test(step: float, read: Callable[[object], float | None]) -> Test:
+    numerator, denominator = _ratio(step)
+    expected = f"a multiple of {show(step)}"
+    said, details = f"{_IS_NOT_EXPECTED}{expected}, or omit the field", {"expected": expected}
+
+    def test(value: Any, _: Fields) -> Violation | None:  # noqa: ANN401
+        number = read(value)
+        if number is None:
+            return Violation("wrong_type", said, details)
+        if math.isfinite(number):
+            top, bottom = (value, 1) if type(value) is int else _ratio(number)
+            if top * denominator % (bottom * numerator) == 0:
+                return None
+        return Violation("multiple_of", said, details)
+
+    return test
+
+
+def _ratio(number: float) -> tuple[int, int]:
+    """Return a number as it is written, in decimal, as a fraction: the float 0.1 is no tenth."""
+    return Decimal(repr(number)).as_integer_ratio()
+
+
+def _length_test(rule: ValueRule) -> Test:
+    least, most = rule.min_length or 0, rule.max_length
+
+    def test(value: Any, _: Fields) -> Violation | None:  # noqa: ANN401
+        count = len(value) if isinstance(value, str) else least
+        if count >= least and (most is None or count <= most or not isinstance(value, str)):
+            return None
+        bound = f"at least {least} are needed" if count < least else f"at most {most} are allowed"
+        return Violation("length", f"holds {count} characters: {bound}", {"count": count, "min": least, "max": most})
+
+    return test
+
+
+def _item_test(rule: ValueRule) -> Test:
+    tests = tuple(test.make(rule, "") for test in FIELD_TESTS if _is_due(test, rule))
+    bounds = placeholders_of(rule)
+
+    def test(value: Any, fields: Fields) -> Violation | None:  # noqa: ANN401
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            for each in tests:
+                found = each(item, fields)
+                if found is not None:
+                    said = found.message.replace(WRITTEN, _text_of(item)).replace(", or omit the field", "")
+                    details = {**bounds, **found.details, "index": index, "value": raw_value(item)}
+                    return Violation("item", said, details, f"[{index}]")
+        return None
+
+    return test
+
+
+def _items_test(field: ValueRule) -> Test:
     least, most = field.min_items or 0, field.max_items
 
     def test(value: Any, _: Fields) -> Violation | None:  # noqa: ANN401
@@ -217,7 +276,7 @@ def _reader_of(path: str) -> Callable[[object], float | None]:
     return read_whole if path in WHOLE_NUMBER_FIELDS else read_float
 
 
-def _bounds(field: Field) -> str:
+def _bounds(field: ValueRule) -> str:
     least, most = _first(field.min, field.above), _first(field.max, field.below)
     if field.min is not None and field.max is not None:
         return f" from {show(field.min)} to {show(field.max)}"
@@ -244,13 +303,16 @@ def _text_of(value: object) -> str:
 
 FIELD_TESTS: Final = (
     FieldTest(("reject",), lambda _field, _path: _reject_test),
-    FieldTest(("type",), lambda field, _path: _type_test(field)),
-    FieldTest(("allowed",), lambda field, path: _allowed_test(field.allowed or (), _reader_of(path))),
-    FieldTest(("min", "above", "max", "below"), lambda field, path: _range_test(field, _reader_of(path))),
-    FieldTest(("min_items", "max_items"), lambda field, _path: _items_test(field)),
-    FieldTest(("max_bytes",), lambda field, _path: _bytes_test(field.max_bytes or 0)),
-    FieldTest(("pattern",), lambda field, _path: _pattern_test(field.pattern or "")),
-    FieldTest(("requires",), lambda field, _path: _requires_test(field.requires)),
-    FieldTest(("excludes",), lambda field, _path: _excludes_test(field.excludes)),
+    FieldTest(("type",), lambda rule, _path: _type_test(rule)),
+    FieldTest(("allowed",), lambda rule, path: _allowed_test(rule.allowed, _reader_of(path))),
+    FieldTest(("min", "above", "max", "below"), lambda rule, path: _range_test(rule, _reader_of(path))),
+    FieldTest(("multiple_of",), lambda rule, path: _multiple_test(rule.multiple_of, _reader_of(path))),
+    FieldTest(("min_length", "max_length"), lambda rule, _path: _length_test(rule)),
+    FieldTest(("min_items", "max_items"), lambda rule, _path: _items_test(rule)),
+    FieldTest(("max_bytes",), lambda rule, _path: _bytes_test(rule.max_bytes)),
+    FieldTest(("pattern",), lambda rule, _path: _pattern_test(rule.pattern)),
+    FieldTest(("items",), lambda rule, _path: _item_test(rule.items)),
+    FieldTest(("requires",), lambda rule, _path: _requires_test(rule.requires)),
+    FieldTest(("excludes",), lambda rule, _path: _excludes_test(rule.excludes)),
 )
 """Every constraint that a value is tested for. What a rule does with a valid value is in `transforms`."""

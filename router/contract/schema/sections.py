@@ -93,25 +93,38 @@ class Sampling(Frozen, frozen=True):
     source: str | None = None
 
 
-class Field(RuleBase, frozen=True, kw_only=True):
-    """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
+class ValueRule(OmitDefaults, frozen=True, kw_only=True):
+    """What a value must be. `multiple_of` is exact for the decimal number as it is sent: 0.3 is a multiple of 0.1.
 
-    Parts: required, reject, wrong_type, allowed, range (or too_low and too_high), items, bytes, pattern, requires,
-    excludes.
+    `min_length` and `max_length` count characters (Unicode code points) of a string, `max_bytes` its UTF-8 bytes.
     """
 
-    required: bool = False
-    reject: bool = False
     type: tuple[Literal["string", "number", "integer", "boolean", "array", "object"], ...] = ()
     allowed: tuple[Scalar, ...] | None = None
     min: int | float | None = None
     above: int | float | None = None
     max: int | float | None = None
     below: int | float | None = None
+    multiple_of: int | float | None = None
+    min_length: Count | None = None
+    max_length: Count | None = None
     min_items: Count | None = None
     max_items: Count | None = None
     max_bytes: Positive | None = None
     pattern: str | None = None
+
+
+class Field(ValueRule, frozen=True, kw_only=True):
+    """The rule of one request field: what a value must be, then what becomes of it, then what an absent one gets.
+
+    `items` is what each item of an array must be.
+    Parts: required, reject, wrong_type, allowed, range (or too_low and too_high), multiple_of, length, items, bytes,
+    pattern, item, requires, excludes. `error`, `parts` and `source` are as in `RuleBase`.
+    """
+
+    required: bool = False
+    reject: bool = False
+    items: ValueRule | None = None
     requires: Condition = {}
     excludes: Condition = {}
     sources: tuple[str, ...] = msgspec.field(default=(), name="from")
@@ -121,14 +134,17 @@ class Field(RuleBase, frozen=True, kw_only=True):
     force: Scalar | None = None
     drop: bool = False
     default: Scalar | None = None
+    error: ErrorText | None = None
+    parts: dict[str, ErrorText] = {}
+    source: str | None = None
 
 
 _NOTHING_STATED: Final = Field()
 
 
-def is_stated(field: Field, member: str) -> bool:
-    """Return whether the rule of a field states one of its members; a default states nothing."""
-    return bool(getattr(field, member) != getattr(_NOTHING_STATED, member))
+def is_stated(rule: ValueRule, member: str) -> bool:
+    """Return whether the rule of a field, or of its items, states one of its members; a default states nothing."""
+    return bool(getattr(rule, member) != getattr(_NOTHING_STATED, member))
 
 
 class UnknownMembers(RuleBase, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from router.contract.schema.sections import (
     UnknownFields,
 )
 from router.contract.schema.types import ErrorText
+from tests.compiler.constraint_values import member_values
 from tests.compiler.diff.contracts import SERVED
 
 PATHS = ("max_tokens", "o.y", "temperature", "x")
@@ -40,26 +41,31 @@ def _sometimes(strategy, nothing=None):
     return st.just(nothing) | st.just(nothing) | st.just(nothing) | strategy
 
 
+_ONCE = ("above", "below")
+"""Bounds that no rule states beside another."""
+
 _FIELDS = st.builds(
     Field,
-    required=_sometimes(st.just(True), False),
-    reject=_sometimes(st.just(True), False),
-    type=_sometimes(st.sampled_from([("number",), ("integer",), ("string", "array"), ("integer", "string")]), ()),
-    allowed=_sometimes(st.lists(st.sampled_from([0, 1, 0.5, "a", True]), unique_by=repr, min_size=1).map(tuple)),
-    min=_sometimes(_NUMBERS),
-    max=_sometimes(_NUMBERS),
-    min_items=_sometimes(st.integers(0, 2)),
-    max_items=_sometimes(st.integers(0, 2)),
-    max_bytes=_sometimes(st.integers(1, 2)),
-    pattern=_sometimes(st.sampled_from(["a+", "a", "b"])),
-    requires=_sometimes(_CONDITIONS, {}),
-    excludes=_sometimes(_CONDITIONS, {}),
-    sources=_sometimes(st.just(("q",)), ()),
-    map=_sometimes(st.sampled_from([{"a": "b"}, {"1": 0.5}]), {}),
-    ceiling=_sometimes(_NUMBERS),
-    force=_sometimes(_NUMBERS),
-    drop=_sometimes(st.just(True), False),
-    default=_sometimes(_NUMBERS),
+    **{
+        member: _sometimes(st.sampled_from(values), getattr(Field(), member))
+        for member, values in member_values().items()
+        if member not in _ONCE
+    }
+    | {
+        "type": _sometimes(
+            st.sampled_from([("number",), ("integer",), ("string", "array"), ("integer", "string")]), ()
+        ),
+        "allowed": _sometimes(st.lists(st.sampled_from([0, 1, 0.5, "a", True]), unique_by=repr, min_size=1).map(tuple)),
+        "min": _sometimes(_NUMBERS),
+        "max": _sometimes(_NUMBERS),
+        "pattern": _sometimes(st.sampled_from(["a+", "a", "b"])),
+        "requires": _sometimes(_CONDITIONS, {}),
+        "excludes": _sometimes(_CONDITIONS, {}),
+        "sources": _sometimes(st.just(("q",)), ()),
+        "floor": st.none(),
+        "force": _sometimes(_NUMBERS),
+        "default": _sometimes(_NUMBERS),
+    },
     error=_sometimes(_WORDS),
     source=_sometimes(st.just("a page")),
 ) | st.builds(Field, above=_sometimes(_NUMBERS), below=_sometimes(_NUMBERS))

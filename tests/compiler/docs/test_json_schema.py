@@ -21,6 +21,7 @@ from compiler.source.yaml_reader import read_yaml
 from router.contract.schema.fields import SAMPLING_FIELDS
 from tests.batches import batched
 from tests.compiler.cases import all_cases, name_of
+from tests.compiler.constraint_values import VALUES
 from tests.compiler.profiles import profiles
 from tests.exhaustive import exhaustive_but
 
@@ -115,7 +116,7 @@ FIELD = {
     "source": "docs",
 }
 CASE_SECTIONS = {
-    "fields": {"a.b": FIELD},
+    "fields": {"a.b": FIELD, **{f"alone.{key}": {key: values[0]} for key, values in VALUES.items()}},
     "checks": {
         "roles": {"allowed": ["user"], "error": "no", "source": "x"},
         "content_parts": {"allowed": "text", "by_role": {"tool": ["text"]}, "error": {"shape": "no"}},

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from router.contract.decide import Forward, Rejection, ServedIds, decide
 from router.contract.jsonbytes.members import find_members
+from router.contract.rules.field_tests import FIELD_TESTS
 from router.contract.schema.conditions import path_of, value_at
 from router.contract.schema.model import Contract
-from router.contract.schema.sections import Field
+from router.contract.schema.sections import Field, ValueRule
 from tests.batches import batched
 from tests.router.contract.evaluated import cases, check
 
@@ -31,10 +32,14 @@ STATING = {
     "allowed": st.lists(SCALARS, min_size=1, max_size=4).map(tuple),
     "min": NUMBERS,
     "below": NUMBERS,
+    "multiple_of": st.sampled_from([0.5, 2]),
+    "min_length": st.just(1),
+    "max_length": st.sampled_from([1, 2]),
     "min_items": st.just(1),
     "max_items": st.just(2),
     "max_bytes": st.just(1),
     "pattern": st.sampled_from(["x*", ".?"]),
+    "items": st.sampled_from([ValueRule(type=("string",), max_length=1), ValueRule(min=1)]),
     "requires": st.sampled_from([{"b": ()}, {"o.a": (1, "x")}]),
     "excludes": st.sampled_from([{"b": (0, "x")}, {"o.b": ()}]),
 }
@@ -46,6 +51,7 @@ CHANGING = {
     "drop": st.just(True),
     "sources": st.lists(st.sampled_from(PATHS), min_size=1, max_size=2).map(tuple),
 }
+assert STATING.keys() == {member for test in FIELD_TESTS for member in test.members} - {"above", "max"}
 VALUES = st.sampled_from(
     [
         "0",

@@ -1,15 +1,15 @@
 """What is known of one kind of constraint: the record that every phase and command reads."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from compiler.diagnostics import Code
 from compiler.language.samples import BoundaryValue
 from compiler.language.values import Rules
-from router.contract.schema.sections import Field
+from router.contract.schema.sections import ValueRule, is_stated
 
-Form = Literal["plain", "fixed", "types", "texts", "scalars", "whole", "size", "condition"]
+Form = Literal["plain", "fixed", "types", "texts", "scalars", "whole", "size", "condition", "rule"]
 """How a profile writes a value, and so how it enters the artifact: see `compiler.artifact`."""
 
 ComparisonKind = Literal[
@@ -24,6 +24,7 @@ ComparisonKind = Literal[
     "pattern",
     "demands",
     "exclusions",
+    "item",
     "sources",
     "map",
     "floor",
@@ -68,7 +69,7 @@ class Contradiction:
     message: str
 
 
-def _no_values(_path: str, _field: Field) -> Iterable[BoundaryValue]:
+def _no_values(_path: str, _rule: ValueRule) -> Iterable[BoundaryValue]:
     return ()
 
 
@@ -77,7 +78,7 @@ class Constraint:
     """One kind of constraint, or of change, that the rule of a field may state.
 
     key: its name in a profile. schema: type, help and example. kind: what it counts as in tables.
-    form: how it is written. attribute: the member of `Field` that holds it, where that has another name.
+    json_schema: the names that mean it in JSON Schema. form: how it is written. attribute: the member of `Field` that holds it, where that has another name.
     part, wider: the part of a rule that a violation has, and the wider part whose error text it takes.
     comparison: how a change is described; None: by the constraint that it shares an end of a range with.
     boundary_values: test values for a field with it, at and next to its edges.
@@ -94,10 +95,11 @@ class Constraint:
     kind: KindOfRule
     form: Form = "plain"
     attribute: str = ""
+    json_schema: tuple[str, ...] = ()
     part: str = ""
     wider: str = ""
     comparison: ConstraintComparison | None = None
-    boundary_values: Callable[[str, Field], Iterable[BoundaryValue]] = _no_values
+    boundary_values: Callable[[str, Any], Iterable[BoundaryValue]] = _no_values
     contradicts: Mapping[str, Contradiction] = field(default_factory=dict)
     not_below: tuple[str, ...] = ()
     is_open: bool = False
@@ -112,3 +114,25 @@ class Constraint:
     def member(self) -> str:
         """The member of `Field` that holds it."""
         return self.attribute or self.key
+
+
+def stated_in(constraints: Iterable[Constraint], rule: ValueRule) -> Iterator[Constraint]:
+    """Yield the constraints that the rule of a field, or of its items, states, each member once."""
+    known = (each for each in constraints if each.form != "fixed" and hasattr(rule, each.member))
+    return (each for each in known if is_stated(rule, each.member))
+
+
+def boundary_values_of(constraints: Iterable[Constraint], path: str, rule: ValueRule) -> Iterator[BoundaryValue]:
+    """Yield the test values of the constraints that a rule states, but for those that name values."""
+    found: dict[str, BoundaryValue] = {}
+    for constraint in stated_in(constraints, rule):
+        for boundary in constraint.boundary_values(path, rule):
+            found.setdefault(boundary.description, boundary)
+    yield from found.values()
+
+
+def values_named_in(constraints: Iterable[Constraint], rule: ValueRule) -> list[Any]:
+    """Return the values that a rule names, each once."""
+    values = [getattr(rule, each.member) for each in stated_in(constraints, rule) if each.names_values]
+    each_of = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
+    return list({repr(each): each for each in each_of}.values())
