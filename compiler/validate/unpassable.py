@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from compiler.artifact.from_profile import field_of
 from compiler.diagnostics import Diagnostic, Location, Note, warning
 from compiler.language.constraints import BY_KEY, CONSTRAINTS
-from compiler.language.constraints.of_values import TYPES
+from compiler.language.constraints.of_values import LONGEST_SAMPLE, TYPES
 from compiler.language.pattern_texts import least_length
 from compiler.source.tree import Mapping, Node, Path, Scalar, Sequence, key_location, node_at, plain
 from compiler.source.yaml_writer import inline
@@ -123,7 +123,7 @@ def _of_mapped(rule: _Rule) -> Iterator[Diagnostic]:
 
 def _of_types(rule: _Rule) -> Iterator[Diagnostic]:
     """Yield a warning for each type that other constraints exclude, or where they leave no type at all."""
-    groups = [stated for group in _GROUPS if (stated := rule.stated(group))]
+    groups = [stated for group in _GROUPS if (stated := rule.stated(group)) and not _is_huge(rule, stated)]
     written = _items(node_at(rule.scope.tree, rule.place_of("type")))
     if not groups or "allowed" in rule.values or "fixed" in rule.values:
         return
@@ -211,6 +211,11 @@ def _readings(text: str) -> Iterator[Any]:
         yield float(text)
     except ValueError:
         return
+
+
+def _is_huge(rule: _Rule, keys: tuple[str, ...]) -> bool:
+    """Return whether a value that passes would be too large to try."""
+    return any(rule.values[key] > LONGEST_SAMPLE for key in keys if key in {"min_length", "min_items"})
 
 
 def _any_of(kind: str, accepts: Callable[[Any], bool], candidates: tuple[Any, ...]) -> bool:

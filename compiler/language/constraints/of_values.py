@@ -15,6 +15,8 @@ from router.contract.schema.sections import ValueRule
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 _MOST_EDGES: Final = 3
+LONGEST_SAMPLE: Final = 2**20
+"""Longest text in characters, and longest array, of a test value; an edge beyond it has none."""
 
 
 def _bound(meaning: str, example: str) -> Rules:
@@ -27,7 +29,9 @@ def _count(meaning: str, example: str) -> Rules:
 
 def _item_counts(path: str, field: ValueRule) -> Iterator[BoundaryValue]:
     edges = [edge for edge in (field.min_items, field.max_items) if edge is not None]
-    counts = dict.fromkeys(count for edge in edges for count in (edge - 1, edge, edge + 1) if count >= 0)
+    counts = dict.fromkeys(
+        count for edge in edges for count in (edge - 1, edge, edge + 1) if 0 <= count <= LONGEST_SAMPLE
+    )
     yield from (BoundaryValue(f"{count} items", items_of(path, count)) for count in counts)
     if path != "messages":
         yield BoundaryValue("no array", "~")
@@ -58,7 +62,9 @@ def _plain(number: Fraction) -> float:
 
 def _lengths(_path: str, rule: ValueRule) -> Iterator[BoundaryValue]:
     edges = [edge for edge in (rule.min_length, rule.max_length) if edge is not None]
-    for count in dict.fromkeys(count for edge in edges for count in (edge - 1, edge, edge + 1) if count >= 0):
+    for count in dict.fromkeys(
+        count for edge in edges for count in (edge - 1, edge, edge + 1) if 0 <= count <= LONGEST_SAMPLE
+    ):
         yield BoundaryValue(f"a text of {count} characters", "a" * count)
         if count in edges and count:
             wide = f"a text of {count} characters, {4 * count} bytes and {2 * count} units of UTF-16"
@@ -67,6 +73,8 @@ def _lengths(_path: str, rule: ValueRule) -> Iterator[BoundaryValue]:
 
 def _sizes(_path: str, field: ValueRule) -> Iterator[BoundaryValue]:
     most = field.max_bytes or 0
+    if most > LONGEST_SAMPLE:
+        return
     for count in (most, most + 1):
         yield BoundaryValue(f"a text of {count} bytes", "a" * count)
         yield BoundaryValue(f"a text of {count} bytes in an array", ["a", "a" * count], is_edge=False)

@@ -78,7 +78,8 @@ class Constraint:
     """One kind of constraint, or of change, that the rule of a field may state.
 
     key: its name in a profile. schema: type, help and example. kind: what it counts as in tables.
-    json_schema: the names that mean it in JSON Schema. form: how it is written. attribute: the member of `Field` that holds it, where that has another name.
+    json_schema: the names that mean it in JSON Schema.
+    form: how it is written. attribute: the member of `Field` that holds it, where that has another name.
     part, wider: the part of a rule that a violation has, and the wider part whose error text it takes.
     comparison: how a change is described; None: by the constraint that it shares an end of a range with.
     boundary_values: test values for a field with it, at and next to its edges.
