@@ -19,7 +19,7 @@ class _Waiter:
 
 
 class ByteBudget:
-    """So many bytes for the tasks of one event loop; who waits gets them in the order of arrival.
+    """A number of bytes for the tasks of one event loop. Tasks that wait for some get them in the order of arrival.
 
     A task reserves all that it needs at once, so tasks that wait never hold what another one needs. `call_soon` calls a
     function in the loop, not within the caller.

@@ -15,7 +15,7 @@ from router.server.sockets import BoundedSocket
 PIECE_BYTES: Final = 64 * 1024
 """Most bytes that are received in one call."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
-"""After so many bytes the other tasks of the event loop run, however fast the client sends."""
+"""How much is received before the other tasks of the event loop run, however fast the client sends."""
 DRAIN_BYTES: Final = 64 * 1024 * 1024
 """How much of a rejected body is read, so that the client can read the response before the connection closes."""
 

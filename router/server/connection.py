@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from router.server.timeout_queue import TimeoutQueue
 
 RECEIVE_BYTES: Final = 64 * 1024
-"""Most bytes that are received in one call. So many of pipelined requests are held at most: nothing more is received
-while a request is served."""
+"""Most bytes that are received in one call, and of pipelined requests that are held: nothing more is received while a
+request is served."""
 BUFFERED_BYTES: Final = 64 * 1024
 """Longest body that is buffered until it is complete. A longer one is received in the task of its request."""
 

@@ -15,7 +15,7 @@ CUT_SECONDS: Final = 1.0
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:
-    """Return the limit of client connections of a worker with so many descriptors. Some are left for engines.
+    """Return the limit of client connections of a worker; some of its descriptors are left for engines.
 
     Requests in flight are limited for the host, and one worker may have all of them.
     """

@@ -12,7 +12,7 @@ from router.server.request_parser import RequestError
 
 
 def late_headers(seconds: float) -> ApiError:
-    """Return the error of headers that did not arrive in so many seconds."""
+    """Return the error of headers that did not arrive within a time in seconds."""
     return ApiError("bad_request", f"The headers of the request did not arrive within {seconds:g} s")
 
 

@@ -24,7 +24,7 @@ class TimeoutQueue:
         del self._deadlines[connection]
 
     def shorten(self, seconds: float) -> None:
-        """Reduce the timeout of present and later connections to so many seconds from now."""
+        """Reduce the timeout of present and later connections to a number of seconds from now."""
         self._seconds = min(seconds, self._seconds)
         latest = time.monotonic() + self._seconds
         self._deadlines = {connection: min(latest, deadline) for connection, deadline in self._deadlines.items()}

@@ -54,7 +54,7 @@ def pairs():
             end.close()
 
 
-def test_whoever_waits_gets_its_bytes_in_order(loop, soon, pairs):
+def test_tasks_get_their_bytes_in_order(loop, soon, pairs):
     """A later one that would fit does not pass an earlier one, and an amount above the capacity is all of it."""
     budget, order = ByteBudget(10, soon), []
 
@@ -74,7 +74,7 @@ def test_whoever_waits_gets_its_bytes_in_order(loop, soon, pairs):
 
 
 @pytest.mark.parametrize("cause", ["deadline", "hang-up", "interrupt"])
-def test_who_gives_up_holds_up_nobody(loop, soon, pairs, cause):
+def test_a_task_that_gives_up_lets_the_next_one_in(loop, soon, pairs, cause):
     """At its deadline, when its client hangs up, or when it is interrupted, the next one is looked at."""
     budget, results = ByteBudget(10, soon), []
     assert budget.acquire(8, -1, NEVER)

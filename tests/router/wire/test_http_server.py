@@ -1,4 +1,4 @@
-"""What the server owes its clients in HTTP: the end of connections, `100 Continue`, and a word to everyone it cuts."""
+"""What the server owes its clients in HTTP: the end of connections, `100 Continue`, and an error for what it cuts."""
 
 import os
 import signal
@@ -219,7 +219,7 @@ def stopping(engine: MockEngine) -> Iterator[RunningRouter]:
 def test_from_the_stop_on_responses_close_their_connections(
     stopping: RunningRouter, engine: MockEngine, cause: str
 ) -> None:
-    """Whoever is told to stop, every response whose headers are written later says `Connection: close`."""
+    """Whichever process is stopped, every response whose headers are written later says `Connection: close`."""
     gate = Event()
     engine.answer_next(MockResponse(body=b"{}", hold=gate))
     with RawClient(stopping.port) as waiting, RawClient(stopping.port) as idle:
@@ -242,7 +242,7 @@ def test_from_the_stop_on_responses_close_their_connections(
         assert waiting.at_end()
 
 
-def test_what_outlasts_the_stop_is_told_so(engine: MockEngine, tmp_path: Path) -> None:
+def test_requests_that_outlast_the_stop_get_an_error(engine: MockEngine, tmp_path: Path) -> None:
     """When the time of a stop ends a stream gets an error event, a waiting request a 503, and both have their line."""
     settings = {
         "ROUTER_DRAIN_SECONDS": "0",
