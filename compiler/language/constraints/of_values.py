@@ -46,7 +46,9 @@ def _multiples(_path: str, rule: ValueRule) -> Iterator[BoundaryValue]:
     step = exact(rule.multiple_of or 1)
     least = rule.min if rule.min is not None else rule.above
     start = 1 if least is None else math.floor(exact(least) / step) + 1
-    for count in (start, start + 1, start + 2, -start, 0):
+    most = rule.max if rule.max is not None else rule.below
+    top = start + 2 if most is None else math.floor(exact(most) / step)
+    for count in dict.fromkeys((start - 1, start, start + 1, top, top + 1, -start, 0)):
         yield BoundaryValue(f"{count} times {_plain(step)}", _plain(count * step))
     for count in (start, start + 1):
         between = _plain(count * step + step / 2)

@@ -12,6 +12,7 @@ from compiler.verify.generation import Options, derive
 from compiler.verify.generation.names import Deployment
 from router.contract.schema.model import Contract
 from router.contract.schema.rule_list import PART_LIMITS, UnknownFieldsRule
+from router.contract.schema.sections import Field, ValueRule
 from tests.compiler.verify.endpoint import Endpoint
 from tests.compiler.verify.mutants import Mutant, contract_of, is_caught, mutants_of
 from tests.exhaustive import PRESETS, exhaustive_but
@@ -75,6 +76,32 @@ def _known(contract: Contract) -> list[tuple[str, ...]]:
 def _part_limits(contract: Contract) -> list[tuple[int | None, ...]]:
     limits = [case.sections.limits for case in contract.cases]
     return [tuple(getattr(each, member) for member in PART_LIMITS.values()) for each in limits]
+
+
+EVERY_CONSTRAINT = Contract(
+    fields={
+        "temperature": Field(min=0, max=2, multiple_of=0.1),
+        "seed": Field(multiple_of=3),
+        "user": Field(min_length=2, max_length=5),
+        "stop": Field(
+            type=("string", "array"),
+            max_items=4,
+            items=ValueRule(type=("string",), min_length=1, max_length=3),
+        ),
+        "x": Field(items=ValueRule(min=0, max=5, multiple_of=0.5)),
+        "y": Field(items=ValueRule(allowed=("a", 1))),
+    }
+)
+"""Constraints that no preset states."""
+
+
+def test_every_mutant_of_constraints_without_presets_is_caught() -> None:
+    """Each change to steps, lengths and the rules of items makes some check fail."""
+    deployment = Deployment.for_contract(EVERY_CONSTRAINT)
+    checks = derive(EVERY_CONSTRAINT, deployment, Options(is_own=True)).checks
+    mutants = list(mutants_of(EVERY_CONSTRAINT))
+    assert len(mutants) > len(EVERY_CONSTRAINT.fields)
+    assert [str(each) for each in mutants if not is_caught(each, EVERY_CONSTRAINT, checks, deployment.served)] == []
 
 
 @pytest.mark.parametrize("preset", exhaustive_but(PRESETS, preset_names()))
