@@ -65,7 +65,7 @@ class BodyReader:
             raise request_too_large(limit)
         self._reserve_room(limit if declared is None else declared, time.monotonic() + timeout_seconds)
         self._send_continue()
-        # It is filled piece by piece: to join the pieces of a long body would take too long at once.
+        # To join the pieces of a long body would hold it twice.
         body = io.BytesIO()
         body.writelines(self._pieces)
         self._pieces = []
