@@ -54,10 +54,17 @@ def chat(services: Services, request: Request, route: str, context: RequestConte
     """
     contract = services.artifact.contract
     body = _read_body(services, request, context)
-    decision = cpu_executor.run(len(body), decide, body, contract, services.registry.served_ids())
+    served = services.registry.served_ids()
+    if len(body) <= cpu_executor.INLINE_BYTES:
+        decision = decide(body, contract, served)
+    else:
+        decision = cpu_executor.run(len(body), decide, body, contract, served)
     context.model_asked = decision.model_asked
-    context.violations = decision.violations
-    context.case = decision.case_selection.case.name if decision.case_selection.case is not None else None
+    if decision.violations:
+        context.violations = decision.violations
+    case = decision.case_selection.case
+    if case is not None:
+        context.case = case.name
     context.errors = decision.errors
     if isinstance(decision, Rejection):
         context.rule = decision.rule

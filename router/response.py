@@ -15,7 +15,7 @@ from router.contract.responses.rewrite_plan import ResponseRewrite
 from router.contract.responses.stream_progress import StreamProgress
 from router.contract.responses.upstream_errors import map_upstream_error
 from router.request.context import RequestContext
-from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client
+from router.request.headers import ATTEMPTS, BODY_HEADERS, for_client, plain_for_client
 from router.request.outcome import Outcome
 from router.request.request import ClientConnection, Headers, ResponseWriter
 from router.runtime import cpu_executor
@@ -98,7 +98,7 @@ def forward_whole(
 ) -> ProxyResponse:
     """Return the response for the client where the engine's came whole, which is a success."""
     context.buffered_at = time.monotonic()
-    headers, body = for_client(whole.headers, extra_headers), whole.body
+    headers, body = plain_for_client(whole.headers, extra_headers), whole.body
     edit = edits.body_edit(HTTP_OK)
     if edit is not None:
         buffered = BufferedBody(body, whole.by_name.get("content-encoding", ""))

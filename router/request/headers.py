@@ -138,6 +138,11 @@ def for_client(headers: Iterable[tuple[str, str]], also: tuple[str, ...] = ()) -
     ]
 
 
+def plain_for_client(headers: Iterable[tuple[str, str]], also: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """Return the same where all values are visible ASCII and Connection names no headers."""
+    return [field for field in headers if _is_forwarded(field[0], also)]
+
+
 @lru_cache(maxsize=256)
 def _is_forwarded(name: str, also: tuple[str, ...]) -> bool:
     lower = name.lower()

@@ -96,7 +96,9 @@ class Request:
         client: ClientConnection,
         version: tuple[int, int] = (1, 1),
         keep_alive: bool = True,
+        by_name: dict[str, str] | None = None,
     ) -> None:
+        """Make a request; `by_name` is what the method of this name returns, if the server knows it already."""
         self.method = method
         self.target = target
         """The request target as it was sent, decoded as latin-1."""
@@ -108,7 +110,7 @@ class Request:
         self.version = version
         self.keep_alive = keep_alive
         """Whether client and protocol allow the connection to carry another request."""
-        self._by_name: dict[str, str] | None = None
+        self._by_name = by_name
 
     @property
     def peer(self) -> Address | None:

@@ -139,6 +139,7 @@ class Connection:
             client,
             parsed.version,
             parsed.keep_alive,
+            parsed.by_name,
         )
 
     def _take_body(self, parsed: ParsedHeaders, budget: ByteBudget) -> RequestBody:

@@ -63,7 +63,7 @@ class HeaderLimits(NamedTuple):
 class ParsedHeaders:
     """The request line and the headers of a request, and the length of its body."""
 
-    __slots__ = ("expects_continue", "headers", "keep_alive", "length", "method", "target", "version")
+    __slots__ = ("by_name", "expects_continue", "headers", "keep_alive", "length", "method", "target", "version")
 
     def __init__(  # noqa: PLR0913, PLR0917 - on the hot path
         self,
@@ -71,6 +71,7 @@ class ParsedHeaders:
         target: str,
         version: tuple[int, int],
         headers: Headers,
+        by_name: dict[str, str],
         length: int,
         keep_alive: bool,
         expects_continue: bool,
@@ -80,6 +81,8 @@ class ParsedHeaders:
         self.version = version
         self.headers = headers
         """In the order in which they were sent; names in lower case, values without white space around them."""
+        self.by_name = by_name
+        """The headers by name; repeated ones joined by a comma."""
         self.length = length
         """The length of the body in bytes, or CHUNKED."""
         self.keep_alive = keep_alive
@@ -209,6 +212,7 @@ def parse_headers(block: bytes, limits: HeaderLimits) -> ParsedHeaders:
         target,
         version,
         headers,
+        by_name,
         _body_length(by_name, version, target),
         _keeps_alive(by_name, version, method),
         "expect" in by_name and _expects_continue(by_name["expect"], version, target),

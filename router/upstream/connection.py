@@ -160,11 +160,19 @@ class UpstreamConnection:
         """
         if self.is_reused:
             self._acked_before = _bytes_acked(self._socket)
-        if len(body) <= READ_BYTES:
-            return self._send_all(head + body, poller, seconds)
-        return self._send_all(head, poller, seconds) and self._send_all(body, poller, seconds)
+        if len(body) > READ_BYTES:
+            return self._send_all(head, poller, seconds) and self._send_all(body, poller, seconds)
+        data = head + body
+        try:
+            sent = self._socket.send(data)
+        except ConnectionResetError:
+            self._was_reset = True
+            raise
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        return sent == len(data) or self._send_all(memoryview(data)[sent:], poller, seconds)
 
-    def _send_all(self, data: bytes, poller: Poller, seconds: float) -> bool:
+    def _send_all(self, data: bytes | memoryview, poller: Poller, seconds: float) -> bool:
         left = memoryview(data)
         # Under TLS there is nearly always something to read that is no response.
         wanted = select.POLLOUT if self._is_tls else select.POLLOUT | select.POLLIN
