@@ -1,6 +1,7 @@
 """Lowering: turns the values of a validated profile into a contract, normalised and with every default."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +9,8 @@ import msgspec
 from compiler.artifact.sizes import bytes_of
 from compiler.language.constraints import BY_KEY
 from compiler.language.constraints.record import Form
+from router.artifact.differences import merged_values
+from router.contract.schema.combinations import SEPARATOR, combinations
 from router.contract.schema.fields import SAMPLING_FIELDS, WHOLE_NUMBER_FIELDS
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import CHECK_TYPES, CHECKS, Check
@@ -42,29 +45,36 @@ def contract_of(profile: Values) -> Contract:
     """Return the contract that a merged and validated profile means, given as its bare values."""
     return Contract(
         **_sections(profile),
-        cases=tuple(_case(profile, name, case) for name, case in profile.get("cases", {}).items()),
+        case_groups=tuple(profile.get("case_groups", ())),
+        cases=tuple(_cases(profile)),
         mode=mode_of(profile.get("mode", {})),
         models=_models(profile.get("models", {})),
     )
 
 
-def merged_values(base: Values, values: Values) -> Values:
-    """Merge values into others, as profiles are merged into their parents: mappings merge, a null deletes."""
-    result = dict(base)
-    for key, value in values.items():
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, dict):
-            inner = result.get(key)
-            result[key] = merged_values(inner if isinstance(inner, dict) else {}, value)
+def _cases(profile: Values) -> Iterator[Case]:
+    """Yield the cases of a profile, with the combinations of cases of several groups."""
+    cases: Values = profile.get("cases", {})
+    for names, when in _combinations(profile):
+        sections = Sections(**_sections(reduce(merged_values, (cases[name] for name in names), profile)))
+        if len(names) == 1:
+            yield Case(names[0], when, sections, group=cases[names[0]].get("group", ""))
         else:
-            result[key] = value
-    return result
+            yield Case(SEPARATOR.join(names), when, sections, parts=names)
 
 
-def _case(profile: Values, name: str, case: Values) -> Case:
-    own = {section: values for section, values in case.items() if section != "when"}
-    return Case(name, when_of(merged_values({}, case["when"])), Sections(**_sections(merged_values(profile, own))))
+def combined_names(profile: Values) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the cases of each combination, single cases included; conditions must be valid."""
+    return (names for names, _ in _combinations(profile))
+
+
+def _combinations(profile: Values) -> Iterator[tuple[tuple[str, ...], When]]:
+    cases: Values = profile.get("cases", {})
+    whens = {name: when_of(merged_values({}, case["when"])) for name, case in cases.items()}
+    of_group: dict[str, list[str]] = {"": [], **{group: [] for group in profile.get("case_groups", ())}}
+    for name, case in cases.items():
+        of_group[case.get("group", "")].append(name)
+    return combinations(whens, tuple(of_group.values()))
 
 
 def when_of(section: Values) -> When:

@@ -8,6 +8,7 @@ import msgspec
 from compiler.artifact.sizes import size_of
 from compiler.language.constraints import stated
 from compiler.language.constraints.record import Form
+from router.artifact.differences import difference_from
 from router.artifact.format import Artifact
 from router.contract.schema.model import Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
@@ -41,10 +42,21 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
     contract = artifact.contract
     base = _sections(contract)
     cases = {
-        case.name: {"when": when_of(case.when), **difference_from(base, _sections(case.sections))}
+        case.name: {
+            **_present(group=case.group or None),
+            "when": when_of(case.when),
+            **difference_from(base, _sections(case.sections)),
+        }
         for case in contract.cases
+        if not case.parts
     }
-    values = {"models": _models(contract.models), "mode": mode_of(contract.mode), **base, "cases": cases}
+    values = {
+        "models": _models(contract.models),
+        "mode": mode_of(contract.mode),
+        **base,
+        "case_groups": list(contract.case_groups),
+        "cases": cases,
+    }
     return {"name": artifact.name, **{section: value for section, value in values.items() if value}}
 
 
@@ -68,19 +80,6 @@ def _with_budget_default(case: dict[str, Any]) -> dict[str, Any]:
     if "cap" not in budget or "default" in budget:
         return case
     return {**case, "output": {**case["output"], "max_tokens": {**budget, "default": budget["cap"]}}}
-
-
-def difference_from(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that, merged into a base, give these values; a null deletes a value of the base."""
-    changed: dict[str, Any] = {}
-    for key, value in values.items():
-        below = base.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            if inner := difference_from(below, value):
-                changed[key] = inner
-        elif key not in base or repr(value) != repr(below):
-            changed[key] = value
-    return {**changed, **{key: None for key in base if key not in values}}
 
 
 def field_of(field: Field) -> dict[str, Any]:

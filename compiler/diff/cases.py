@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from compiler.artifact.to_profile import when_of
 from compiler.diagnostics import CommandError
 from compiler.diff.change import UNSEEN, Change, any_of
@@ -44,7 +46,8 @@ def compare(before: Contract, after: Contract) -> tuple[Change, ...]:
     return changes
 
 
-def _changes(before: Contract, after: Contract) -> tuple[Change, ...]:
+def _changes(old: Contract, after: Contract) -> tuple[Change, ...]:
+    before = _with_names_of(after, old)
     read = before.read_by_conditions, after.read_by_conditions
     anywhere = _doubtful(_all_moves(before, after))
     of_modes = any(case.when.mode for contract in (before, after) for case in contract.cases)
@@ -56,6 +59,18 @@ def _changes(before: Contract, after: Contract) -> tuple[Change, ...]:
         *(_with_cases(change, shared) for change in base),
         *_cases(before, after, {name: [*_own(changes, base)] for name, changes in shared}),
     )
+
+
+def _with_names_of(after: Contract, before: Contract) -> Contract:
+    """Return a contract in which combinations of the same cases have the same name as in another contract."""
+    names = {frozenset(case.parts): case for case in after.cases if case.parts}
+    cases = tuple(
+        structs.replace(case, name=named.name, parts=named.parts)
+        if (named := names.get(frozenset(case.parts)))
+        else case
+        for case in before.cases
+    )
+    return structs.replace(before, cases=cases)
 
 
 def _in_both(before: Contract, after: Contract) -> Iterator[tuple[Case, Case]]:
@@ -78,42 +93,77 @@ def _own(changes: Iterable[Change], base: tuple[Change, ...]) -> Iterator[Change
 
 
 def _cases(before: Contract, after: Contract, own: dict[str, list[Change]]) -> Iterator[Change]:
-    """Yield what changes in the cases, those of the second contract first, in their order."""
+    """Yield what changes in the cases, those of the second contract first, in their order.
+
+    A combination of cases is reported only for what none of its cases is reported for.
+    """
     former = {case.name: case for case in before.cases}
-    for place, case in enumerate(after.cases):
+    names = {case.name for case in after.cases}
+    for case in after.cases:
         at = ("cases", case.name)
         if case.name not in former:
-            elsewhere = _others(before, [later.name for later in after.cases[place + 1 :]])
-            moves = _moves((sections, case.sections) for sections in elsewhere)
-            yield Change(at, None, when_of(case.when), _added(case, after, "will be"), *moves)
+            if former.keys() >= set(case.parts):
+                moves = _moves((old, new) for new, old in _replaced_sections(case, after, before))
+                yield Change(at, None, when_of(case.when), _added(case, after, "will be"), *moves)
             continue
-        if not same(former[case.name].when, case.when):
+        if not case.parts and not same(former[case.name].when, case.when):
             words = f"it is for requests {_which(case.when)} now: those that come under it or leave it meet other rules"
             moves = _doubtful(_all_moves(before, after))
             yield Change((*at, "when"), when_of(former[case.name].when), when_of(case.when), words, *moves)
-        yield from (replace(change, at=(*at, *change.at)) for change in own[case.name])
-    names = [case.name for case in after.cases]
-    for place, case in enumerate(before.cases):
-        if case.name not in names:
-            elsewhere = _others(after, [later.name for later in before.cases[place + 1 :]])
-            moves = _moves((case.sections, sections) for sections in elsewhere)
+        reported = [change for part in case.parts for change in own.get(part, ())]
+        yield from (replace(change, at=(*at, *change.at)) for change in own[case.name] if change not in reported)
+    for case in before.cases:
+        if case.name not in names and names >= set(case.parts):
+            moves = _moves(_replaced_sections(case, before, after))
             yield Change(
                 ("cases", case.name), when_of(case.when), None, _added(case, before, "will no longer be"), *moves
             )
+    yield from _groups(before, after)
     yield from _order(before, after)
+
+
+def _replaced_sections(case: Case, contract: Contract, other: Contract) -> Iterator[tuple[Sections, Sections]]:
+    """Yield the rules of the requests of a case, each with the rules that they may meet in a contract without it."""
+    here, there = _sections_by_cases(contract), _sections_by_cases(other)
+    stated = [each for each in contract.cases if not each.parts and each.group == case.group]
+    later = [each.name for each in stated[stated.index(case) + 1 :]] if case in stated else []
+    for parts, sections in here.items():
+        others = [tuple(name for name in parts if name != left_out) for left_out in case.parts if parts == case.parts]
+        if case.name in parts:
+            others = [tuple(name for name in parts if name != case.name)]
+            others += [tuple(instead if name == case.name else name for name in parts) for instead in later]
+        yield from ((sections, there[names]) for names in others if names in there)
+
+
+def _sections_by_cases(contract: Contract) -> dict[tuple[str, ...], Sections]:
+    return {(): contract, **{case.parts or (case.name,): case.sections for case in contract.cases}}
+
+
+def _groups(before: Contract, after: Contract) -> Iterator[Change]:
+    """Yield the change of the groups of cases; what it changes for requests is a change of combinations."""
+    if before.case_groups != after.case_groups:
+        yield Change(("case_groups",), before.case_groups, after.case_groups, f"{UNSEEN} by this alone")
+    for old, new in _in_both(before, after):
+        if old.group != new.group:
+            words = f"{UNSEEN} by this alone: it is combined with the cases of other groups now"
+            yield Change(("cases", new.name, "group"), old.group or None, new.group or None, words)
 
 
 def _order(before: Contract, after: Contract) -> Iterator[Change]:
     kept = {old.name for old, _ in _in_both(before, after)}
-    old, new = (tuple(case.name for case in contract.cases if case.name in kept) for contract in (before, after))
-    if old != new:
+    old, new = (
+        tuple(case.name for case in contract.cases if case.name in kept and not case.parts)
+        for contract in (before, after)
+    )
+    if any(_group_of(after, group, old) != _group_of(after, group, new) for group in ("", *after.case_groups)):
         words = "requests that several cases are for come under another one of them"
         yield Change(("cases",), old, new, words, *_doubtful(_all_moves(before, after)))
 
 
-def _others(contract: Contract, later: list[str]) -> list[Sections]:
-    """Return the rules for requests that match a later case or none."""
-    return [contract, *(case.sections for case in contract.cases if case.name in later)]
+def _group_of(contract: Contract, group: str, names: tuple[str, ...]) -> list[str]:
+    """Return those of some cases that are of a group, in their order."""
+    of_group = {case.name for case in contract.cases if not case.parts and case.group == group}
+    return [name for name in names if name in of_group]
 
 
 def _all_moves(before: Contract, after: Contract) -> Moves:
@@ -137,7 +187,7 @@ def _doubtful(moves: Moves) -> Moves:
 
 def _which(when: When) -> str:
     """Describe the requests that match a case."""
-    parts = [f"for model {listed(when.model)}"] if when.model else []
+    parts = [f"for model {listed(globs)}" for globs in (when.model, *when.also) if globs]
     parts += [f"in mode {listed(when.mode)}"] if when.mode else []
     parts += [f"with {path}{f' {listed(values)}' if values else ''}" for path, values in when.fields.items()]
     return listed_words(parts or ["of every kind"])

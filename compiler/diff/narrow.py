@@ -15,14 +15,14 @@ Globs = tuple[str, ...]
 def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
     """Return the contract for requests that name these models, or that are routed to them.
 
-    Cases, mode rules and aliases for other models are removed. A condition that all of the models meet is removed, too.
-    A case without a condition matches every request.
+    Combinations of cases become cases like others. Cases, mode rules and aliases for other models are removed. A
+    condition that all of the models meet is removed, too. A case without a condition matches every request.
     """
     named = with_aliases(contract, models)
     readings = tuple(_readings(named, models))
     cases = tuple(_cases(named, models))
     mode = Mode() if named.mode.default is None else msgspec.structs.replace(named.mode, match=readings)
-    return _folded(msgspec.structs.replace(named, mode=mode, cases=cases))
+    return _folded(msgspec.structs.replace(named, mode=mode, case_groups=(), cases=cases))
 
 
 def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
@@ -40,9 +40,11 @@ def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[ModeMatch
 
 def _cases(contract: Contract, models: tuple[str, ...]) -> Iterator[Case]:
     for case in contract.cases:
-        globs = _left_of(case.when.model, contract, models)
-        if globs is not None:
-            yield msgspec.structs.replace(case, when=msgspec.structs.replace(case.when, model=globs))
+        left = [_left_of(globs, contract, models) for globs in (case.when.model, *case.when.also)]
+        if None not in left:
+            model, *also = [globs for globs in left if globs] or [()]
+            when = msgspec.structs.replace(case.when, model=model, also=tuple(also))
+            yield Case(case.name, when, case.sections)
 
 
 def _left_of(globs: Globs, contract: Contract, models: tuple[str, ...]) -> Globs | None:

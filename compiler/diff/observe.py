@@ -92,7 +92,7 @@ def _are_one(before: ComparedContract, after: ComparedContract) -> bool:
 
 def _globs(contract: Contract) -> Iterator[str]:
     yield from (glob for reading in contract.mode.match for glob in reading.model)
-    yield from (glob for case in contract.cases for glob in case.when.model)
+    yield from (glob for case in contract.cases if not case.parts for glob in case.when.model)
 
 
 def _for_models(contract: Contract, models: tuple[str, ...]) -> ComparedContract:

@@ -8,7 +8,7 @@ from compiler.language.constraints import CONSTRAINTS
 from compiler.language.schema import BYTE_UNITS
 from compiler.source.yaml_writer import in_one_line
 from router.contract.rules.field_tests import expectation
-from router.contract.schema.model import Contract, Sections
+from router.contract.schema.model import Case, Contract, Sections
 from router.contract.schema.rule_list import (
     BodyLimit,
     Budget,
@@ -36,12 +36,28 @@ def rows_of(contract: Contract) -> Iterator[TableRow]:
         yield "`mode`", f"a request is in the mode {_or(modes)}, by default {contract.mode.default}"
     base = [*_of_rules(contract, contract.rules)]
     yield from base
+    own = {case.name: [*_of_case(case, contract, base)] for case in contract.cases}
     for case in contract.cases:
-        yield f"`cases.{case.name}`", f"for requests of `{in_one_line(when_of(case.when))}`"
-        own = [row for row in _of_rules(case.sections, contract.case_rules[case.name]) if row not in base]
-        yield from ((f"`cases.{case.name}.{key[1:]}", words) for key, words in own)
-        gone = {key for key, _ in base} - {key for key, _ in _of_rules(case.sections, contract.case_rules[case.name])}
-        yield from ((f"`cases.{case.name}.{key[1:]}", "not active") for key, _ in base if key in gone)
+        of_parts = [row for part in case.parts for row in own[part]]
+        rows = [row for row in own[case.name] if row not in of_parts]
+        if rows or not case.parts:
+            yield f"`cases.{case.name}`", _requests_of(case)
+            yield from ((f"`cases.{case.name}.{key[1:]}", words) for key, words in rows)
+
+
+def _requests_of(case: Case) -> str:
+    if case.parts:
+        return f"for requests of {_and([*case.parts])}: what differs from both"
+    group = f"; group `{case.group}`" if case.group else ""
+    return f"for requests of `{in_one_line(when_of(case.when))}`{group}"
+
+
+def _of_case(case: Case, contract: Contract, base: list[TableRow]) -> Iterator[TableRow]:
+    """Yield what is active in a case and not in the base, and what is not active any more."""
+    rows = [*_of_rules(case.sections, contract.case_rules[case.name])]
+    yield from (row for row in rows if row not in base)
+    left = {key for key, _ in rows}
+    yield from ((key, "not active") for key, _ in base if key not in left)
 
 
 def _of_names(contract: Contract) -> Iterator[TableRow]:

@@ -179,7 +179,7 @@ def _case_text(found: CaseSelection) -> str:
     if found.case is None:
         return ""
     when = found.case.when
-    parts = [f"for model {listed(when.model)}"] if when.model else []
+    parts = [f"for model {listed(globs)}" for globs in (when.model, *when.also) if globs]
     parts += [f"for mode {listed(when.mode)}"] if when.mode else []
     return " and ".join([*parts, *_conditions(when.fields)])
 

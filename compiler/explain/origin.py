@@ -7,6 +7,7 @@ from compiler.pipeline import Compilation
 from compiler.source.tree import Mapping, key_location, node_at
 from router.artifact.format import Artifact
 from router.contract.decide import MODELS, READING
+from router.contract.schema.combinations import SEPARATOR
 from router.contract.schema.rule_list import UNKNOWN_WITHIN
 
 
@@ -31,10 +32,18 @@ class Origin:
         if self.profile is None:
             return f"artifact {self.artifact_name}"
         keys = keys_of(rule)
-        for path in [("cases", case, *keys), keys] if case is not None else [keys]:
+        # Of a combination of cases the last one that sets a value holds.
+        parts = [] if case is None else case.split(SEPARATOR)[::-1]
+        for path in [*(("cases", part, *keys) for part in ([case, *parts] if case else ())), keys]:
             if node_at(self.profile, path) is not None:
                 return str(key_location(self.profile, path))
         return "default"
+
+    def declared_case(self, name: str) -> str:
+        """Return the place where a case was declared; of a combination, those of its cases."""
+        if self.profile is None or node_at(self.profile, ("cases", name)) is not None:
+            return self.declared(f"cases.{name}")
+        return " and ".join(self.declared(f"cases.{part}") for part in name.split(SEPARATOR))
 
 
 def keys_of(rule: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def _place(step: Step, decision: Forward | Rejection, origin: Origin) -> str:
 def _declared(step: Step, decision: Forward | Rejection, origin: Origin) -> str:
     case = _case_of(decision)
     if step.rule == CASES and case is not None:
-        return origin.declared(f"{CASES}.{case}")
+        return origin.declared_case(case)
     return origin.declared(step.rule, case)
 
 

@@ -275,6 +275,12 @@ _WHEN: Final = {"required": True} | mapping(
 CASE: Final = mapping(
     {
         "when": _WHEN,
+        "group": text(
+            "the name of a group",
+            meaning="The group of the case, one of `case_groups`: of each group the first case that matches applies.",
+            absent="the first group, which has no name",
+            example="mode",
+        ),
         **_SECTIONS,
         "limits": mapping(
             {key: rules for key, rules in _LIMITS.items() if key != "max_body_bytes"}, "How large a request may be."
@@ -325,12 +331,23 @@ SCHEMA: Final[Rules] = {
     ),
     "mode": _MODE,
     **_SECTIONS,
+    "case_groups": many(
+        text("the name of a group"),
+        "a list of names of groups",
+        meaning=(
+            "Groups of cases, each for another aspect of requests. They apply in this order, after the cases without a "
+            "group; where cases of two groups set the same value, the later one holds."
+        ),
+        unique=True,
+        default="[]",
+        example="[mode]",
+    ),
     "cases": free(
         text("the name of a case"),
         CASE,
         f"a mapping of at most {MAX_CASES} names of cases to their rules",
         MAX_CASES,
-        meaning="Rules for some requests, by a name of your choice; the first case that matches applies.",
+        meaning="Rules for some requests, by a name of your choice; of each group the first case that matches applies.",
         absent="none",
         example="{creative: {when: {fields: {do_sample: true}}, limits: {max_images: 1}}}",
     ),

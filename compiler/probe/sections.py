@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.artifact.to_profile import difference_from
 from compiler.probe.content_parts import learn_content_parts
 from compiler.probe.conversations import ABOUT as ABOUT_MESSAGES
 from compiler.probe.conversations import LearnedChecks, error_words, learn_messages
@@ -14,6 +13,7 @@ from compiler.probe.seed_corpus import BUDGET_ENTRIES, ENTRIES, CorpusEntry
 from compiler.probe.tools import learn_message_tools, learn_response_format, learn_tool_choice, learn_tools
 from compiler.verify.check import Fields
 from compiler.verify.oracle.values import at
+from router.artifact.differences import difference_from
 from router.contract.schema.named_checks import CHECKS as CHECK_NAMES
 from router.contract.schema.rule_list import PART_LIMITS
 

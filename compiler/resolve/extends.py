@@ -80,7 +80,38 @@ def merge_chain(layers: tuple[Layer, ...]) -> Mapping:
     cases = profile.get("cases")
     if cases is None or not isinstance(cases.value, Mapping):
         return profile
-    return _replaced(profile, cases, _map_values(cases.value, lambda case: _without_idle_nulls(case, profile)))
+    below = _merged_below(profile, cases.value)
+    return _replaced(profile, cases, _map_values(cases.value, lambda case: _without_idle_nulls(case, below(case))))
+
+
+def _merged_below(profile: Mapping, cases: Mapping) -> Callable[[Mapping], Mapping]:
+    """Return the function that gives all values that a case is merged into: the base and cases of earlier groups."""
+    listed = profile.get("case_groups")
+    items = listed.value.items if listed is not None and isinstance(listed.value, Sequence) else ()
+    groups: dict[object, Mapping] = {None: profile}
+    below = profile
+    for group in (None, *(item.value for item in items if isinstance(item, Scalar))):
+        groups[group] = below
+        of_group = (entry.value for entry in cases.entries if isinstance(entry.value, Mapping))
+        below = reduce(_united, (case for case in of_group if _group_of(case) == group), below)
+    return lambda case: groups.get(_group_of(case), profile)
+
+
+def _group_of(case: Mapping) -> object:
+    group = case.get("group")
+    return group.value.value if group is not None and isinstance(group.value, Scalar) else None
+
+
+def _united(one: Mapping, other: Mapping) -> Mapping:
+    """Return the keys of two mappings, at any depth; nulls are no values."""
+    entries = {entry.key: entry for entry in one.entries}
+    for entry in other.entries:
+        inner = entries.get(entry.key)
+        if inner is not None and isinstance(inner.value, Mapping) and isinstance(entry.value, Mapping):
+            entries[entry.key] = _with_value(inner, _united(inner.value, entry.value))
+        elif inner is None and not _deletes(entry.value):
+            entries[entry.key] = entry
+    return Mapping(tuple(entries.values()), one.at)
 
 
 def merge(parent: Mapping, child: Mapping) -> Mapping:

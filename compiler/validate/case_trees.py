@@ -1,12 +1,13 @@
-"""The cases of a profile as trees, each merged with the base."""
+"""The cases of a profile as trees, merged with the base."""
 
 from collections.abc import Iterator
+from functools import reduce
 
 from compiler.language.schema import CASE, MAX_CASES
 from compiler.resolve.extends import merge
 from compiler.source.tree import Entry, Mapping
 
-SECTIONS = frozenset(CASE["schema"]) - {"when"}
+SECTIONS = frozenset(CASE["schema"]) - {"when", "group"}
 """The sections that a case may have."""
 
 
@@ -19,8 +20,10 @@ def cases_of(profile: Mapping) -> Iterator[tuple[Entry, Mapping]]:
             yield entry, entry.value
 
 
-def merged_case(profile: Mapping, case: Mapping) -> Mapping:
-    """Return all rules for the requests of a case: the base merged with the case."""
-    base = Mapping(tuple(entry for entry in profile.entries if entry.key in SECTIONS), profile.at)
-    own = Mapping(tuple(entry for entry in case.entries if entry.key in SECTIONS), case.at)
-    return merge(base, own)
+def merged_case(profile: Mapping, *cases: Mapping) -> Mapping:
+    """Return all rules for the requests of a case, or of several of different groups: the base merged with them."""
+    return reduce(merge, (_sections(case) for case in cases), _sections(profile))
+
+
+def _sections(tree: Mapping) -> Mapping:
+    return Mapping(tuple(entry for entry in tree.entries if entry.key in SECTIONS), tree.at)

@@ -8,19 +8,24 @@ from typing import Any
 from cerberus import Validator, errors
 from cerberus.schema import UnvalidatedSchema
 
-from compiler.artifact.from_profile import merged_values
+from compiler.artifact.from_profile import combined_names
 from compiler.artifact.sizes import bytes_of
-from compiler.diagnostics import Diagnostic, ProfileError, quoted
+from compiler.diagnostics import Diagnostic, Location, ProfileError, quoted
 from compiler.language.schema import SCHEMA, Rules
 from compiler.source.tree import Mapping, Path, key_location, node_at, path_text, plain
 from compiler.validate.case_trees import cases_of, merged_case
 from compiler.validate.hints import hint_for_key, hint_for_value, intended_key
 from compiler.validate.relations import relations_of
 from compiler.validate.relations.scope import RelationScope, value_text
+from router.artifact.cases import MAX_COMBINATIONS
+from router.artifact.differences import merged_values
+from router.contract.schema.combinations import SEPARATOR
 
 PathDiagnostic = tuple[Path, Diagnostic]
 
-_WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key != "cases"}
+_OF_CASES = frozenset({"when", "group"})
+"""The keys of a case that are no rules."""
+_WITHOUT_CASES = {key: rules for key, rules in SCHEMA.items() if key not in {"case_groups", "cases"}}
 
 
 def validate(profile: Mapping, empty: dict[Path, Diagnostic] | None = None) -> None:
@@ -35,8 +40,32 @@ def validate(profile: Mapping, empty: dict[Path, Diagnostic] | None = None) -> N
         reported = {(diagnostic.code, diagnostic.at) for diagnostic in problems}
         found = _problems_of(merged_case(profile, case), _WITHOUT_CASES, ("cases", entry.key), known, profile)
         problems += [diagnostic for diagnostic in found if (diagnostic.code, diagnostic.at) not in reported]
+    if not problems:
+        problems += _problems_of_combinations(profile)
     if problems:
         raise ProfileError(*problems)
+
+
+def _problems_of_combinations(profile: Mapping) -> Iterator[Diagnostic]:
+    """Yield the errors that cases of several groups have together, each once."""
+    cases = {entry.key: (entry, case) for entry, case in cases_of(profile)}
+    reported: set[tuple[str, Location | None]] = set()
+    for count, names in enumerate(combined_names(plain(profile))):
+        if count == MAX_COMBINATIONS:
+            message = f"the cases of several groups make more than {MAX_COMBINATIONS} combinations"
+            hint = "put cases into one group where a request is for one of them alone"
+            yield Diagnostic("too-many-combinations", message, key_location(profile, ("case_groups",)), hint=hint)
+            return
+        name = SEPARATOR.join(names)
+        if len(names) > 1 and name in cases:
+            message = f"{quoted(name)} is the name of a case and of the combination of {' and '.join(names)}"
+            yield Diagnostic("ambiguous-case", message, cases[name][0].key_at, hint="rename the case")
+        trees = [cases[each][1] for each in names]
+        found = _problems_of(merged_case(profile, *trees), _WITHOUT_CASES, ("cases", name), (), profile)
+        for diagnostic in found if len(names) > 1 else ():
+            if (diagnostic.code, diagnostic.at) not in reported:
+                reported.add((diagnostic.code, diagnostic.at))
+                yield diagnostic
 
 
 def _problems_of(
@@ -88,7 +117,7 @@ def _without_case_rules(values: dict[str, Any]) -> dict[str, Any]:
 def _when_alone(case: object) -> object:
     if not isinstance(case, dict):
         return case
-    return merged_values({}, {key: value for key, value in case.items() if key == "when"})
+    return merged_values({}, {key: value for key, value in case.items() if key in _OF_CASES})
 
 
 class _ProfileValidator(Validator):  # type: ignore[misc]

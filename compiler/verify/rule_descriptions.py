@@ -44,7 +44,7 @@ class RuleDescriptions:
     def declared(self, check: Check) -> str:
         """Return where the rule of a check was declared, or why it holds if no profile declares it."""
         if check.rule == "cases" and check.case is not None:
-            return self._origin.declared(f"cases.{check.case}")
+            return self._origin.declared_case(check.case)
         case_match = self._origin.declared(check.rule, check.case)
         return _UNDECLARED.get(case_match, case_match)
 

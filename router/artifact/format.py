@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from router.artifact.cases import restored, stored
 from router.artifact.release import FORMAT_VERSION
 from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.fields import SAMPLING_FIELDS
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.named_checks import CHECK_TYPES
-from router.contract.schema.rule_list import Rule
 from router.contract.schema.sections import Interval
 from router.contract.schema.types import Frozen
 from router.runtime.files import read_regular_file
@@ -47,31 +47,31 @@ class Source(Frozen, frozen=True):
 class Artifact(Frozen, frozen=True):
     """The content of an artifact file: a contract, its name and its sources.
 
-    `rules` apply to requests that match no case; `case_rules` are the rules of each case by its name.
+    `rules` are the ids of the rules for requests that match no case, in the order of their evaluation.
     """
 
     format_version: int
     name: str
     contract: Contract
-    rules: tuple[Rule, ...]
-    case_rules: dict[str, tuple[Rule, ...]]
+    rules: tuple[str, ...]
     sources: tuple[Source, ...]
     digest: str
 
 
 def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifact:
     """Make the artifact of a contract: add its rules and its digest."""
-    return Artifact(FORMAT_VERSION, name, contract, contract.rules, contract.case_rules, sources, digest_of(contract))
+    rules = tuple(rule.rule for rule in contract.rules)
+    return Artifact(FORMAT_VERSION, name, contract, rules, sources, digest_of(contract))
 
 
 def digest_of(contract: Contract) -> str:
     """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as in the file."""
-    return "sha256:" + hashlib.sha256(_serialise(msgspec.to_builtins(contract))).hexdigest()
+    return "sha256:" + hashlib.sha256(_serialise(stored(contract))).hexdigest()
 
 
 def serialise(artifact: Artifact) -> bytes:
     """Return the bytes of the artifact file: UTF-8, sorted keys, two-space indent, a newline at the end."""
-    return _serialise(msgspec.to_builtins(artifact))
+    return _serialise({**msgspec.to_builtins(artifact), "contract": stored(artifact.contract)})
 
 
 def load(data: bytes, where: str) -> Artifact:
@@ -189,9 +189,11 @@ def _check_version(value: object, where: str) -> None:
         )
 
 
-def _artifact_of(value: object, written: bytes, where: str) -> Artifact:
+def _artifact_of(value: Any, written: bytes, where: str) -> Artifact:  # noqa: ANN401 - any JSON
     _check_version(value, where)
     try:
+        if isinstance(value.get("contract"), dict):
+            value = {**value, "contract": restored(value["contract"])}
         artifact = msgspec.convert(value, Artifact)
     except msgspec.ValidationError as error:
         raise ArtifactError(

@@ -1,15 +1,19 @@
 """Check relations of cases: to each other, and to the modes that they name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from compiler.artifact.from_profile import merged_values, mode_of, when_of
+from compiler.artifact.from_profile import mode_of, when_of
 from compiler.diagnostics import Diagnostic, Note, nearest, quoted, warning
 from compiler.source.tree import Entry, Mapping, Path, Sequence, node_at, plain
 from compiler.validate.case_overlap import covers, covers_common, overlap
 from compiler.validate.case_trees import cases_of
 from compiler.validate.relations.scope import RelationProblem, RelationScope, text_at, texts_at
+from router.artifact.differences import merged_values
 from router.contract.schema.model import When
+from router.contract.schema.sections import Mode
+
+_CaseWhen = tuple[Entry, When]
 
 
 def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
@@ -17,29 +21,34 @@ def relations_of_cases(scope: RelationScope) -> Iterator[RelationProblem]:
     if scope.is_case:
         return
     modes = _modes(scope)
+    groups = [name for name, _ in texts_at(scope.tree, ("case_groups",))]
     for entry, case in cases_of(scope.tree):
         yield from _empty_when(scope, entry, case)
         yield from _unknown_modes(scope, entry, modes)
+        yield from _unknown_group(scope, entry, groups)
     known = frozenset(modes) if scope.is_valid(("mode",)) else frozenset()
-    cases = list(_whens(scope))
-    for index, (later, when) in enumerate(cases):
-        if known and not known.issuperset(when.mode):
-            continue  # A mode that there is not is the mistake.
-        for earlier, other in cases[:index]:
-            if covers(other, when, known):
+    for cases in _whens_by_group(scope):
+        for index, (later, when) in enumerate(cases):
+            if known and not known.issuperset(when.mode):
+                continue  # A mode that there is not is the mistake.
+            earlier = next((entry for entry, other in cases[:index] if covers(other, when, known)), None)
+            if earlier is not None:
                 yield (), _covered(scope, later, earlier)
-                break
 
 
 def overlaps(profile: Mapping) -> Iterator[Diagnostic]:
-    """Yield a warning for each case of a valid profile that partially overlaps earlier ones.
+    """Yield a warning for each case of a valid profile that partially overlaps earlier ones of its group.
 
     Two cases overlap partially if neither contains the other, and no earlier case matches all that they share.
     """
     scope = RelationScope(profile, (), profile)
     modes = frozenset(_modes(scope))
     mode = mode_of(plain(profile).get("mode", {}))
-    cases = list(_whens(scope))
+    for cases in _whens_by_group(scope):
+        yield from _overlaps(scope, cases, modes, mode)
+
+
+def _overlaps(scope: RelationScope, cases: list[_CaseWhen], modes: frozenset[str], mode: Mode) -> Iterator[Diagnostic]:
     for index, (later, when) in enumerate(cases):
         earlier = [
             entry
@@ -67,7 +76,7 @@ def _modes(scope: RelationScope) -> list[str]:
     return list(dict.fromkeys(mode for mode in named if mode is not None))
 
 
-def _whens(scope: RelationScope) -> Iterator[tuple[Entry, When]]:
+def _whens(scope: RelationScope) -> Iterator[_CaseWhen]:
     """Yield the cases whose `when` is valid, each with its condition."""
     for entry, case in cases_of(scope.tree):
         when = node_at(case, ("when",))
@@ -75,6 +84,24 @@ def _whens(scope: RelationScope) -> Iterator[tuple[Entry, When]]:
             values: dict[str, Any] = merged_values({}, plain(when))
             if any(values.values()):
                 yield entry, when_of(values)
+
+
+def _whens_by_group(scope: RelationScope) -> Iterable[list[_CaseWhen]]:
+    of_group: dict[str | None, list[_CaseWhen]] = {}
+    for entry, when in _whens(scope):
+        of_group.setdefault(text_at(scope.tree, ("cases", entry.key, "group")), []).append((entry, when))
+    return of_group.values()
+
+
+def _unknown_group(scope: RelationScope, entry: Entry, groups: list[str]) -> Iterator[RelationProblem]:
+    path: Path = ("cases", entry.key, "group")
+    for group, at in texts_at(scope.tree, path):
+        if group not in groups:
+            message = f"{scope.path_text(path)} is {quoted(group)}, but `case_groups` has no such group"
+            match = nearest(group, groups)
+            hint = f"did you mean {match}?" if match else f"add it: `case_groups: [{', '.join([*groups, group])}]`"
+            expected = f"one of {', '.join(groups)}" if groups else None
+            yield (path, ("case_groups",)), Diagnostic("unknown-group", message, at, expected, hint)
 
 
 def _empty_when(scope: RelationScope, entry: Entry, case: Mapping) -> Iterator[RelationProblem]:

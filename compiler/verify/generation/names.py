@@ -39,7 +39,7 @@ class Deployment(NamedTuple):
     @classmethod
     def for_contract(cls, contract: Contract, models: tuple[str, ...] = ()) -> Self:
         """Return an endpoint that also serves a model for every name in the contract."""
-        globs = [glob for case in contract.cases for glob in case.when.model]
+        globs = [glob for case in contract.cases for globs in (case.when.model, *case.when.also) for glob in globs]
         globs += [glob for reading in contract.mode.match for glob in reading.model]
         routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
         names = (*(models or (PLAIN_MODEL,)), *routed, *example_names(globs))

@@ -128,8 +128,9 @@ class Oracle:
                 mode = reading.mode
                 break
         for case in self.contract.cases:
-            is_for = _is_named(names, case.when.model) and (not case.when.mode or mode in case.when.mode)
-            if is_for and _holds(fields, case.when.fields):
+            is_for_model = all(_is_named(names, globs) for globs in (case.when.model, *case.when.also))
+            is_for_mode = not case.when.mode or mode in case.when.mode
+            if is_for_model and is_for_mode and _holds(fields, case.when.fields):
                 return CaseMatch(mode, case)
         return CaseMatch(mode, None)
 

@@ -66,7 +66,7 @@ def _for_model(contract: Contract, names: tuple[str, str]) -> _ForModel:
     cases = tuple(
         (case, case.when.mode, _first_field(case.when.fields), tester_of(case.when.fields))
         for case in contract.cases
-        if _match(case.when.model, names)
+        if all(_match(globs, names) for globs in (case.when.model, *case.when.also))
     )
     return _ForModel(readings, cases)
 

@@ -35,29 +35,42 @@ class Sections(Frozen, frozen=True, dict=True, kw_only=True):
 
 
 class When(OmitDefaults, frozen=True):
-    """Which requests a case is for: each of the three that is stated must hold.
+    """Which requests a case is for: each condition that is stated must hold.
 
-    `model` are globs for the served id or the name asked for.
+    `model` are globs for the served id or the name asked for; one must match. So it is for each list in `also`, which
+    combinations of cases have where several of them are for models.
     """
 
     model: tuple[str, ...] = ()
+    also: tuple[tuple[str, ...], ...] = ()
     mode: tuple[str, ...] = ()
     fields: Condition = {}
 
 
-class Case(Frozen, frozen=True):
-    """A case of a contract: its name, which requests it is for, and all that holds for them."""
+class Case(Frozen, frozen=True, omit_defaults=True):
+    """A case of a contract: its name, which requests it is for, and all that holds for them.
+
+    group: of each group the first case that matches applies; "" is the group of cases without one.
+    parts: the names of the cases that this one combines, one of each group; none for a case that a profile states.
+    """
 
     name: str
     when: When
     sections: Sections
+    group: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class Contract(Sections, frozen=True, kw_only=True):
-    """What a profile means once `extends` is resolved: its sections hold for every request that no case is for."""
+    """What a profile means once `extends` is resolved: its sections hold for every request that no case is for.
+
+    cases: those that a profile states and, before them, the combinations of cases of several groups: the first one that
+    matches applies. case_groups: the groups, in the order in which their cases are merged into the base.
+    """
 
     models: Models = Models()
     mode: Mode = Mode()
+    case_groups: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
 
     @cached_property

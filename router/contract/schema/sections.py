@@ -74,7 +74,7 @@ class MaxTokens(Frozen, frozen=True):
     """
 
     cap: Positive
-    default: Positive | None
+    default: Positive | None = None
     on_exceed: Literal["reject", "clamp"] = "reject"
     source: str | None = None
 

@@ -9,7 +9,7 @@ import pytest
 from compiler.cli import lists, loading, main
 from compiler.resolve.presets import preset_names
 from router.artifact.format import read
-from router.artifact.release import shipped_folder
+from router.artifact.release import FORMAT_VERSION, shipped_folder
 
 REPOSITORY = Path(main.__file__).parents[2]
 
@@ -119,7 +119,7 @@ def test_the_schema_is_written_where_it_is_wanted(tmp_path, capsys):
 def test_version_names_the_artifact_format(capsys):
     """`--version` says which artifact format is written, since a router must read it."""
     assert main.main(["--version"]) == 0
-    assert capsys.readouterr().out.endswith("(artifact format 4)\n")
+    assert capsys.readouterr().out.endswith(f"(artifact format {FORMAT_VERSION})\n")
 
 
 @pytest.mark.parametrize(

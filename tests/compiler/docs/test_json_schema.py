@@ -274,6 +274,25 @@ BEYOND_CASES = {
     "too-deep": {"errors": {"body": {"a": [[[[[[[[1]]]]]]]]}}},
     "never-allowed": {"checks": {"tool_choice": {"allowed": ["auto"], "requires_tools": "named"}}},
     "unknown-rule": {"order": ["fields.a"]},
+    "unknown-group": {"cases": {"a": {"group": "b", "when": {"model": "a"}}}},
+    "ambiguous-case": {
+        "case_groups": ["b"],
+        "cases": {
+            "a": {"when": {"model": "a"}},
+            "b": {"group": "b", "when": {"fields": {"d": [1]}}},
+            "a + b": {"group": "b", "when": {"fields": {"c": [1]}}},
+        },
+    },
+    "too-many-combinations": {
+        "case_groups": ["b"],
+        "cases": {
+            f"{group}{number}": {"group": "b"} | {"when": {"fields": {group: number}}}
+            if group == "b"
+            else {"when": {"fields": {group: number}}}
+            for group in "ab"
+            for number in range(20)
+        },
+    },
     "unknown-mode": {"cases": {"a": {"when": {"mode": "b"}}}},
     "empty-when": {"cases": {"a": {"when": {}}}},
     "alias-of-alias": {"models": {"aliases": {"a": {"model": "b"}, "b": {}}}},
