@@ -1,6 +1,7 @@
 """Raising: turns a contract into the values of a profile that compiles to it; reverses `from_profile`."""
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
@@ -8,9 +9,9 @@ import msgspec
 from compiler.artifact.sizes import size_of
 from compiler.language.constraints import stated
 from compiler.language.constraints.record import Form
-from router.artifact.differences import difference_from
+from router.artifact.differences import difference_from, merged_values
 from router.artifact.format import Artifact
-from router.contract.schema.model import Sections, When
+from router.contract.schema.model import Contract, Sections, When
 from router.contract.schema.named_checks import CHECKS, Check, ContentParts, Images, PromptContains
 from router.contract.schema.rule_list import PART_LIMITS
 from router.contract.schema.sections import (
@@ -41,12 +42,9 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
     """
     contract = artifact.contract
     base = _sections(contract)
+    changes = _changes_of_cases(contract, base)
     cases = {
-        case.name: {
-            **_present(group=case.group or None),
-            "when": when_of(case.when),
-            **difference_from(base, _sections(case.sections)),
-        }
+        case.name: {**_present(group=case.group or None), "when": when_of(case.when), **changes[case.name]}
         for case in contract.cases
         if not case.parts
     }
@@ -58,6 +56,27 @@ def profile_of(artifact: Artifact) -> dict[str, Any]:
         "cases": cases,
     }
     return {"name": artifact.name, **{section: value for section, value in values.items() if value}}
+
+
+def _changes_of_cases(contract: Contract, base: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what each case changes: in the base, and beyond that in what cases of earlier groups made of it."""
+    single = {case.name: case for case in contract.cases if not case.parts}
+    changes = {name: difference_from(base, _sections(case.sections)) for name, case in single.items()}
+    for case in sorted(contract.cases, key=lambda case: len(case.parts)):
+        if case.parts and single.keys() >= {*case.parts}:
+            merged = reduce(merged_values, (changes[name] for name in case.parts), base)
+            last = case.parts[-1]
+            changes[last] = _joined(changes[last], difference_from(merged, _sections(case.sections)))
+    return changes
+
+
+def _joined(changes: dict[str, Any], further: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes that have the effect of two; their nulls are kept."""
+    joined = dict(changes)
+    for key, value in further.items():
+        inner = joined.get(key)
+        joined[key] = _joined(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return joined
 
 
 def with_defaults(profile: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
