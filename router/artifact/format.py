@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from router.artifact.cases import restored, stored
+from router.artifact.layout import laid_out
 from router.artifact.release import FORMAT_VERSION
 from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.fields import SAMPLING_FIELDS
@@ -65,12 +66,13 @@ def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifa
 
 
 def digest_of(contract: Contract) -> str:
-    """Return `sha256:` and the hex SHA-256 of the contract alone, serialised as in the file."""
-    return "sha256:" + hashlib.sha256(_serialise(stored(contract))).hexdigest()
+    """Return `sha256:` and the hex SHA-256 of the contract alone, written on one line."""
+    text = json.dumps(stored(contract), sort_keys=True, ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def serialise(artifact: Artifact) -> bytes:
-    """Return the bytes of the artifact file: UTF-8, sorted keys, two-space indent, a newline at the end."""
+    """Return the bytes of the artifact file: UTF-8, sorted keys, what fits into a line in one."""
     return _serialise({**msgspec.to_builtins(artifact), "contract": stored(artifact.contract)})
 
 
@@ -121,8 +123,7 @@ def _unreadable(data: bytes, error: Exception) -> str:
 
 
 def _serialise(value: object) -> bytes:
-    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return f"{text}\n".encode()
+    return laid_out(value).encode()
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from router.artifact import format as artifact_format
 from router.artifact import release
 from router.artifact.format import ArtifactError, Source, freeze, load, read, serialise
+from router.artifact.layout import LINE_LENGTH, laid_out
 from router.artifact.release import FORMAT_VERSION, shipped_folder
 from router.contract.schema.model import Case, Contract, Sections, When
 from router.contract.schema.named_checks import MessageTools, Roles, Tools
@@ -112,8 +113,17 @@ def test_what_is_written_is_read_back(contract):
 
 
 def test_the_file_is_made_to_be_diffed():
-    """UTF-8, sorted keys, two-space indent, one newline at the end; every default is spelled out."""
-    assert _rewritten(PARSED) == WRITTEN
+    """UTF-8, sorted keys, what fits into a line in one, a newline at the end; every default is spelled out."""
+    lines = WRITTEN.decode().splitlines()
+    assert '      "stop": {"max_items": 4, "parts": {"items": {"code": 7}}},' in lines
+    assert max(map(len, lines)) <= LINE_LENGTH
+    assert (lines[0], lines[-1], WRITTEN[-2:]) == ("{", "}", b"}\n")
+    assert list(PARSED) == sorted(PARSED)
+    short, long = "x" * 51, "z" * 49  # one character more each, or less, is another layout
+    assert laid_out({"outer": {"b": [short, short], "a": {"long": [long, long]}}}) == (
+        '{\n  "outer": {\n    "a": {\n      "long": [\n'
+        f'        "{long}",\n        "{long}"\n      ]\n    }},\n    "b": ["{short}", "{short}"]\n  }}\n}}\n'
+    )
     assert "kimi-é".encode() in WRITTEN
     assert json.loads(serialise(freeze("plain", Contract(), ())))["contract"] == {
         "case_groups": [],
@@ -148,8 +158,8 @@ def test_the_file_is_made_to_be_diffed():
 
 
 def test_the_digest_is_over_the_contract_alone():
-    """The digest is the SHA-256 of the contract as the file writes it; name and sources do not enter."""
-    text = json.dumps(PARSED["contract"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """The digest is the SHA-256 of the contract on one line; name and sources do not enter."""
+    text = json.dumps(PARSED["contract"], sort_keys=True, ensure_ascii=False)
     assert PARSED["digest"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     assert freeze("another", FULL, ()).digest == PARSED["digest"]
 
@@ -222,7 +232,7 @@ def test_a_recomputed_digest_does_not_hide_a_key():
     """A file whose digest was made to fit still has its rules compared."""
     edited = json.loads(WRITTEN)
     edited["contract"]["sampling"]["params"].pop("n")
-    text = json.dumps(edited["contract"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    text = json.dumps(edited["contract"], sort_keys=True, ensure_ascii=False)
     edited["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     with pytest.raises(ArtifactError, match="edited by hand"):
         load(_rewritten(edited), "here")

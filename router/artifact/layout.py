@@ -1,0 +1,35 @@
+"""The layout of an artifact file: JSON whose differences can be read line by line."""
+
+import json
+from typing import Final
+
+LINE_LENGTH: Final = 120
+"""Characters of the longest line that a list or an object is put in."""
+
+_SHORT = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def laid_out(value: object) -> str:
+    """Return a value as JSON text with sorted keys; what fits into a line is in one, all else has two spaces of indent.
+
+    Raises ValueError for numbers that JSON does not have.
+    """
+    return f"{_spread(value, 0, 0)}\n"
+
+
+def _spread(value: object, indent: int, before: int) -> str:
+    """Return a value whose line starts with an indent and some characters before it."""
+    short = _SHORT.encode(value)
+    # One character more: the comma behind it. The whole file is never one line.
+    fits = indent > 0 and indent + before + len(short) < LINE_LENGTH
+    if fits or not value or not isinstance(value, dict | list | tuple):
+        return short
+    inner = indent + 2
+    if isinstance(value, dict):
+        keys = ((f"{_SHORT.encode(key)}: ", key) for key in sorted(value))
+        items = [f"{key}{_spread(value[name], inner, len(key))}" for key, name in keys]
+    else:
+        items = [_spread(item, inner, 0) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    lines = f",\n{' ' * inner}".join(items)
+    return f"{first}\n{' ' * inner}{lines}\n{' ' * indent}{last}"
