@@ -128,7 +128,7 @@ def test_turns_wrap_around_without_becoming_zero() -> None:
 
 
 def test_the_tolerance_grows_with_the_connections() -> None:
-    """With few connections nobody is ahead by more than one; with many, by a sixteenth."""
+    """With few connections no worker is ahead by more than one; with many, by a sixteenth."""
     accepts = AcceptPolicy().accepts
     assert [accepts(here, {1: AcceptRow(there, 1)}, 0.0) for here, there in ((1, 0), (1, 1), (34, 32), (35, 32))] == [
         False,
