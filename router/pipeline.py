@@ -60,6 +60,8 @@ def chat(services: Services, request: Request, route: str, context: RequestConte
     else:
         decision = cpu_executor.run(len(body), decide, body, contract, served)
     context.model_asked = decision.model_asked
+    if decision.is_default_model:
+        context.is_default_model = True
     if decision.violations:
         context.violations = decision.violations
     case = decision.case_selection.case
@@ -92,6 +94,8 @@ def pass_through(services: Services, request: Request, route: str, context: Requ
     body = _read_body(services, request, context)
     routed = cpu_executor.run(len(body), route_by_model, body, contract, services.registry.served_ids())
     context.model_asked = routed.model_asked
+    if routed.is_default_model:
+        context.is_default_model = True
     if isinstance(routed, Rejection):
         context.rule = routed.rule
         try:

@@ -208,7 +208,11 @@ def _unknown_fields(unknown: UnknownFields) -> dict[str, Any]:
 def _models(models: Models) -> dict[str, Any]:
     plain = all(alias == Alias() for alias in models.aliases.values())
     aliases = {name: alias_of(alias) for name, alias in models.aliases.items()}
-    return {"aliases": list(aliases) if plain else aliases, "respond_as": models.respond_as}
+    return {
+        "aliases": list(aliases) if plain else aliases,
+        "respond_as": models.respond_as,
+        **_present(default=models.default),
+    }
 
 
 def _reading(reading: ModeMatch) -> dict[str, Any]:

@@ -30,6 +30,19 @@ def compare_models(before: Models, after: Models, moves: Moves) -> Iterator[Chan
             yield from _alias((*_ALIASES, alias), before.aliases[alias], after.aliases[alias], moves)
     if before.respond_as != after.respond_as:
         yield Change(("models", "respond_as"), before.respond_as, after.respond_as, _respond_as(after))
+    if before.default != after.default:
+        yield default_model(before.default, after.default, moves)
+
+
+def default_model(before: str | None, after: str | None, moves: Moves = (False, False)) -> Change:
+    """Return the change of the model of requests that name none."""
+    at = ("models", "default")
+    if after is None:
+        return Change(at, before, None, "requests naming no model will be rejected", tightens=True)
+    if before is None:
+        words = f"requests naming no model will be for {text_of(after)} instead of being rejected"
+        return Change(at, None, after, words, loosens=True)
+    return Change(at, before, after, f"requests naming no model will be for {text_of(after)}", *moves)
 
 
 def answered_no_longer(alias: str) -> Change:

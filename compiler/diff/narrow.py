@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from router.contract.schema.model import Case, Contract, Sections, When
-from router.contract.schema.sections import Mode, Models, ModeMatch
+from router.contract.schema.sections import Mode, ModeMatch
 
 Globs = tuple[str, ...]
 
@@ -28,7 +28,7 @@ def of_models(contract: Contract, models: tuple[str, ...]) -> Contract:
 def with_aliases(contract: Contract, names: tuple[str, ...]) -> Contract:
     """Return a contract with only these aliases."""
     aliases = {name: alias for name, alias in contract.models.aliases.items() if name in names}
-    return msgspec.structs.replace(contract, models=Models(aliases, contract.models.respond_as))
+    return msgspec.structs.replace(contract, models=msgspec.structs.replace(contract.models, aliases=aliases))
 
 
 def _readings(contract: Contract, models: tuple[str, ...]) -> Iterator[ModeMatch]:

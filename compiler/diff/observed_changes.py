@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from compiler.diff.change import Change
 from compiler.diff.client_visible import Setting, changes_of, own_words, setting_of, stated, subject_of, words_for_all
 from compiler.diff.fields import listed_words
-from compiler.diff.models import answered_no_longer, newly_answered
+from compiler.diff.models import answered_no_longer, default_model, newly_answered
 from compiler.diff.observe import Difference, Observation
 from compiler.diff.values import text_of
 from compiler.diff.wording import differing_members, error_differences, sentence_of
@@ -17,6 +17,7 @@ _MODELS: Final = "models"
 _EVERY_REQUEST: Final = frozenset({"request", "models", "limits.max_body_bytes"})
 """Steps that are passed before a case is known."""
 
+_DEFAULT_MODEL: Final = ("models", "default")
 _NAME_ANSWERED: Final = ("models", "respond_as")
 
 _ORDER_OF_SECTIONS: Final = (
@@ -71,7 +72,8 @@ def _setting(difference: Difference) -> Setting:
         return _NAME_ANSWERED
     setting = setting_of(rule)
     if old.rule is None or new.rule is None:
-        return ("models", "aliases", difference.model) if rule == _MODELS else setting
+        named = ("models", "aliases", difference.model) if difference.model else _DEFAULT_MODEL
+        return named if rule == _MODELS else setting
     if own_words(old, setting_of(old.rule)) != own_words(new, setting):
         return (*setting, "error")
     is_told_otherwise = rule in _EVERY_REQUEST or words_for_all(old.sections) != words_for_all(new.sections)
@@ -101,6 +103,9 @@ def _change(group: _DifferenceGroup) -> Change:
     loosens = any(each.old.rule is not None and each.new.rule is None for each in group.found)
     if setting[:2] == ("models", "aliases"):
         return newly_answered(setting[-1]) if loosens else answered_no_longer(setting[-1])
+    if setting == _DEFAULT_MODEL:
+        before, after = (None if each.rule is not None else json.loads(each.response_text) for each in (old, new))
+        return default_model(before, after)
     if setting == _NAME_ANSWERED:
         return Change(setting, json.loads(old.response_text), json.loads(new.response_text), sentence_of(group.found))
     if setting == ("errors",):

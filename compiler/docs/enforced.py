@@ -66,6 +66,8 @@ def _of_names(contract: Contract) -> Iterator[TableRow]:
     if plain:
         names = ", ".join(f"`{name}`" for name in plain)
         yield "`models.aliases`", f"{names} are accepted; responses have the {contract.models.respond_as} name"
+    if contract.models.default is not None:
+        yield "`models.default`", f"a request without a model is for `{contract.models.default}`"
     yield from ((f"`models.aliases.{name}`", _alias(alias)) for name, alias in aliases.items() if name not in plain)
 
 

@@ -64,6 +64,8 @@ def explain(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Ex
     decision = decide(body, contract, served_ids)
     unparsed = isinstance(decision, Rejection) and decision.rule in _BEFORE_PARSED
     context = _Context(body, None if unparsed else parse(body), contract, decision)
+    if context.request is not None and decision.is_default_model:
+        context.request.fields["model"] = decision.model_asked
     served = () if served_ids is None else served_ids.ids
     if context.request is not None and context.alias is not None and decision.model_asked not in served:
         _imply(context.request.fields, context.alias)
@@ -131,6 +133,13 @@ def _early_step(context: _Context, name: str, size: Rule) -> Step:
 
 
 def _model_step(context: _Context) -> Step:
+    step = _name_step(context)
+    if not context.decision.is_default_model:
+        return step
+    return step._replace(verdict="edited", reason=f"no model is sent, and the default is set: {step.reason}")
+
+
+def _name_step(context: _Context) -> Step:
     asked, decision = context.decision.model_asked, context.decision
     implied = [
         f"{edit.field} {edit.value.decode()}"

@@ -326,6 +326,12 @@ SCHEMA: Final[Rules] = {
             "respond_as": choice(
                 "requested", "served", meaning="Which model name a response to a request for an alias carries."
             ),
+            "default": text(
+                "a model name",
+                meaning="The model of a request that names none: a served id, or an alias.",
+                absent="such a request is rejected",
+                example="kimi-k3",
+            ),
         },
         "Which model names are accepted.",
     ),

@@ -25,6 +25,8 @@ READING: Final = "request"
 MODELS: Final = "models"
 """The step that resolves the model name."""
 
+DEFAULT_MODEL: Final = "models.default"
+
 CONDITIONS: Final = "cases"
 """The step that finds the case of a request. Of a repeated field that it reads, only one value is forwarded."""
 
@@ -71,6 +73,8 @@ class Forward(NamedTuple):
     usage: Usage | None = None
     errors: Errors = Errors()
     case_selection: CaseSelection = CaseSelection(None, None, None)
+    is_default_model: bool = False
+    """Whether `model_asked` is the contract's default, and the request names no model."""
 
 
 class Rejection(NamedTuple):
@@ -85,6 +89,7 @@ class Rejection(NamedTuple):
     model_asked: str | None = None
     errors: Errors = Errors()
     case_selection: CaseSelection = CaseSelection(None, None, None)
+    is_default_model: bool = False
 
 
 def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> Forward | Rejection:
@@ -94,39 +99,45 @@ def decide(body: bytes, contract: Contract, served_ids: ServedIds | None) -> For
     """
     step = BODY_SIZE
     asked = None
+    is_default = False
     try:
         _check_size(body, contract)
         step = READING
         request = parse(body)
         stream = _read_once_only_fields(request)
         step = MODELS
-        asked = _read_model(request)
+        asked = request.value("model")
+        if not isinstance(asked, str):
+            asked, is_default = _default_model(request, contract), True
         served = resolve_model(asked, contract, served_ids)
     except ApiError as error:
-        return unreadable(error, step, asked, contract)
+        return unreadable(error, step, asked if isinstance(asked, str) else None, contract, is_default=is_default)
     try:
-        return _evaluate(request, contract, _Names(asked, served), streamed=stream)
+        return _evaluate(request, contract, _Names(asked, served, is_default), streamed=stream)
     except ApiError as error:
         # What only a rule looks into, and cannot be read within bounds.
-        return unreadable(error, READING, asked, contract)
+        return unreadable(error, READING, asked, contract, is_default=is_default)
 
 
 class _Names(NamedTuple):
     asked: str
     served: str
+    is_default: bool
 
 
-def unreadable(error: ApiError, step: str, asked: str | None, contract: Contract) -> Rejection:
+def unreadable(
+    error: ApiError, step: str, asked: str | None, contract: Contract, *, is_default: bool = False
+) -> Rejection:
     """Return the rejection of a request that was read only up to a step, with the name asked for, if that was read."""
     error.details.setdefault("model", None if asked is None else display(asked))
-    return Rejection(without_frames(error), step, (), asked, contract.errors)
+    return Rejection(without_frames(error), step, (), asked, contract.errors, is_default_model=is_default)
 
 
 def _evaluate(request: ParsedRequest, contract: Contract, names: _Names, *, streamed: bool) -> Forward | Rejection:
     """Evaluate a request that is read and whose model is known; raises ApiError where it cannot be edited."""
-    asked, served = names
+    asked, served, is_default = names
     compiled = compiled_contract_of(contract)
-    context = EvaluationContext(request, _route(asked, served))
+    context = EvaluationContext(request, _set_default(request, served) if is_default else _route(asked, served))
     if asked != served:
         _imply(context, contract.models.aliases.get(asked))
     case_selection = compiled.case_matcher.match(asked, served, request.fields) if compiled.has_conditions else _NO_CASE
@@ -138,7 +149,13 @@ def _evaluate(request: ParsedRequest, contract: Contract, names: _Names, *, stre
     if context.error is not None and context.rejected_by is not None:
         context.error.details.setdefault("model", asked)
         return Rejection(
-            context.error, context.rejected_by, tuple(context.violations), asked, sections.errors, case_selection
+            context.error,
+            context.rejected_by,
+            tuple(context.violations),
+            asked,
+            sections.errors,
+            case_selection,
+            is_default,
         )
     usage = ask(context, sections.response.stream, streamed=streamed)
     edits = tuple(context.edits)
@@ -154,6 +171,7 @@ def _evaluate(request: ParsedRequest, contract: Contract, names: _Names, *, stre
         usage,
         sections.errors,
         case_selection,
+        is_default,
     )
 
 
@@ -197,13 +215,14 @@ def _read_once_only_fields(request: ParsedRequest) -> bool:
     return bool(stream)
 
 
-def _read_model(request: ParsedRequest) -> str:
-    asked = request.value("model")
-    if asked is None:
-        raise missing_model()
-    if not isinstance(asked, str):
+def _default_model(request: ParsedRequest, contract: Contract) -> str:
+    """Return the default model of a request that names none, and set it. Raises ApiError if there is none."""
+    if request.value("model") is not None:
         raise ApiError("bad_request", f"model is {request.written('model')}: expected a string", "model")
-    return asked
+    if contract.models.default is None:
+        raise missing_model()
+    request.fields["model"] = contract.models.default
+    return contract.models.default
 
 
 def missing_model() -> ApiError:
@@ -247,6 +266,11 @@ def _unknown_model(asked: str, contract: Contract, served_ids: ServedIds) -> Api
         message = f"No engine has listed the model {display(asked)!r} yet, and some could not be asked so far"
         return ApiError("no_healthy_engines", message, details=details)
     return ApiError("model_not_found", f"The model {display(asked)!r} does not exist here", "model", details=details)
+
+
+def _set_default(request: ParsedRequest, served: str) -> list[JsonEdit]:
+    is_null = "model" in request.members
+    return [JsonEdit(DEFAULT_MODEL, "set" if is_null else "inject", ("model",), to_json(served))]
 
 
 def _route(asked: str, served: str) -> list[JsonEdit]:

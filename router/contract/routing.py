@@ -30,6 +30,8 @@ class ModelRoute(NamedTuple):
     model_asked: str | None
     model_served: str
     respond_as: str | None = None
+    is_default_model: bool = False
+    """Whether `model_asked` is the contract's default, and the request names no model."""
 
 
 class _RequestModel(msgspec.Struct):
@@ -44,24 +46,37 @@ _read_named: Final = msgspec.json.Decoder(_RequestModel).decode
 def route_by_model(body: bytes, contract: Contract, served_ids: ServedIds) -> ModelRoute | Rejection:
     """Return the route of a request by its model. No other field is read.
 
-    Only the member `model` of the outermost object counts. A request without it, or with null, is for the one model
-    that is served; where there are several, it is rejected.
+    Only the member `model` of the outermost object counts. A request without it, or with null, is for the contract's
+    default model, else for the one model that is served; where there are several, it is rejected.
     """
     step = READING
     asked = None
+    is_default = False
     try:
         asked = _read_model(body)
         step = MODELS
         if asked is None:
+            asked, is_default = contract.models.default, contract.models.default is not None
+        if asked is None:
             return ModelRoute(body, None, _default(served_ids))
         served = resolve_model(asked, contract, served_ids)
-        if served == asked:
+        if served == asked and not is_default:
             return ModelRoute(body, asked, served)
-        named = _members_named_model(body)[0]
+        edited = _with_model(body, served)
     except ApiError as error:
-        return unreadable(error, step, asked, contract)
-    edited = b"".join([body[: named.start], to_json(served), body[named.end :]])
-    return ModelRoute(edited, asked, served, asked if contract.models.respond_as == "requested" else None)
+        return unreadable(error, step, asked, contract, is_default=is_default)
+    responds_as = asked if served != asked and contract.models.respond_as == "requested" else None
+    return ModelRoute(edited, asked, served, responds_as, is_default)
+
+
+def _with_model(body: bytes, served: str) -> bytes:
+    """Return the body of a request with another model, or with one in front if it has none. Raises ApiError."""
+    named = _members_named_model(body)
+    if named:
+        return b"".join([body[: named[0].start], to_json(served), body[named[0].end :]])
+    start = body.index(b"{") + 1
+    separator = b"" if body[start:].lstrip().startswith(b"}") else b","
+    return b"".join([body[:start], b'"model":', to_json(served), separator, body[start:]])
 
 
 def _read_model(body: bytes) -> str | None:

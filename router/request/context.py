@@ -38,6 +38,8 @@ class RequestContext:
     """The name of the client's API key."""
     model_asked: str | None = None
     model_served: str | None = None
+    is_default_model: bool = False
+    """Whether the request names no model, and `model_asked` is the contract's default."""
     stream: bool = False
     rule: str | None = None
     """The rule of the contract that rejected the request."""

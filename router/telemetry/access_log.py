@@ -40,6 +40,7 @@ PAUSE_SECONDS: Final = 0.02
 _MAX_BATCH: Final = 1000
 _LINE_END: Final = b"\n"
 _STREAM: Final = ',"stream":true'
+_DEFAULT_MODEL: Final = ',"model_default":true'
 _CLIENT_GONE: Final = ',"client_gone":true'
 _UNLOGGED: Final = frozenset({*routes.HEALTH_ROUTES, routes.METRICS})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
@@ -193,6 +194,7 @@ def as_json(context: RequestContext, clock: float, monotonic: float) -> bytes:
     return (
         f'{{"time":"{_rfc3339(clock)}","request_id":"{context.request_id}"'  # its characters were checked
         f"{_subject(context.method, context.route, context.key_name, asked and asked[:MAX_TEXT_LENGTH])}"
+        f"{_DEFAULT_MODEL if context.is_default_model else ''}"
         f"{_served(context.model_served, context.stream, context.engine)}"
         f'{_attempts(context.attempts) if context.attempts > 1 else ""},"status":{context.status}'
         f"{_reason(context.code, context.rule, context.case)}{_CLIENT_GONE if context.client_gone else ''}"
@@ -250,6 +252,7 @@ def as_text(context: RequestContext, clock: float, monotonic: float) -> bytes:
         "request_id": context.request_id,
         "key": context.key_name,
         "model_asked": context.model_asked,
+        "model_default": context.is_default_model or None,
         "model_served": context.model_served,
         "stream": context.stream or None,
         "engine": context.engine,

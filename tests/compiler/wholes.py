@@ -164,7 +164,7 @@ _ALIASES = st.dictionaries(
     _some(Alias, model=_TEXTS.map("id: {}".format), implies=st.dictionaries(_PATHS, _SCALARS, max_size=2), **_SOURCES),
     max_size=2,
 )
-_MODELS = _some(Models, aliases=_ALIASES, respond_as=st.sampled_from(["requested", "served"]))
+_MODELS = _some(Models, aliases=_ALIASES, respond_as=st.sampled_from(["requested", "served"]), default=_maybe(_TEXTS))
 
 
 def _contract(base, sizes, cases):

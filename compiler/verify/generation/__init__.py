@@ -238,7 +238,8 @@ class _SuiteBuilder:
         case_match = outcome.case_match or fixture.case_match
         case = None if case_match.case is None else case_match.case.name
         wants_engine = isinstance(expected, ExpectedAcceptance) and self._is_about_engine(rule, fixture, expected)
-        model = str(variant.request.fields().get("model", "")) if variant.request.text is None else ""
+        named = variant.request.fields().get("model") if variant.request.text is None else None
+        model = "" if named is None else str(named)
         check_id = self._named(f"{case or 'base'}: {rule}: {variant.description}")
         is_conclusive = isinstance(expected, ExpectedEngineError)
         self._checks[key] = Check(

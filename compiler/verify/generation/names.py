@@ -42,6 +42,7 @@ class Deployment(NamedTuple):
         globs = [glob for case in contract.cases for globs in (case.when.model, *case.when.also) for glob in globs]
         globs += [glob for reading in contract.mode.match for glob in reading.model]
         routed = [alias.model for alias in contract.models.aliases.values() if alias.model is not None]
+        routed += [] if contract.models.default is None else [contract.models.default]
         names = (*(models or (PLAIN_MODEL,)), *routed, *example_names(globs))
         served = tuple(dict.fromkeys(name for name in names if name not in contract.models.aliases))
         return cls(served, served, is_whole=True)

@@ -87,10 +87,13 @@ class Oracle:
         if request.size() > self.contract.limits.max_body_bytes:
             details: dict[str, Any] = {"max": self.contract.limits.max_body_bytes}
             return RejectedOutcome(SIZE, Fault("request_too_large", None, "size", details), self.contract, None)
-        fault = _fault_of_reading(request)
+        default = self.contract.models.default
+        fault = _fault_of_reading(request, default)
         if fault is not None:
             return RejectedOutcome(REQUEST, fault, self.contract, None)
         fields = request.fields()
+        if fields.get("model") is None:
+            fields = {**fields, "model": default}
         served = self.served_for(fields["model"])
         if served is None:
             names = ", ".join(dict.fromkeys((*self.served, *self.contract.models.aliases)))
@@ -152,13 +155,14 @@ class Oracle:
                 fault.details.setdefault("model", sent["model"])
                 return RejectedOutcome(rule.rule, fault, sections, found)
         got = engine_fields({**fields, "model": served}, rules)
+        asked, sent = sent["model"], request.fields()
         streamed = fields.get("stream") is True
         usage = ask_for_usage(got, sections.response.stream) if streamed else None
-        renamed = sent["model"] != served and self.contract.models.respond_as == "requested"
+        renamed = asked != served and self.contract.models.respond_as == "requested"
         changed = tuple(name for name in {**sent, **got} if not is_same(_Absent.of(sent, name), _Absent.of(got, name)))
         once = tuple(_governed_twice(request, rules, self.contract.read_by_conditions))
         untouched = not changed and not once
-        name = sent["model"] if renamed else None
+        name = asked if renamed else None
         return ForwardedOutcome(got, untouched, name, streamed, usage, sections, found, changed, once)
 
 
@@ -170,7 +174,7 @@ class _Absent:
         return [fields[name]] if name in fields else []
 
 
-def _fault_of_reading(request: ChatRequest) -> Fault | None:
+def _fault_of_reading(request: ChatRequest, default: str | None) -> Fault | None:
     if request.text is not None:
         return Fault("bad_request", None, "json", {})
     names = [name for name, _ in request.members]
@@ -180,7 +184,8 @@ def _fault_of_reading(request: ChatRequest) -> Fault | None:
     fields = request.fields()
     if not isinstance(fields.get("stream"), bool | None):
         return Fault("bad_request", "stream", "wrong_type", {})
-    if not isinstance(fields.get("model"), str):
+    model = fields.get("model")
+    if not isinstance(default if model is None else model, str):
         return Fault("bad_request", "model", "missing", {})
     return None
 

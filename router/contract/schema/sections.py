@@ -29,10 +29,14 @@ class Alias(OmitDefaults, frozen=True):
 
 
 class Models(Frozen, frozen=True):
-    """The aliases of served ids, and the model name in the response to an alias."""
+    """The aliases of served ids, the model name in the response to an alias, and the name if a request has none.
+
+    A default of None: a request names its model.
+    """
 
     aliases: dict[str, Alias] = {}
     respond_as: Literal["requested", "served"] = "requested"
+    default: str | None = None
 
 
 def plain_aliases(*names: str) -> dict[str, Alias]:

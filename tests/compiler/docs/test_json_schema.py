@@ -131,7 +131,7 @@ CASE_SECTIONS = {
 EVERYTHING = {
     "name": "x",
     "extends": None,
-    "models": {"aliases": ["a", "b"], "respond_as": "served"},
+    "models": {"aliases": ["a", "b"], "respond_as": "served", "default": "a"},
     "mode": {"default": "a", "match": [{"mode": "b", "model": "c*", "when": {"d": [1, True]}}], "source": "x"},
     "limits": {"max_body_bytes": 1, "max_images": 0, "max_videos": 0, "max_audios": 1, "max_files": 2},
     "output": {"max_tokens": {"cap": 5, "on_exceed": "clamp", "default": 5}},

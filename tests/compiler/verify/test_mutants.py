@@ -118,6 +118,7 @@ def test_every_mutant_of_a_preset_is_caught(preset: str, record_property) -> Non
 
 
 FEATURES = """
+models: {default: usual, aliases: {usual: {model: served}}}
 unknown_fields:
   within:
     thinking: {known: [type]}

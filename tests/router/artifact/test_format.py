@@ -49,7 +49,9 @@ SOURCES = (Source("preset", "root", "0" * 64), Source("file", "../é.yaml", "f" 
 FULL = Contract(
     errors=Errors("vendor_error"),
     limits=Limits(max_body_bytes=1024, max_images=3),
-    models=Models({"kimi-é": Alias(), "a/b": Alias("served", {"thinking.type": "disabled"})}, respond_as="served"),
+    models=Models(
+        {"kimi-é": Alias(), "a/b": Alias("served", {"thinking.type": "disabled"})}, respond_as="served", default="a/b"
+    ),
     mode=Mode("thinking", (ModeMatch("quiet", (), {"thinking.type": ("disabled",)}),)),
     output=Output(MaxTokens(cap=100, default=40, on_exceed="clamp")),
     sampling=Sampling("reject", {"temperature": Interval(0, 1.5), "top_p": 1.0, "top_k": 10**30, "n": 1}),
@@ -148,7 +150,7 @@ def test_the_file_is_made_to_be_diffed():
             "source": None,
         },
         "mode": {"default": None, "match": [], "source": None},
-        "models": {"aliases": {}, "respond_as": "requested"},
+        "models": {"aliases": {}, "default": None, "respond_as": "requested"},
         "order": [],
         "output": {"max_tokens": None},
         "response": {"stream": {"source": None, "usage": "as_asked"}},

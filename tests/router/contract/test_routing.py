@@ -85,6 +85,25 @@ def test_a_request_without_a_model_is_for_the_default(body: bytes) -> None:
         assert refusal.error.code == "no_healthy_engines"
 
 
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b" {}\n", b' {"model":"other"}\n'),
+        (b'{"x":{"model":"served"}}', b'{"model":"other","x":{"model":"served"}}'),
+        (b'{"x":1.0, "mod\\u0065l" : null }', b'{"x":1.0, "mod\\u0065l" : "other" }'),
+        (b'{"model":"served"}', b'{"model":"served"}'),
+    ],
+)
+def test_a_contract_s_default_model_is_set(body: bytes, sent: bytes) -> None:
+    """A request without a model goes to the contract's default, which may be an alias, also if one model is served."""
+    contract = Contract(models=Models({"\u00e9": Alias("other")}, default="\u00e9"))
+    routed = route_by_model(body, contract, ServedIds(("served", "other"), default="served"))
+    assert isinstance(routed, ModelRoute)
+    assert routed.body == sent
+    names = (routed.model_asked, routed.model_served, routed.respond_as, routed.is_default_model)
+    assert names == (("served", "served", None, False) if sent == body else ("\u00e9", "other", "\u00e9", True))
+
+
 def test_names_are_resolved_as_for_a_chat() -> None:
     """An unknown name is a 404 that names what is served, 503 while it may still be listed; the log gets it."""
     for is_complete, code in ((True, "model_not_found"), (False, "no_healthy_engines")):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.any_server
 END_FRAME, TAIL_FRAME = Response(Stream("end_frame")), Response(Stream("tail_frame"))
 FIELDS = {"a.b": Field(max=1), "user": Field(type=("string",))}
 CONTRACT = Contract(
-    models=Models(aliases={"chat": Alias(model="large", implies={"thinking.type": "disabled"})}),
+    models=Models(aliases={"chat": Alias(model="large", implies={"thinking.type": "disabled"})}, default="chat"),
     mode=Mode("thinking", (ModeMatch("plain", when={"thinking.type": ("disabled",)}),)),
     fields=FIELDS,
     checks={"roles": Roles(allowed=("user",))},
@@ -76,6 +76,7 @@ def _post(router: RunningRouter, request_id: str = "x", **fields: Any) -> RawAns
         ({"model": "small", "thinking": {}}, {"thinking": None}),
         ({"model": "small", "anything": 1}, {"anything": 1}),
         ({"model": "served", "a": {"b": 1}}, {"a": {"b": 1}}),
+        ({"model": None}, {"model": "large", "n": 2, "thinking": {"type": "disabled"}}),
     ],
 )
 def test_every_served_model_has_its_own_contract(
@@ -95,6 +96,7 @@ def test_every_served_model_has_its_own_contract(
     [
         ({"model": "large"}, "large", None),
         ({"model": "chat"}, "large-plain", None),
+        ({"model": None}, "large-plain", None),
         ({"model": "served"}, None, None),
         ({"model": "served", "zz": 1}, None, "unknown_fields"),
         ({"model": "served", "a": {"b": 2}}, None, "fields.a.b"),
@@ -109,6 +111,7 @@ def test_the_access_log_tells_the_case_and_the_rule(
     assert _post(router, request_id, **fields).status == (200 if rule is None else 400)
     (line,) = map(json.loads, router.access_lines_with(request_id))
     assert (line.get("case"), line.get("rule")) == (case, rule)
+    assert line.get("model_default") == (True if fields["model"] is None else None)
 
 
 def test_metrics_count_violated_fields_by_their_paths(router: RunningRouter) -> None:
