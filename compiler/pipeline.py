@@ -7,7 +7,7 @@ from typing import Any
 from compiler.artifact.from_profile import contract_of
 from compiler.diagnostics import Diagnostic, ProfileError, in_order, quoted_path
 from compiler.language.schema import MAX_TEXT
-from compiler.resolve.extends import Layer, load_chain, merge_chain
+from compiler.resolve.extends import Layer, layers_of, load_chain, merge_chain
 from compiler.resolve.overrides import FLAG, Override, apply_override
 from compiler.resolve.selection import Selection
 from compiler.source.tree import Mapping, plain
@@ -69,7 +69,7 @@ def _frozen(chain: tuple[Layer, ...], profile: Mapping, override: Override | Non
 
 
 def _sources(chain: tuple[Layer, ...], override: Override | None) -> tuple[Source, ...]:
-    files = tuple(Source(layer.kind, layer.name, layer.sha256) for layer in chain)
+    files = tuple(Source(layer.kind, layer.name, layer.sha256) for layer in layers_of(chain))
     return files if override is None else (*files, Source("flag", FLAG, override.sha256()))
 
 

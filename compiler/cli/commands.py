@@ -11,6 +11,7 @@ from compiler.cli.overwrite import reject_replacing
 from compiler.diagnostics import printable
 from compiler.diagnostics.formats import text_of
 from compiler.pipeline import Compilation
+from compiler.resolve.extends import layers_of
 from compiler.resolve.selection import UsageError
 from compiler.source.yaml_writer import yaml_of
 from router.artifact.format import Artifact, serialise
@@ -63,4 +64,4 @@ def profile_yaml(compilation: Compilation, *, origin: bool, defaults: bool) -> b
 
 
 def _reject_own_source(compilation: Compilation, destination: str) -> None:
-    reject_overwriting(destination, [layer.path for layer in compilation.chain], "a source of this profile")
+    reject_overwriting(destination, [layer.path for layer in layers_of(compilation.chain)], "a source of this profile")

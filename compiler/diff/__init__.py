@@ -12,6 +12,7 @@ from compiler.diff.change import Change
 from compiler.diff.narrow import of_models
 from compiler.diff.report import RENDERERS, ComparedSource, Comparison, RequestCounts
 from compiler.pipeline import compile_profile
+from compiler.resolve.extends import layers_of
 from compiler.resolve.selection import STANDARD_INPUT, SourceOptions, UsageError, select
 from compiler.resolve.streams import artifact_of, with_content
 from router.artifact.format import Artifact, digest_of
@@ -72,4 +73,4 @@ def _load(source: str, named_by: str) -> _Loaded:
     if selection.kind == "artifact":
         return _Loaded(source, artifact_of(selection), (Path(source),))
     compilation = compile_profile(selection)
-    return _Loaded(source, compilation.artifact, tuple(link.path for link in compilation.chain))
+    return _Loaded(source, compilation.artifact, tuple(link.path for link in layers_of(compilation.chain)))

@@ -21,7 +21,7 @@ BEYOND: Final[dict[Code, str]] = {
     "empty-band": "that the `min` of a band is at most its `max`",
     "band-under-allow": "that no parameter is a band under `conflict: allow`",
     "missing-key": "that a profile which extends another, and a case, has once merged every key that must be there",
-    "cycle": "that no profile extends itself",
+    "cycle": "that no profile extends itself, be it in a case",
     "unreadable-file": "that the file behind `extends` is there",
     "wrong-value": "that a size with a unit is at least 1 byte and below 2^53, that a number is not `.nan`, and what "
     "stands in a `body`",
@@ -132,7 +132,7 @@ def _case() -> JsonSchema:
     """Return the schema of a case: its sections are those of a profile, but for what only a profile may say."""
     properties = {
         key: {"$ref": f"#/properties/{key}"} if rules is SCHEMA.get(key) else _nullable(rules)
-        for key, rules in CASE["schema"].items()
+        for key, rules in (CASE["schema"] | {"extends": SCHEMA["extends"]}).items()
     }
     return {"properties": properties, "additionalProperties": False}
 

@@ -93,12 +93,16 @@ def _values(schema: Rules, above: str = "") -> Iterator[tuple[str, Rules]]:
             yield from _inside(rules, path)
 
 
+_OF_CASES: Final = ("when", "extends", "group")
+"""The keys of a case that are no sections of a profile."""
+
+
 def _inside(rules: Rules, path: str) -> Iterator[tuple[str, Rules]]:
     """Yield the keys within mappings whose keys a profile chooses, and within lists of mappings."""
     for branch in (rules, *rules.get("anyof", ())):
         values, items = branch.get("valuesrules", {}), branch.get("schema", {})
         if values.get("type") == "dict" and "schema" in values:
-            inner = {"when": values["schema"]["when"]} if path == "cases" else values["schema"]
+            inner = {key: values["schema"][key] for key in _OF_CASES} if path == "cases" else values["schema"]
             yield from _values(inner, f"{path}.{_NAME}")
         elif branch.get("type") == "list" and items.get("type") == "dict":
             yield from _values(items["schema"], f"{path}[]")

@@ -272,9 +272,26 @@ _WHEN: Final = {"required": True} | mapping(
     "Which requests the case matches: all given conditions must hold.",
 )
 
+
+def _extends(meaning: str, example: str) -> Rules:
+    return {
+        "type": "string",
+        "meta": {
+            "expected": "the name of a preset, or a path that holds a / or ends in .yaml or .yml",
+            "meaning": meaning,
+            "absent": "nothing",
+            "example": example,
+        },
+    }
+
+
 CASE: Final = mapping(
     {
         "when": _WHEN,
+        "extends": _extends(
+            "The profile whose sections the case takes, merged with its own. It has only what a case may have.",
+            "./small.yaml",
+        ),
         "group": text(
             "the name of a group",
             meaning="The group of the case, one of `case_groups`: of each group the first case that matches applies.",
@@ -293,15 +310,7 @@ SCHEMA: Final[Rules] = {
     "name": text(
         "a name", meaning="The name shown in logs, metrics and /readyz.", absent="the file's name", example="my-kimi"
     ),
-    "extends": {
-        "type": "string",
-        "meta": {
-            "expected": "the name of a preset, or a path that holds a / or ends in .yaml or .yml",
-            "meaning": "The profile that this one builds on; a path is relative to this file.",
-            "absent": "nothing",
-            "example": "moonshot-kimi",
-        },
-    },
+    "extends": _extends("The profile that this one builds on; a path is relative to this file.", "moonshot-kimi"),
     "models": mapping(
         {
             "aliases": {

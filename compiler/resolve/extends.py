@@ -3,17 +3,17 @@
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 from compiler.diagnostics import Diagnostic, Location, Note, ProfileError, quoted_path
-from compiler.language.schema import SCHEMA
+from compiler.language.schema import CASE, SCHEMA, Rules
 from compiler.resolve.presets import preset_path
 from compiler.resolve.selection import Selection, is_path
-from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence
+from compiler.source.tree import Entry, Mapping, Node, Scalar, Sequence, path_text
 from compiler.source.tree import Path as TreePath
 from compiler.source.yaml_reader import MAX_FILE_BYTES, read_with_gaps
 
@@ -28,7 +28,8 @@ ALIASES: Final = ("models", "aliases")
 class Layer:
     """One profile of a chain: its own tree without `extends`, and the source that the artifact records.
 
-    empty: the errors of keys and list items without a value, by path; the tree does not have them.
+    empty: the errors of keys and list items without a value, by path; the tree does not have them. of_cases: the
+    profiles that cases of this one extend, each with its parents; the tree has what they say in those cases.
     """
 
     kind: Literal["file", "preset"]
@@ -37,6 +38,7 @@ class Layer:
     path: Path
     tree: Mapping
     empty: dict[TreePath, Diagnostic] = field(default_factory=dict)
+    of_cases: tuple["Layer", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +55,87 @@ class _Parent:
 def load_chain(selection: Selection) -> tuple[Layer, ...]:
     """Return the chain of layers from the selected profile to its last parent.
 
-    Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself.
+    Raises ProfileError when a profile cannot be read, is not strict YAML, or extends itself, be it in a case.
     """
+    return _load(_start(selection), selection, {})
+
+
+def layers_of(chain: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Return the layers of a chain and of what its cases extend, each file once."""
+    found = {layer.path: layer for layer in chain}
+    for layer in chain:
+        found |= {each.path: each for each in layers_of(layer.of_cases) if each.path not in found}
+    return tuple(found.values())
+
+
+def _load(start: _Parent, selection: Selection, above: dict[str, _Parent]) -> tuple[Layer, ...]:
+    """Return a chain; `above` are the profiles on the way to it, none of which it may have again."""
     layers: tuple[Layer, ...] = ()
-    visited: dict[str, _Parent] = {}
-    parent: _Parent | None = _start(selection)
+    visited = dict(above)
+    parent: _Parent | None = start
     while parent is not None:
-        data = _read(parent, selection) if layers or selection.content is None else selection.content
+        data = _read(parent, selection) if visited or selection.content is None else selection.content
         identity = os.path.realpath(parent.path)
         if identity in visited:
             raise ProfileError(_cycle(list(visited.values()), parent))
         visited[identity] = parent
         tree, empty = read_with_gaps(data, parent.display, parent.at)
-        if ("extends",) in empty:
+        if any(path[-1:] == ("extends",) for path in empty):
             raise ProfileError(*empty.values())  # Without the parent most errors would be of its absence.
         digest = hashlib.sha256(data).hexdigest()
-        layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree.without("extends"), empty))
-        parent = _next(tree.get("extends"), parent.path)
+        extends = tree.get("extends")
+        tree, of_cases = _with_extended_cases(tree.without("extends"), parent.path, selection, visited)
+        layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree, empty, of_cases))
+        parent = _next(extends, parent.path)
     return layers
+
+
+def _with_extended_cases(
+    tree: Mapping, path: Path, selection: Selection, visited: dict[str, _Parent]
+) -> tuple[Mapping, tuple[Layer, ...]]:
+    """Return a tree in which each case has what the profile says that it extends, and the layers of these profiles."""
+    cases = tree.get("cases")
+    if cases is None or not isinstance(cases.value, Mapping):
+        return tree, ()
+    entries: list[Entry] = []
+    found: tuple[Layer, ...] = ()
+    for entry in cases.value.entries:
+        extends = entry.value.get("extends") if isinstance(entry.value, Mapping) else None
+        parent = _next(extends, path)
+        if isinstance(entry.value, Mapping) and extends is not None:
+            own = entry.value.without("extends")
+            if parent is not None:
+                chain = _load(parent, selection, visited)
+                own = _merged(_sections_for_case(chain, parent), own, ("cases", entry.key))
+                found += chain
+            entry = _with_value(entry, own)  # noqa: PLW2901 - the same case, extended
+        entries.append(entry)
+    return _replaced(tree, cases, Mapping(tuple(entries), cases.value.at, cases.value.deleted)), found
+
+
+def _sections_for_case(chain: tuple[Layer, ...], parent: _Parent) -> Mapping:
+    """Return what a profile says for a case. Raises ProfileError with all that a case may not hold."""
+    merged = merge_chain(chain)
+    problems = [*_unfit(merged, CASE["schema"], (), parent)]
+    if problems:
+        raise ProfileError(*problems)
+    return Mapping(merged.without("name").entries, merged.at)
+
+
+def _unfit(tree: Mapping, known: Rules, path: tuple[str, ...], parent: _Parent) -> Iterator[Diagnostic]:
+    for entry in tree.entries:
+        place = (*path, entry.key)
+        if (entry.key in known and entry.key not in {"when", "group"}) or place == ("name",):
+            if place == ("limits",) and isinstance(entry.value, Mapping):
+                yield from _unfit(entry.value, known["limits"]["schema"], place, parent)
+            continue
+        message = f"extends: a case cannot extend {quoted_path(parent.display)}, which has {path_text(place)}"
+        allowed = ", ".join(key for key in known if key not in {"when", "group", "extends"})
+        hint = "what holds for all requests belongs outside of cases: extend a profile without it"
+        note = Note(entry.key_at, f"{path_text(place)} is here")
+        yield Diagnostic(
+            "bad-extends", message, parent.at, f"{' '.join(path) or 'a profile'} with {allowed} alone", hint, (note,)
+        )
 
 
 def merge_chain(layers: tuple[Layer, ...]) -> Mapping:

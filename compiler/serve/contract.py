@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 from compiler.cli.output import write
 from compiler.diagnostics import Diagnostic
 from compiler.pipeline import compile_profile
+from compiler.resolve.extends import layers_of
 from compiler.resolve.selection import Selection, UsageError
 from router.artifact.format import Artifact, read
 from router.runtime.temporary import temporary_folder
@@ -55,7 +56,7 @@ class ServedContract:
             return LoadedContract(artifact)
         compilation = compile_profile(self._selection)
         write(compilation.data(), str(self.artifact_path))
-        self.versions = {layer.path: layer.sha256 for layer in compilation.chain}
+        self.versions = {layer.path: layer.sha256 for layer in layers_of(compilation.chain)}
         return LoadedContract(compilation.artifact, compilation.warnings)
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ from compiler.language.schema import CASE, MAX_CASES
 from compiler.resolve.extends import merge
 from compiler.source.tree import Entry, Mapping
 
-SECTIONS = frozenset(CASE["schema"]) - {"when", "group"}
+SECTIONS = frozenset(CASE["schema"]) - {"when", "group", "extends"}
 """The sections that a case may have."""
 
 
