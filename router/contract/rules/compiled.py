@@ -1,7 +1,7 @@
 """A compiled contract: how cases are found, and a rule set for each."""
 
 from router.contract.rules.cases import CaseMatcher
-from router.contract.rules.plan import RuleSet
+from router.contract.rules.plan import KnownEvaluators, RuleSet
 from router.contract.schema.conditions import path_of
 from router.contract.schema.model import Case, Contract, Sections
 
@@ -13,9 +13,10 @@ class CompiledContract:
         self.has_conditions = bool(contract.cases or contract.mode.default is not None)
         self.case_matcher = CaseMatcher(contract)
         self.read_by_conditions = tuple(path_of(path) for path in sorted(contract.read_by_conditions))
-        self._base = (RuleSet(contract.rules), contract)
+        known: KnownEvaluators = {}
+        self._base = (RuleSet(contract.rules, known), contract)
         self._of_cases = {
-            case.name: (RuleSet(contract.case_rules[case.name]), case.sections) for case in contract.cases
+            case.name: (RuleSet(contract.case_rules[case.name], known), case.sections) for case in contract.cases
         }
 
     def rule_set_of(self, case: Case | None) -> tuple[RuleSet, Sections]:

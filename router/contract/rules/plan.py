@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
+import msgspec
+
 from router.contract.errors import ApiError, merged_text
 from router.contract.jsonbytes.parsing import NOTHING_SENT
 from router.contract.jsonbytes.splice import JsonEdit, to_json
@@ -36,7 +38,9 @@ Evaluator = Callable[[EvaluationContext], None]
 class RuleSet:
     """Prepared rules: all are evaluated first, then a valid request gets its edits."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], known: "KnownEvaluators | None" = None) -> None:
+        """Prepare rules; `known` are the evaluators of other rule sets, which rules that are the same share."""
+        known = {} if known is None else known
         evaluated = [rule for rule in rules if not isinstance(rule, BodyLimit)]
         names_of_budget = tuple(budget.other_names(evaluated))
         self._names_of_budget = names_of_budget
@@ -44,8 +48,7 @@ class RuleSet:
         self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in evaluated)
         sampling_rules = _leading_sampling_rules(evaluated)
         self._evaluators = tuple(
-            (_fields_read(rule), _where_marked(_mark_of(rule), _evaluator_of(rule, names_of_budget)))
-            for rule in evaluated
+            (_fields_read(rule), _shared_evaluator(rule, names_of_budget, known)) for rule in evaluated
         )
         self._sampling_names = frozenset(chain.from_iterable(map(_sampling_names, sampling_rules)))
         self._sampling_edits = tuple(chain.from_iterable(map(_edits_if_absent, sampling_rules)))
@@ -73,6 +76,18 @@ class RuleSet:
                 transform(context)
         if self._budget is not None and (self._always_binds or not budget.NAMES_OF_BOUND.isdisjoint(fields)):
             budget.keep_bound_fields_valid(context, self._budget, self._names_of_budget)
+
+
+KnownEvaluators = dict[bytes, Evaluator]
+"""Evaluators by all that they are made of."""
+
+
+def _shared_evaluator(rule: Rule, names_of_budget: tuple[str, ...], known: KnownEvaluators) -> Evaluator:
+    made_of = msgspec.json.encode((rule, names_of_budget))
+    evaluate = known.get(made_of)
+    if evaluate is None:
+        evaluate = known[made_of] = _where_marked(_mark_of(rule), _evaluator_of(rule, names_of_budget))
+    return evaluate
 
 
 def _leading_sampling_rules(rules: Sequence[Rule]) -> list[Const | Range]:

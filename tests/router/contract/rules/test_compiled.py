@@ -74,3 +74,20 @@ def test_a_contract_without_modes_and_cases_looks_for_none():
     assert compiled_contract_of(CASED).has_conditions
     assert compiled_contract_of(Contract(mode=Mode("t"))).has_conditions
     assert decide(b'{"model":"y"}', Contract(mode=Mode("t")), ServedIds(("y",))).case_selection.mode == "t"
+
+
+def test_equal_rules_of_cases_share_an_evaluator():
+    """Only what a case says otherwise is prepared for it: 1 and 1.0 are not the same, since messages name them."""
+    same, other, float_of_it = Field(max=1, source="a"), Field(max=2), Field(max=1.0, source="a")
+    sections = [Sections(fields={"f": field, "g": Field(min=0)}) for field in (same, other, float_of_it)]
+    cases = tuple(Case(str(place), When(mode=(str(place),)), each) for place, each in enumerate(sections))
+    contract = Contract(cases=cases, fields={"f": Field(max=1, source="a"), "g": Field(min=0)})
+    of_base, *of_cases = [
+        [evaluate for _, evaluate in compiled_contract_of(contract).rule_set_of(case)[0]._evaluators]
+        for case in (None, *contract.cases)
+    ]
+    assert [[one is two for one, two in zip(of_base, each, strict=True)] for each in of_cases] == [
+        [True, True],
+        [False, True],
+        [False, True],
+    ]
