@@ -222,16 +222,7 @@ def _errors(section: Values) -> Errors:
         errors["codes"] = {code: _words(words) for code, words in errors["codes"].items()}
     if "engine_400" in errors:
         errors["engine_400"] = _words(errors["engine_400"])
-    if "body" in errors:
-        errors["body"] = _in_order(errors["body"])
     return Errors(**errors)
-
-
-def _in_order(template: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return the template of a body with its keys in the order of the artifact and of error responses."""
-    if isinstance(template, dict):
-        return {key: _in_order(template[key]) for key in sorted(template)}
-    return [_in_order(item) for item in template] if isinstance(template, list) else template
 
 
 def _rule_values(section: Values) -> Values:
@@ -253,8 +244,6 @@ def _words(error: str | Values) -> ErrorText:
     for key in ("status", "code"):
         if _is_number(words.get(key)):
             words[key] = int(words[key])
-    if "body" in words:
-        words["body"] = _in_order(words["body"])
     return ErrorText(**words)
 
 

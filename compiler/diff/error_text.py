@@ -8,7 +8,7 @@ import msgspec
 from compiler.artifact.to_profile import error_of, words_of
 from compiler.diff.change import EVIDENCE, UNSEEN, Change, ConstraintEffect, change, rejection_and_acceptance
 from compiler.diff.fields import OTHER_WORDS, listed_words
-from compiler.diff.values import Value, listed, same, text_of
+from compiler.diff.values import Value, listed, same, same_body, text_of
 from router.contract.protocols import INVALID_REQUEST
 from router.contract.schema.rule_list import Rule, UnknownFieldsRule
 from router.contract.schema.sections import Errors, Stream, UnknownFields, UnknownMembers
@@ -129,11 +129,11 @@ def compare_errors(before: Errors, after: Errors) -> Iterator[Change]:
     old, new = before.bad_request_type, after.bad_request_type
     if old != new:
         yield Change(("errors", "bad_request_type"), old, new, _retyped(old, new))
-    if not same(before.body, after.body):
-        which = "the router's own" if after.body is None else "another"
-        yield Change(
-            ("errors", "body"), before.body, after.body, f"every error of the router will have {which} envelope"
-        )
+    if not same_body(before.body, after.body):
+        which = "have the router's own envelope" if after.body is None else "have another envelope"
+        if same(before.body, after.body):
+            which = "have the members of its envelope in another order"
+        yield Change(("errors", "body"), before.body, after.body, f"every error of the router will {which}")
     if before.omit_null != after.omit_null:
         words = f"members of an error that are null will be {'left out' if after.omit_null else 'present'}"
         yield Change(("errors", "omit_null"), before.omit_null, after.omit_null, words)
@@ -163,7 +163,8 @@ def _answer(code: str, old: ErrorText | None, new: ErrorText | None) -> Iterator
         for name in _SHORT
         if not same(getattr(was, name), getattr(now, name))
     ]
-    long = [f"another {name}" for name in ("message", "body") if not same(getattr(was, name), getattr(now, name))]
+    long = [] if same(was.message, now.message) else ["another message"]
+    long += [] if same_body(was.body, now.body) else ["another body"]
     who = "400s that have no words of their own" if code == "bad_request" else f"responses of code {code}"
     words = f"{who} will have {listed_words([*short, *long])}" if short or long else UNSEEN
     yield Change(("errors", "codes", code), _shown(old), _shown(new), words)

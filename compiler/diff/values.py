@@ -9,6 +9,7 @@ import msgspec
 from compiler.diagnostics import quoted
 from compiler.language.schema import BYTE_UNITS
 from compiler.source.yaml_writer import inline
+from router.artifact.layout import BODY, in_order
 from router.contract.jsonbytes.numbers import show
 from router.contract.schema.sections import Interval, MaxTokens
 from router.contract.schema.types import Scalar
@@ -24,8 +25,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 
 
 def same(old: object, new: object) -> bool:
-    """Return whether two values are equal in an artifact: keys in any order, while 1, 1.0 and true differ."""
-    return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
+    """Return whether two values are equal in an artifact: keys in any order but in bodies; 1, 1.0 and true differ."""
+    before, after = (msgspec.json.encode(in_order(msgspec.to_builtins(value))) for value in (old, new))
+    return before == after
+
+
+def same_body(old: object, new: object) -> bool:
+    """Return whether two templates of bodies are equal, the order of their members included."""
+    return same({BODY: old}, {BODY: new})
 
 
 def span(low: int, high: int) -> str:

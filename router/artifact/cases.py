@@ -1,12 +1,13 @@
 """Cases in an artifact: each as its difference from the base, so that a change of one value is a change of one line."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import msgspec
 
 from router.artifact.differences import Values, difference_from, merged_values
+from router.artifact.layout import BODY
 from router.contract.schema.combinations import SEPARATOR, combinations
 from router.contract.schema.model import Contract, Sections, When
 from router.contract.schema.types import Frozen, OmitDefaults
@@ -15,12 +16,14 @@ MAX_COMBINATIONS: Final = 400
 """Largest number of cases and their combinations in one contract."""
 
 _SECTIONS: Final = Sections.__struct_fields__
+_merged = partial(merged_values, whole=BODY)
+_difference = partial(difference_from, whole=BODY)
 
 
 class CaseDifference(OmitDefaults, frozen=True):
     """A case that a profile states: `changes`, merged into the sections of the base, give those of the case.
 
-    Objects are merged member by member, anything else replaces, and a null deletes.
+    Objects are merged member by member, but for bodies of errors; anything else replaces, and a null deletes.
     """
 
     name: str
@@ -51,11 +54,11 @@ def stored(contract: Contract) -> Values:
     names = {case.name for case in contract.cases if not case.parts}
     combined = [case for case in contract.cases if case.parts and names.issuperset(case.parts)]
     stated = [case for case in contract.cases if case not in combined]
-    changes = {case.name: difference_from(base, msgspec.to_builtins(case.sections)) for case in stated}
+    changes = {case.name: _difference(base, msgspec.to_builtins(case.sections)) for case in stated}
     differing = []
     for case in combined:
-        merged = reduce(merged_values, (changes[name] for name in case.parts), base)
-        if further := difference_from(_complete(merged), msgspec.to_builtins(case.sections)):
+        merged = reduce(_merged, (changes[name] for name in case.parts), base)
+        if further := _difference(_complete(merged), msgspec.to_builtins(case.sections)):
             differing.append(CombinationDifference(case.parts, further))
     kept = tuple(CaseDifference(case.name, case.when, changes[case.name], case.group) for case in stated)
     return {**values, **msgspec.to_builtins(StoredCases(contract.case_groups, kept, tuple(differing)))}
@@ -76,8 +79,8 @@ def restored(values: Values) -> Values:
     for names, when in combinations(whens, _names_by_group(found)):
         if len(cases) == MAX_COMBINATIONS:
             raise msgspec.ValidationError(f"more than {MAX_COMBINATIONS} cases and combinations of them")
-        sections = reduce(merged_values, (changes[name] for name in names), base)
-        sections = merged_values(sections, differing.get(names, {}))
+        sections = reduce(_merged, (changes[name] for name in names), base)
+        sections = _merged(sections, differing.get(names, {}))
         combined: Values = {"parts": names} if len(names) > 1 else {}
         if group := group_of[names[0]] if len(names) == 1 else "":
             combined["group"] = group

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from router.artifact.cases import restored, stored
-from router.artifact.layout import laid_out
+from router.artifact.layout import in_order, laid_out
 from router.artifact.release import FORMAT_VERSION
 from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.fields import SAMPLING_FIELDS
@@ -67,7 +67,7 @@ def freeze(name: str, contract: Contract, sources: tuple[Source, ...]) -> Artifa
 
 def digest_of(contract: Contract) -> str:
     """Return `sha256:` and the hex SHA-256 of the contract alone, written on one line."""
-    text = json.dumps(stored(contract), sort_keys=True, ensure_ascii=False)
+    text = json.dumps(in_order(stored(contract)), ensure_ascii=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 

@@ -1,20 +1,30 @@
 """The layout of an artifact file: JSON whose differences can be read line by line."""
 
 import json
-from typing import Final
+from typing import Any, Final
 
 LINE_LENGTH: Final = 120
 """Characters of the longest line that a list or an object is put in."""
 
-_SHORT = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
+BODY: Final = "body"
+"""The key of the template of an error's body, whose members have the vendor's order."""
+
+_SHORT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def laid_out(value: object) -> str:
-    """Return a value as JSON text with sorted keys; what fits into a line is in one, all else has two spaces of indent.
+    """Return a value as JSON text, in order; what fits into a line is in one, all else has two spaces of indent.
 
     Raises ValueError for numbers that JSON does not have.
     """
-    return f"{_spread(value, 0, 0)}\n"
+    return f"{_spread(in_order(value), 0, 0)}\n"
+
+
+def in_order(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a value with sorted keys, but for bodies of errors: what clients get has the order of the template."""
+    if isinstance(value, dict):
+        return {key: value[key] if key == BODY else in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _spread(value: object, indent: int, before: int) -> str:
@@ -26,7 +36,7 @@ def _spread(value: object, indent: int, before: int) -> str:
         return short
     inner = indent + 2
     if isinstance(value, dict):
-        keys = ((f"{_SHORT.encode(key)}: ", key) for key in sorted(value))
+        keys = ((f"{_SHORT.encode(key)}: ", key) for key in value)
         items = [f"{key}{_spread(value[name], inner, len(key))}" for key, name in keys]
     else:
         items = [_spread(item, inner, 0) for item in value]

@@ -92,4 +92,5 @@ def _shuffled(value):
     if not isinstance(value, dict):
         return value
     keys = random.Random(1).sample([*value], len(value))
-    return {key: _shuffled(value[key]) for key in keys}
+    # The order of the members of an error's body is part of the contract.
+    return {key: value[key] if key == "body" else _shuffled(value[key]) for key in keys}

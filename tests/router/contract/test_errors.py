@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from router.artifact.format import freeze, load, serialise
 from router.contract.decide import Rejection, ServedIds, decide
 from router.contract.errors import STATUS_OF, ApiError, build_error_response
 from router.contract.schema.model import Contract
@@ -144,3 +145,14 @@ def test_every_refusal_is_valid_json_in_every_envelope(value, envelope, omit_nul
 def test_lone_surrogates_of_engines_are_told():
     """What an engine wrote and is no UTF-8 becomes something that is."""
     assert b'"?"' in build_error_response(ApiError("bad_request", "\ud800")).body
+
+
+def test_members_of_an_error_have_the_order_of_the_envelope():
+    """A client reads the members of an error in the order of the template, also from a loaded artifact."""
+    envelope = {"type": "error", "error": {"message": "{message}", "code": "{code}"}, "id": "{request_id}"}
+    frozen = freeze("ordered", Contract(errors=Errors(body=envelope)), ())
+    errors = load(serialise(frozen), "profile.json").contract.errors
+    body = build_error_response(ApiError("bad_request", "no"), errors, "1").body
+    assert body == b'{"type": "error", "error": {"message": "no", "code": "bad_request"}, "id": "1"}'
+    reordered = Contract(errors=Errors(body=dict(reversed(envelope.items()))))
+    assert freeze("ordered", reordered, ()).digest != frozen.digest
