@@ -21,8 +21,8 @@ SMALL_IMAGE = 24 * 1024
 WORDS = frozenset({"error", "parts", "errors"})
 """Keys under which stands how a rejection is told, and no rule."""
 
-UNSEEN = frozenset({"source", "name", "check", "kind"})
-"""Keys that say nothing to a request: evidence, the names of cases, what kind of thing something is."""
+UNSEEN = frozenset({"source", "name", "check", "kind", "group", "case_groups", "parts"})
+"""Keys that say nothing to a request: evidence, names of cases and groups, what kind of thing something is."""
 
 _GONE = object()
 Path = tuple[Any, ...]

@@ -40,6 +40,7 @@ ALIKE = (
         r"^cases\.\d+\.sections\.fields\.chat_template_kwargs\.thinking\.map\.disabled",
         "this value leads into another case",
     ),
+    ("deepseek-v4", r"^cases\.3(\.|:)", "a request that it is for matches the case of its mode, too"),
     ("qwen", r"^fields\.enable_thinking(\.type)?(\.0)?: removed", "what takes its value asks the same of it"),
     ("qwen", r"^checks\.prompt_contains", "what it asks for is rejected while the model thinks"),
     ("qwen", r"^cases\.0\.sections\.fields\.enable_thinking\.type", "only true is allowed, which is of the type"),
