@@ -190,6 +190,9 @@ class Connection:
         with suppress(OSError):
             if self.must_reset or self.is_cut:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            elif self._is_tls:
+                self.stop_sending()
+        with suppress(OSError):
             self.sock.close()
 
 

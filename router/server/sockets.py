@@ -5,6 +5,7 @@ import select
 import socket
 import ssl
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from router.runtime import event_loop
@@ -94,11 +95,21 @@ class TlsClientSocket(BoundedSocket, ssl.SSLSocket):
     """A client socket with TLS."""
 
     def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - any buffer, as with every socket
-        """Send all bytes. Raises BrokenPipeError if the handshake is not complete."""
+        """Send all bytes. Raises BrokenPipeError if the handshake is not complete or the client closed."""
         if self.version() is None:
             # Sending would continue the handshake.
             raise BrokenPipeError(errno.EPIPE, "there was no handshake")
-        super().sendall(data, flags)
+        try:
+            super().sendall(data, flags)
+        except ssl.SSLError:  # OpenSSL has an error of its own for a connection that the client closed
+            raise BrokenPipeError(errno.EPIPE, "the client closed the TLS connection") from None
+
+    def shutdown(self, how: int) -> None:
+        """Close the sending half with a close_notify, so that nothing looks cut off (RFC 8446, section 6.1)."""
+        # The client's own close_notify is not waited for.
+        with suppress(OSError, ValueError):
+            self.unwrap()
+        super().shutdown(how)
 
 
 def of_accepted(accepted: socket.socket) -> ClientSocket:

@@ -195,6 +195,36 @@ def test_every_form_of_a_request_is_served_in_the_loop(
     assert threads(worker_of(router)) <= before + 1
 
 
+@pytest.mark.parametrize("transport", ["TLS"], indirect=True)
+def test_the_end_of_a_tls_connection_is_announced(
+    transport: tuple[RunningRouter, Callable[[], RawClient]], engine: MockEngine
+) -> None:
+    """A close_notify precedes it, also where only the end of the connection ends the body: nothing looks cut off."""
+    _, connect = transport
+    rejected = head_of("POST", CHAT, {"X_Y": "1"})
+    for wire, status in ((FORMS["nginx"][0], 200), (rejected, 400)):
+        engine.answer_next(MockResponse(body=[EVENT, EVENT], framing="chunked"))
+        with connect() as client:
+            client.socket.suppress_ragged_eofs = False  # type: ignore[attr-defined]
+            assert client.send(wire).answer().status == status
+            assert client.at_end()
+
+
+@pytest.mark.parametrize("transport", ["TLS"], indirect=True)
+def test_a_tls_client_that_leaves_is_no_fault_of_the_router(
+    transport: tuple[RunningRouter, Callable[[], RawClient]], engine: MockEngine
+) -> None:
+    """Sending to it ends like sending to any client that left: no traceback, and the engine is let go of."""
+    router, connect = transport
+    for framing in ("chunked", "length"):
+        engine.clear()
+        engine.answer_next(MockResponse(body=[bytes(1 << 20)] * 16, framing=framing))
+        with connect() as client:
+            assert client.send(REQUEST).head()[0] == 200
+        engine.wait_closed(engine.received[0].connection)
+    assert "Traceback" not in router.log()
+
+
 def test_tls_offers_http_1_1_alone(engine: MockEngine, tmp_path: Path) -> None:
     """A client that could speak HTTP/2 gets HTTP/1.1, and one that speaks nothing else gets no protocol."""
     certificate, key = make_certificate(tmp_path)
