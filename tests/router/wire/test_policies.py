@@ -139,21 +139,20 @@ def test_least_inflight_avoids_an_engine_that_holds_requests(engines: list[MockE
     """While one of two engines holds a request, both workers send everything to the other one."""
     two = engines[:2]
     with _showing(two, 2, ROUTER_POLICY="least_inflight") as router, _holding(two) as release:
-        with _send(router, chat(user="hold")) as held:
+        with _send(router, chat(user="hold")) as held, ExitStack() as stack:
             wait_until(lambda: sum(_loads(router)) == 1 and any(engine.received for engine in two))
             busy = next(engine for engine in two if engine.received)
-            workers = set()
+            clients: dict[str | None, RawClient] = {}
 
-            def ask() -> bool:
-                with RawClient(router.port) as client:
-                    answer = client.post(CHAT, chat())
-                assert answer.status == 200
-                workers.add(answer.header(WORKER))
-                return len(workers) == 2
+            def connect() -> bool:
+                # Kept open: a worker with more connections leaves the next one to the other.
+                client = stack.enter_context(RawClient(router.port))
+                clients[client.post(CHAT, chat()).header(WORKER)] = client
+                return len(clients) == 2
 
-            wait_until(ask)
-            for _ in range(20):
-                ask()
+            wait_until(connect)
+            for client in [*clients.values()] * 10:
+                assert client.post(CHAT, chat()).status == 200
             assert len(busy.received) == 1
             release.set()
             assert held.answer().status == 200
