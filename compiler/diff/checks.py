@@ -83,6 +83,7 @@ _SETTINGS: Final = {
         "max_bytes": _Setting("at most", "requests with an image of {} bytes"),
         "max_url_bytes": _Setting("at most", "requests with an image URL of {} bytes"),
         "max_data_urls": _Setting("at most", "requests whose images as data URLs number {}"),
+        "wrap_bare_url": _Setting("wrap", "an image_url that is a string"),
     },
     "prompt_contains": {
         "word": _Setting("word", "requests whose messages do not contain {}"),
@@ -90,7 +91,13 @@ _SETTINGS: Final = {
     },
 }
 
-_NOTHING_REJECTED: Final[Mapping[str, Any]] = {"applied": (), "edit": False, "flag": False, "condition": {}}
+_NOTHING_REJECTED: Final[Mapping[str, Any]] = {
+    "applied": (),
+    "edit": False,
+    "flag": False,
+    "wrap": False,
+    "condition": {},
+}
 """The settings of a check that is not made."""
 
 
@@ -178,6 +185,11 @@ def _edit(_: bool | None, new: bool | None, which: str) -> ConstraintEffect:
     return ConstraintEffect(f"{which} will {'not ' if new else ''}reach the engine")
 
 
+def _wrap(_: bool | None, new: bool | None, which: str) -> ConstraintEffect:
+    """Compare a switch that, on, gives the engine another form of a value."""
+    return ConstraintEffect(f"{which} will reach the engine {'as an object' if new else 'as it is sent'}")
+
+
 def _prefix(old: str | None, new: str | None, which: str) -> ConstraintEffect:
     if old is not None and new is not None and not (old.startswith(new) or new.startswith(old)):
         begins = f"{which} that begins with {old}"
@@ -214,6 +226,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any, str], ConstraintEffect]]] =
     "at most": lambda old, new, which: constraints.at_most(old, new, which.format),
     "by role": _by_role,
     "edit": _edit,
+    "wrap": _wrap,
     "flag": constraints.flag,
     "pattern": constraints.pattern,
     "prefix": _prefix,

@@ -154,4 +154,5 @@ def _visible(sections: Sections) -> Sections:
 
 def _plain(rule: Any) -> Any:  # noqa: ANN401 - a check or the rule of unknown fields, and the same comes back
     plain = msgspec.structs.replace(rule, source=None, error=None, parts={})
-    return msgspec.structs.replace(plain, drop_without_tools=False) if hasattr(plain, "drop_without_tools") else plain
+    unseen = {name: False for name in ("drop_without_tools", "wrap_bare_url") if hasattr(plain, name)}
+    return msgspec.structs.replace(plain, **unseen)

@@ -187,6 +187,7 @@ CHECKS: Final[Rules] = {
                 BODY_BYTES, meaning="The most bytes of a data URL as sent.", absent="any number", example="20MiB"
             ),
             "max_data_urls": _count("The most data URLs in one request.", "250", absent="any number"),
+            "wrap_bare_url": flag("Bring an `image_url` that is a string into the form `{url: …}` for the engine."),
         },
         *("sources", "max_bytes", "max_url_bytes", "max_data_urls"),
     ),

@@ -9,7 +9,7 @@ from compiler.verify.oracle.fields import BUDGETS, names_of
 from compiler.verify.oracle.tools import tools_in
 from compiler.verify.oracle.values import Fields, at, copied, is_scalar, number_in, put, stands, take_away
 from router.contract.schema.fields import BUDGET_FIELDS
-from router.contract.schema.named_checks import ToolChoice
+from router.contract.schema.named_checks import Images, ToolChoice
 from router.contract.schema.rule_list import Budget, CheckRule, Const, FieldRule, Range, Rule, UnknownFieldsRule
 from router.contract.schema.sections import Field, Stream
 
@@ -23,6 +23,8 @@ def engine_fields(fields: Fields, rules: Sequence[Rule]) -> Fields:
     for rule in rules:
         if isinstance(rule, CheckRule) and isinstance(rule.check, ToolChoice) and rule.check.drop_without_tools:
             _drop_idle_choice(got, fields)
+        if isinstance(rule, CheckRule) and isinstance(rule.check, Images) and rule.check.wrap_bare_url:
+            _wrap_bare_urls(got)
     _make_room(got, fields, rules)
     return got
 
@@ -172,6 +174,14 @@ def _supply_spelled(got: Fields, rule: FieldRule) -> None:
 def _drop_idle_choice(got: Fields, sent: Fields) -> None:
     if sent.get("tool_choice") is not None and not tools_in(sent):
         got.pop("tool_choice", None)
+
+
+def _wrap_bare_urls(got: Fields) -> None:
+    messages = got.get("messages")
+    contents = [message.get("content") for message in messages or () if isinstance(message, dict)]
+    for part in chain.from_iterable(content for content in contents if isinstance(content, list)):
+        if isinstance(part, dict) and part.get("type") == "image_url" and isinstance(part.get("image_url"), str):
+            part["image_url"] = {"url": part["image_url"]}
 
 
 def ask_for_usage(got: Fields, stream: Stream) -> str | None:

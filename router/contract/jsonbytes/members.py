@@ -34,6 +34,8 @@ _OPENING_RUN = re.compile(rb"[\[{]++")
 _RUN = re.compile(rb"(?:" + _PLAIN + rb"|" + _SHALLOW + rb"){0,16}+([\[{]++|[\]}]++)?", re.DOTALL)
 
 _read_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_BETWEEN_ITEMS = re.compile(rb"[ \t\n\r,]*+")
 
 
 class Member(NamedTuple):
@@ -92,6 +94,17 @@ def find_members(body: bytes, start: int = 0, end: int | None = None, most: int 
     if body.startswith(b'"', at):
         raise TooManyMembersError
     return found
+
+
+def item_spans(body: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """Return where each item of the array between `start` and `end` starts and ends. It must be valid JSON."""
+    spans = []
+    at = body.index(b"[", start, end) + 1
+    for item in _read_items(memoryview(body)[start:end]):
+        at = _behind(_BETWEEN_ITEMS, body, at)
+        spans.append((at, at + len(bytes(item))))
+        at = spans[-1][1]
+    return spans
 
 
 def _end_of_sole_array(body: bytes, at: int, end: int | None) -> int:

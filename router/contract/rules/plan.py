@@ -13,6 +13,7 @@ from router.contract.rules import budget, part_checks, sampling
 from router.contract.rules.checks import PARAM_OF, CheckEvaluator
 from router.contract.rules.evaluation import PARTS, EvaluationContext
 from router.contract.rules.field_rules import FieldEvaluator
+from router.contract.rules.image_urls import transforms_of as of_images
 from router.contract.rules.tool_checks import transforms_of as of_tools
 from router.contract.rules.transforms import transforms_of
 from router.contract.schema import named_checks
@@ -33,6 +34,7 @@ from router.contract.schema.rule_list import (
 from router.contract.templates import display, raw_value
 
 Evaluator = Callable[[EvaluationContext], None]
+_MESSAGES: Final = frozenset({"messages"})
 
 
 class RuleSet:
@@ -56,6 +58,7 @@ class RuleSet:
         self._transforms = (
             *transforms_of([rule for rule in rules if isinstance(rule, FieldRule)]),
             *((None, transform) for rule in rules if isinstance(rule, CheckRule) for transform in of_tools(rule)),
+            *((_MESSAGES, change) for rule in rules if isinstance(rule, CheckRule) for change in of_images(rule)),
         )
 
     def run(self, context: EvaluationContext) -> None:

@@ -138,7 +138,7 @@ class Images(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="images
     """What image parts refer to: `data` URLs, `http` (and https) URLs, or `file` ids that begin with a prefix.
 
     Parts: sources, max_bytes, max_url_bytes, max_data_urls. `max_bytes` is of the decoded image, `max_url_bytes` of the
-    data URL as it is sent.
+    data URL as it is sent. `wrap_bare_url`: an `image_url` that is a string reaches the engine as an object with `url`.
     """
 
     sources: tuple[str, ...] = ("data", "http", "file")
@@ -146,6 +146,7 @@ class Images(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="images
     max_bytes: Positive | None = None
     max_url_bytes: Positive | None = None
     max_data_urls: Count | None = None
+    wrap_bare_url: bool = False
 
 
 class PromptContains(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="prompt_contains"):
