@@ -84,7 +84,8 @@ def _load(start: _Parent, selection: Selection, above: dict[str, _Parent]) -> tu
             raise ProfileError(*empty.values())  # Without the parent most errors would be of its absence.
         digest = hashlib.sha256(data).hexdigest()
         extends = tree.get("extends")
-        tree, of_cases = _with_extended_cases(tree.without("extends"), parent.path, selection, visited)
+        tree, of_cases, gaps = _with_extended_cases(tree.without("extends"), parent.path, selection, visited)
+        empty |= gaps
         layers = (*layers, Layer(parent.kind, parent.name, digest, parent.path, tree, empty, of_cases))
         parent = _next(extends, parent.path)
     return layers
@@ -92,13 +93,17 @@ def _load(start: _Parent, selection: Selection, above: dict[str, _Parent]) -> tu
 
 def _with_extended_cases(
     tree: Mapping, path: Path, selection: Selection, visited: dict[str, _Parent]
-) -> tuple[Mapping, tuple[Layer, ...]]:
-    """Return a tree in which each case has what the profile says that it extends, and the layers of these profiles."""
+) -> tuple[Mapping, tuple[Layer, ...], dict[TreePath, Diagnostic]]:
+    """Return a tree in which each case has what the profile says that it extends.
+
+    Also returns the layers of these profiles, and the errors of their keys without a value by path in the tree.
+    """
     cases = tree.get("cases")
     if cases is None or not isinstance(cases.value, Mapping):
-        return tree, ()
+        return tree, (), {}
     entries: list[Entry] = []
     found: tuple[Layer, ...] = ()
+    gaps: dict[TreePath, Diagnostic] = {}
     for entry in cases.value.entries:
         extends = entry.value.get("extends") if isinstance(entry.value, Mapping) else None
         parent = _next(extends, path)
@@ -108,9 +113,10 @@ def _with_extended_cases(
                 chain = _load(parent, selection, visited)
                 own = _merged(_sections_for_case(chain, parent), own, ("cases", entry.key))
                 found += chain
+                gaps |= {("cases", entry.key, *at): gap for layer in chain for at, gap in layer.empty.items()}
             entry = _with_value(entry, own)  # noqa: PLW2901 - the same case, extended
         entries.append(entry)
-    return _replaced(tree, cases, Mapping(tuple(entries), cases.value.at, cases.value.deleted)), found
+    return _replaced(tree, cases, Mapping(tuple(entries), cases.value.at, cases.value.deleted)), found, gaps
 
 
 def _sections_for_case(chain: tuple[Layer, ...], parent: _Parent) -> Mapping:
