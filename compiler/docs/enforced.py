@@ -1,7 +1,7 @@
 """What the rules of a contract do, each in a few words: the tables of presets on the reference page."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from compiler.artifact.to_profile import check_of, field_of, when_of
 from compiler.language.constraints import CONSTRAINTS
@@ -98,29 +98,29 @@ def _of_errors(errors: Errors) -> Iterator[TableRow]:
 
 def words_of(rule: Rule) -> str:
     """Say what a rule does."""
-    match rule:
-        case BodyLimit():
-            return f"a body over {_size(rule.max_bytes)} is rejected"
-        case Const():
-            other = "rejected" if rule.conflict == "reject" else "passed on"
-            return f"`{rule.value}` is injected, any other value is {other}"
-        case Range():
-            return f"a value outside `{rule.min}` to `{rule.max}` is rejected, nothing is injected"
-        case PartLimit():
-            return f"more than {rule.max} {rule.modality}s are rejected"
-        case Budget():
-            above = "rejected" if rule.on_exceed == "reject" else "lowered to it"
-            injected = "nothing" if rule.default is None else f"`{rule.default}`"
-            return f"a budget above {rule.cap} is {above}, {injected} is injected"
-        case FieldRule():
-            return _field(rule.field)
-        case CheckRule():
-            settings = {key: value for key, value in check_of(rule.check).items() if key not in _TEXTS}
-            return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
-        case UnknownFieldsRule():
-            becomes = "rejected" if rule.unknown_fields.policy == "reject" else "not sent to the engine"
-            what = f"members of `{rule.path}`" if rule.path else "fields"
-            return f"{what} beyond {len(rule.known)} known ones are {becomes}"
+    return WORDS[type(rule)](rule)
+
+
+def _of_const(rule: Const) -> str:
+    other = "rejected" if rule.conflict == "reject" else "passed on"
+    return f"`{rule.value}` is injected, any other value is {other}"
+
+
+def _of_budget(rule: Budget) -> str:
+    above = "rejected" if rule.on_exceed == "reject" else "lowered to it"
+    injected = "nothing" if rule.default is None else f"`{rule.default}`"
+    return f"a budget above {rule.cap} is {above}, {injected} is injected"
+
+
+def _of_check(rule: CheckRule) -> str:
+    settings = {key: value for key, value in check_of(rule.check).items() if key not in _TEXTS}
+    return f"the check is made: `{in_one_line(settings)}`" if settings else "the check is made"
+
+
+def _of_unknown_fields(rule: UnknownFieldsRule) -> str:
+    becomes = "rejected" if rule.unknown_fields.policy == "reject" else "not sent to the engine"
+    what = f"members of `{rule.path}`" if rule.path else "fields"
+    return f"{what} beyond {len(rule.known)} known ones are {becomes}"
 
 
 def _field(field: Field) -> str:
@@ -153,3 +153,16 @@ def _and(names: list[str]) -> str:
 def _size(count: int) -> str:
     unit = next(unit for unit, size in reversed(BYTE_UNITS.items()) if count % size == 0)
     return f"{count // BYTE_UNITS[unit]} {unit}"
+
+
+WORDS: Final[dict[type, Callable[[Any], str]]] = {
+    BodyLimit: lambda rule: f"a body over {_size(rule.max_bytes)} is rejected",
+    Const: _of_const,
+    Range: lambda rule: f"a value outside `{rule.min}` to `{rule.max}` is rejected, nothing is injected",
+    PartLimit: lambda rule: f"more than {rule.max} {rule.modality}s are rejected",
+    Budget: _of_budget,
+    FieldRule: lambda rule: _field(rule.field),
+    CheckRule: _of_check,
+    UnknownFieldsRule: _of_unknown_fields,
+}
+"""What says in words what each kind of rule does."""

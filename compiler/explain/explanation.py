@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from compiler.explain.steps import Evaluation, Step, evidence_of, step_of
+from compiler.explain.steps import Evaluation, Step, step_of
 from router.contract.decide import BODY_SIZE, MODELS, READING, SERVED_ID, Forward, Rejection, ServedIds, decide
 from router.contract.errors import ApiError
 from router.contract.jsonbytes.parsing import ParsedRequest, parse
@@ -119,7 +119,7 @@ def _evidence(context: _Context, name: str, rule: Rule | None = None) -> str | N
     if name == BODY_SIZE:
         limits = context.contract.limits
         return limits.source if limits.max_body_bytes != DEFAULT_MAX_BODY_BYTES else None
-    return evidence_of(rule, context.sections)
+    return None if rule is None else rule.evidence(context.sections)
 
 
 def _early_step(context: _Context, name: str, size: Rule) -> Step:

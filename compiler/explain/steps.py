@@ -1,7 +1,7 @@
 """The verdict of one rule on a request, and the reason as text."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
 
 from router.contract.decide import Forward, Rejection
 from router.contract.jsonbytes.numbers import show
@@ -13,8 +13,8 @@ from router.contract.rules.field_rules import FieldEvaluator
 from router.contract.rules.sampling import expectation
 from router.contract.schema.conditions import Path, path_of, value_at
 from router.contract.schema.fields import BUDGET_FIELDS, spellings_of
-from router.contract.schema.model import Sections
 from router.contract.schema.rule_list import (
+    BodyLimit,
     Budget,
     CheckRule,
     Const,
@@ -56,40 +56,20 @@ class Evaluation(NamedTuple):
         return tuple(edit for edit in edits if edit.rule == rule and edit.kind != "remove")
 
 
-def evidence_of(rule: Rule | None, sections: Sections) -> str | None:
-    """Return the source of a rule, as its profile states it."""
-    if isinstance(rule, FieldRule):
-        return rule.field.source
-    if isinstance(rule, CheckRule):
-        return rule.check.source
-    if isinstance(rule, UnknownFieldsRule):
-        return rule.unknown_fields.source
-    if isinstance(rule, Const | Range):
-        return sections.sampling.source
-    if isinstance(rule, PartLimit):
-        return sections.limits.source
-    budget = sections.output.max_tokens
-    return budget.source if isinstance(rule, Budget) and budget is not None else None
-
-
 def step_of(rule: Rule, evaluation: Evaluation) -> Step:
     """Return the step of a rule that did not reject the request."""
-    match rule:
-        case Const() | Range():
-            return _sampling_step(rule, evaluation)
-        case FieldRule():
-            return _field_step(rule, evaluation)
-        case UnknownFieldsRule():
-            return _unknown_fields_step(rule, evaluation)
-        case PartLimit():
-            found = content_parts_of(evaluation.request.value("messages")).count(rule.modality)
-            return Step(rule.rule, "kept", f"{found} {rule.modality}s, at most {rule.max}")
-        case Budget():
-            return _budget_step(rule, evaluation)
-        case _:
-            edits = evaluation.edits_of(rule.rule)
-            words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
-            return Step(rule.rule, "edited" if edits else "kept", words)
+    return STEPS[type(rule)](rule, evaluation)
+
+
+def _passed_step(rule: Rule, evaluation: Evaluation) -> Step:
+    edits = evaluation.edits_of(rule.rule)
+    words = f"the request passes: the engine {_changes(edits)}" if edits else "the request passes"
+    return Step(rule.rule, "edited" if edits else "kept", words)
+
+
+def _part_limit_step(rule: PartLimit, evaluation: Evaluation) -> Step:
+    found = content_parts_of(evaluation.request.value("messages")).count(rule.modality)
+    return Step(rule.rule, "kept", f"{found} {rule.modality}s, at most {rule.max}")
 
 
 def _sampling_step(rule: Const | Range, evaluation: Evaluation) -> Step:
@@ -193,3 +173,16 @@ def _shown(request: ParsedRequest, path: Path) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+STEPS: Final[dict[type, Callable[[Any, Evaluation], Step]]] = {
+    BodyLimit: _passed_step,
+    Const: _sampling_step,
+    Range: _sampling_step,
+    PartLimit: _part_limit_step,
+    Budget: _budget_step,
+    FieldRule: _field_step,
+    CheckRule: _passed_step,
+    UnknownFieldsRule: _unknown_fields_step,
+}
+"""What makes the step of each kind of rule."""

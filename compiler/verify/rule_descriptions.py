@@ -4,7 +4,6 @@ from typing import Final
 
 from compiler.docs.enforced import words_of
 from compiler.explain.origin import Origin
-from compiler.explain.steps import evidence_of
 from compiler.verify.check import Check, ExpectedAcceptance, ExpectedRejection
 from router.contract.schema.model import Contract, Sections
 from router.contract.schema.rule_list import Rule
@@ -51,7 +50,7 @@ class RuleDescriptions:
     def source(self, check: Check) -> str | None:
         """Return the evidence for the rule of a check."""
         rule = self._rule(check.rule, check.case)
-        return None if rule is None else evidence_of(rule, self._sections(check.case))
+        return None if rule is None else rule.evidence(self._sections(check.case))
 
     def _rule(self, name: str, case: str | None) -> Rule | None:
         rules = self._contract.rules if case is None else self._contract.case_rules[case]

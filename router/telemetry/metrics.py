@@ -11,10 +11,9 @@ from typing import Final, Literal, NamedTuple
 from router.contract.decide import BODY_SIZE, MODELS, READING
 from router.contract.errors import STATUS_OF
 from router.contract.rules import budget
-from router.contract.rules.checks import PARAM_OF
 from router.contract.schema.fields import BUDGET_FIELDS, SAMPLING_FIELDS
 from router.contract.schema.named_checks import CHECKS
-from router.contract.schema.rule_list import PART_LIMITS
+from router.contract.schema.rule_list import FIELDS_OF_CHECKS, PART_LIMITS
 from router.request import routes
 from router.request.context import RETRY_REASONS, STREAM_ENDS, RequestContext
 from router.request.outcome import Outcome
@@ -40,7 +39,7 @@ RULES: Final = (
     "output.max_tokens",
     NONE,
 )
-PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS, *PARAM_OF.values(), "unknown_fields")
+PARAMETERS: Final = (*SAMPLING_FIELDS, "messages", *BUDGET_FIELDS, *FIELDS_OF_CHECKS, "unknown_fields")
 ENGINE_STATES: Final = (*(state.value for state in HealthState), "open")
 CAUSES: Final = tuple(outcome.value.replace(" ", "_") for outcome in Outcome if outcome is not Outcome.SUCCEEDED)
 PHASES: Final = ("sending", "waiting", "answer")

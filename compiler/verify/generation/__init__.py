@@ -219,7 +219,7 @@ class _SuiteBuilder:
             self._add(MODELS, fixture, variant)
 
     def _variants(self, fixture: Fixture, rule: Rule) -> Iterator[RequestVariant]:
-        for variant in _VARIANTS_OF[type(rule)](fixture, rule):
+        for variant in VARIANTS[type(rule)](fixture, rule):
             size = variant.request.size()
             if size <= self._options.max_body + 1:
                 yield variant
@@ -333,7 +333,7 @@ def _expected_engine_error(name: str, rejecting: ErrorRenderer, errors: Errors) 
     return ExpectedEngineError(STATUS_OF["bad_request"], body, exact=True)
 
 
-_VARIANTS_OF: Final[dict[type, Callable[[Fixture, Any], Iterator[RequestVariant]]]] = {
+VARIANTS: Final[dict[type, Callable[[Fixture, Any], Iterator[RequestVariant]]]] = {
     BodyLimit: variants_of_size,
     Const: variants_of_sampling,
     Range: variants_of_sampling,

@@ -17,9 +17,6 @@ from router.contract.templates import display
 
 Check = Callable[[Fields], Violation | None]
 
-PARAM_OF: Final = {"tools": "tools", "tool_choice": "tool_choice", "response_format": "response_format"}
-"""The field that a check is about, where it is not `messages`."""
-
 
 class CheckEvaluator:
     """Makes one named check."""
@@ -27,7 +24,7 @@ class CheckEvaluator:
     def __init__(self, rule: CheckRule) -> None:
         self.rule = rule.rule
         self.check = rule.check
-        self.param = PARAM_OF.get(rule.rule.removeprefix("checks."), "messages")
+        self.param = next(iter(rule.fields_read or ("messages",)))
         self._is_of_parts = type(rule.check) in part_checks.MADE_BY
         self.find: Callable[[Any], Violation | None] = _MADE_BY[type(rule.check)](rule.check)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -10,7 +10,7 @@ from router.contract.errors import ApiError, merged_text
 from router.contract.jsonbytes.parsing import NOTHING_SENT
 from router.contract.jsonbytes.splice import JsonEdit, to_json
 from router.contract.rules import budget, part_checks, sampling
-from router.contract.rules.checks import PARAM_OF, CheckEvaluator
+from router.contract.rules.checks import CheckEvaluator
 from router.contract.rules.evaluation import PARTS, EvaluationContext
 from router.contract.rules.field_rules import FieldEvaluator
 from router.contract.rules.image_urls import transforms_of as of_images
@@ -29,7 +29,6 @@ from router.contract.schema.rule_list import (
     Range,
     Rule,
     UnknownFieldsRule,
-    sources_of,
 )
 from router.contract.templates import display, raw_value
 
@@ -50,7 +49,7 @@ class RuleSet:
         self._always_binds = any(isinstance(rule, FieldRule) and rule.path in BOUND_TO_BUDGET for rule in evaluated)
         sampling_rules = _leading_sampling_rules(evaluated)
         self._evaluators = tuple(
-            (_fields_read(rule), _shared_evaluator(rule, names_of_budget, known)) for rule in evaluated
+            (rule.fields_read, _shared_evaluator(rule, names_of_budget, known)) for rule in evaluated
         )
         self._sampling_names = frozenset(chain.from_iterable(map(_sampling_names, sampling_rules)))
         self._sampling_edits = tuple(chain.from_iterable(map(_edits_if_absent, sampling_rules)))
@@ -89,7 +88,7 @@ def _shared_evaluator(rule: Rule, names_of_budget: tuple[str, ...], known: Known
     made_of = msgspec.json.encode((rule, names_of_budget))
     evaluate = known.get(made_of)
     if evaluate is None:
-        evaluate = known[made_of] = _where_marked(_mark_of(rule), _evaluator_of(rule, names_of_budget))
+        evaluate = known[made_of] = _where_marked(_mark_of(rule), EVALUATORS[type(rule)](rule, names_of_budget))
     return evaluate
 
 
@@ -106,19 +105,6 @@ def _sets_budget(rules: Sequence[Rule]) -> Budget | FieldRule | None:
     """Return the rule that may set a budget: the one of the section `output`, else the field's."""
     of_fields = [rule for rule in rules if isinstance(rule, FieldRule) and rule.path in BUDGET_FIELDS]
     return next((rule for rule in rules if isinstance(rule, Budget)), next(iter(of_fields), None))
-
-
-def _fields_read(rule: Rule) -> frozenset[str] | None:
-    """Return the top-level fields that a rule reads; None if the rule applies to every request."""
-    if isinstance(rule, FieldRule):
-        paths = (rule.path, *sources_of(rule.field), *spellings_of(rule.path))
-        return None if rule.field.required else frozenset(path_of(path)[0] for path in paths)
-    if isinstance(rule, UnknownFieldsRule) and rule.path:
-        return frozenset((path_of(rule.path)[0],))
-    if isinstance(rule, CheckRule):
-        param = PARAM_OF.get(rule.rule.removeprefix("checks."))
-        return None if param is None else frozenset((param,))
-    return None
 
 
 _MARKS: Final[dict[type, str]] = {
@@ -146,16 +132,6 @@ def _where_marked(mark: str | None, evaluate: Evaluator) -> Evaluator:
             evaluate(context)
 
     return evaluate if mark is None else evaluate_where_marked
-
-
-def _evaluator_of(rule: Rule, names_of_budget: tuple[str, ...]) -> Evaluator:
-    if isinstance(rule, FieldRule):
-        return FieldEvaluator(rule)
-    if isinstance(rule, CheckRule):
-        return CheckEvaluator(rule)
-    if isinstance(rule, Budget):
-        return _budget(rule, names_of_budget)
-    return _EVALUATOR_OF[type(rule)](rule)
 
 
 def _sampling_names(rule: Const | Range) -> frozenset[str]:
@@ -265,9 +241,16 @@ def _reject(context: EvaluationContext, rule: str, error: ApiError) -> None:
 _UNKNOWN_FIELD: Final = "unknown_fields"
 """What violations by unknown fields are counted as: clients must not choose the names of metrics."""
 
-_EVALUATOR_OF: Final[dict[type, Callable[..., Evaluator]]] = {
-    Const: _sampling,
-    Range: _sampling,
-    PartLimit: _part_limit,
-    UnknownFieldsRule: _unknown_fields,
+EVALUATORS: Final[dict[type, Callable[[Any, tuple[str, ...]], Evaluator]]] = {
+    Const: lambda rule, _: _sampling(rule),
+    Range: lambda rule, _: _sampling(rule),
+    PartLimit: lambda rule, _: _part_limit(rule),
+    Budget: _budget,
+    FieldRule: lambda rule, _: FieldEvaluator(rule),
+    CheckRule: lambda rule, _: CheckEvaluator(rule),
+    UnknownFieldsRule: lambda rule, _: _unknown_fields(rule),
 }
+"""What makes the evaluator of each kind of rule, from the rule and the fields whose rules set a budget, too.
+
+The size of a body is decided before a request is read.
+"""

@@ -14,14 +14,27 @@ Modality = Literal["image", "video", "audio", "file"]
 """What a content part may carry besides text."""
 
 
-class BodyLimit(Frozen, frozen=True, tag_field="kind", tag="body_limit"):
+class RuleKind(Frozen, frozen=True):
+    """What every kind of rule says of itself, so that whoever runs or describes rules need not know the kinds."""
+
+    def evidence(self, sections: "HasSections") -> str | None:  # noqa: ARG002 - some kinds have it from their section
+        """Return the source of the rule, as its profile states it."""
+        return None
+
+    @property
+    def fields_read(self) -> frozenset[str] | None:
+        """The top-level fields of which one must be sent for the rule to matter; None: it matters to every request."""
+        return None
+
+
+class BodyLimit(RuleKind, frozen=True, tag_field="kind", tag="body_limit"):
     """Reject request bodies above this many bytes with 413."""
 
     max_bytes: Positive
     rule: str = "limits.max_body_bytes"
 
 
-class Const(Frozen, frozen=True, tag_field="kind", tag="pin"):
+class Const(RuleKind, frozen=True, tag_field="kind", tag="pin"):
     """Inject a sampling value where the request has none; reject (or, under `allow`, pass) any other value."""
 
     field: str
@@ -29,8 +42,12 @@ class Const(Frozen, frozen=True, tag_field="kind", tag="pin"):
     conflict: Literal["reject", "allow"]
     rule: str
 
+    def evidence(self, sections: "HasSections") -> str | None:
+        """Return the source of the rule."""
+        return sections.sampling.source
 
-class Range(Frozen, frozen=True, tag_field="kind", tag="band"):
+
+class Range(RuleKind, frozen=True, tag_field="kind", tag="band"):
     """Reject a sampling value outside the closed interval; do nothing where the request has none."""
 
     field: str
@@ -38,13 +55,21 @@ class Range(Frozen, frozen=True, tag_field="kind", tag="band"):
     max: int | float
     rule: str
 
+    def evidence(self, sections: "HasSections") -> str | None:
+        """Return the source of the rule."""
+        return sections.sampling.source
 
-class PartLimit(Frozen, frozen=True, tag_field="kind", tag="part_limit"):
+
+class PartLimit(RuleKind, frozen=True, tag_field="kind", tag="part_limit"):
     """Reject requests that carry more content parts of a modality than this, history included."""
 
     modality: Modality
     max: Count
     rule: str
+
+    def evidence(self, sections: "HasSections") -> str | None:
+        """Return the source of the rule."""
+        return sections.limits.source
 
 
 PART_LIMITS: Final[dict[Modality, str]] = {
@@ -56,7 +81,7 @@ PART_LIMITS: Final[dict[Modality, str]] = {
 """Modality → the member of `limits` that bounds its parts."""
 
 
-class Budget(Frozen, frozen=True, tag_field="kind", tag="budget"):
+class Budget(RuleKind, frozen=True, tag_field="kind", tag="budget"):
     """Hold every budget field of a request to the cap; inject the default, if there is one, where it names none."""
 
     cap: Positive
@@ -64,23 +89,47 @@ class Budget(Frozen, frozen=True, tag_field="kind", tag="budget"):
     on_exceed: Literal["reject", "clamp"]
     rule: str = "output.max_tokens"
 
+    def evidence(self, sections: "HasSections") -> str | None:
+        """Return the source of the rule."""
+        return None if sections.output.max_tokens is None else sections.output.max_tokens.source
 
-class FieldRule(Frozen, frozen=True, tag_field="kind", tag="field"):
+
+class FieldRule(RuleKind, frozen=True, tag_field="kind", tag="field"):
     """The rule of one request field, named by its dotted path."""
 
     path: str
     field: Field
     rule: str
 
+    def evidence(self, sections: "HasSections") -> str | None:  # noqa: ARG002 - as of all kinds
+        """Return the source of the rule."""
+        return self.field.source
 
-class CheckRule(Frozen, frozen=True, tag_field="kind", tag="check"):
+    @property
+    def fields_read(self) -> frozenset[str] | None:
+        """The top-level fields of which one must be sent for the rule to matter."""
+        paths = (self.path, *sources_of(self.field), *spellings_of(self.path))
+        return None if self.field.required else frozenset(path.partition(".")[0] for path in paths)
+
+
+class CheckRule(RuleKind, frozen=True, tag_field="kind", tag="check"):
     """Make one of the named checks."""
 
     check: Check
     rule: str
 
+    def evidence(self, sections: "HasSections") -> str | None:  # noqa: ARG002 - as of all kinds
+        """Return the source of the rule."""
+        return self.check.source
 
-class UnknownFieldsRule(Frozen, frozen=True, tag_field="kind", tag="unknown_fields"):
+    @property
+    def fields_read(self) -> frozenset[str] | None:
+        """The top-level fields of which one must be sent for the rule to matter."""
+        of_check = FIELDS_OF_CHECKS.get(self.rule.removeprefix("checks."))
+        return None if of_check is None else frozenset(of_check[:1])
+
+
+class UnknownFieldsRule(RuleKind, frozen=True, tag_field="kind", tag="unknown_fields"):
     """Reject or drop fields that are not among the known ones, which are all listed here.
 
     `path`: the object whose members they are; empty: the request.
@@ -90,6 +139,15 @@ class UnknownFieldsRule(Frozen, frozen=True, tag_field="kind", tag="unknown_fiel
     known: tuple[str, ...]
     rule: str = "unknown_fields"
     path: str = ""
+
+    def evidence(self, sections: "HasSections") -> str | None:  # noqa: ARG002 - as of all kinds
+        """Return the source of the rule."""
+        return self.unknown_fields.source
+
+    @property
+    def fields_read(self) -> frozenset[str] | None:
+        """The top-level fields of which one must be sent for the rule to matter."""
+        return frozenset((self.path.partition(".")[0],)) if self.path else None
 
 
 UNKNOWN_WITHIN: Final = "unknown_fields.within"
@@ -103,7 +161,7 @@ FIELDS_OF_CHECKS: Final = {
     "tool_choice": ("tool_choice", "tools"),
     "response_format": ("response_format",),
 }
-"""Top-level fields that the named checks read."""
+"""Top-level fields that the named checks read, first the one that each is about."""
 
 Rule = BodyLimit | Const | Range | PartLimit | Budget | FieldRule | CheckRule | UnknownFieldsRule
 
