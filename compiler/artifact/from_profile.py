@@ -181,7 +181,7 @@ def _check(name: str, section: Values) -> Check:
     for key, value in values.items():
         if key in {"max", "max_data_urls"}:
             values[key] = int(value)
-        elif key in {"max_bytes", "max_url_bytes"}:
+        elif key in {"max_bytes", "max_url_bytes", "max_total_bytes"}:
             values[key] = _size(value)
         elif key in _LISTS:
             values[key] = _texts(value)

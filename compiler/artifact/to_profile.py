@@ -32,7 +32,7 @@ from router.contract.schema.types import Condition, ErrorText, RuleBase, Scalar
 NO_DEFAULT: Final = "none"
 """The value in a profile for: no output budget is injected."""
 
-_SIZES_OF_IMAGES: Final = ("max_bytes", "max_url_bytes")
+_SIZES_OF_IMAGES: Final = ("max_bytes", "max_url_bytes", "max_total_bytes")
 
 
 def profile_of(artifact: Artifact) -> dict[str, Any]:

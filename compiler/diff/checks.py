@@ -83,6 +83,7 @@ _SETTINGS: Final = {
         "max_bytes": _Setting("at most", "requests with an image of {} bytes"),
         "max_url_bytes": _Setting("at most", "requests with an image URL of {} bytes"),
         "max_data_urls": _Setting("at most", "requests whose images as data URLs number {}"),
+        "max_total_bytes": _Setting("at most", "requests whose images as data URLs have {} bytes together"),
         "wrap_bare_url": _Setting("wrap", "an image_url that is a string"),
     },
     "prompt_contains": {

@@ -187,9 +187,15 @@ CHECKS: Final[Rules] = {
                 BODY_BYTES, meaning="The most bytes of a data URL as sent.", absent="any number", example="20MiB"
             ),
             "max_data_urls": _count("The most data URLs in one request.", "250", absent="any number"),
+            "max_total_bytes": size(
+                BODY_BYTES,
+                meaning="The most bytes of all decoded images of data URLs in one request.",
+                absent="any number",
+                example="50MiB",
+            ),
             "wrap_bare_url": flag("Bring an `image_url` that is a string into the form `{url: …}` for the engine."),
         },
-        *("sources", "max_bytes", "max_url_bytes", "max_data_urls"),
+        *("sources", "max_bytes", "max_url_bytes", "max_data_urls", "max_total_bytes"),
     ),
     "prompt_contains": _check(
         "A word that the messages must contain.",

@@ -35,6 +35,7 @@ _PARTS_OF_CHECKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "max_bytes": ("max_bytes",),
         "max_url_bytes": ("max_url_bytes",),
         "max_data_urls": ("max_data_urls",),
+        "max_total_bytes": ("max_total_bytes",),
     },
 }
 """The members of a rule that belong to a part; a part that is missing here is the whole rule."""

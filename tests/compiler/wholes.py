@@ -104,6 +104,7 @@ _CHECKS = st.fixed_dictionaries(
             max_bytes=_SIZES,
             max_url_bytes=_SIZES,
             max_data_urls=st.integers(0, 5),
+            max_total_bytes=_SIZES,
         ),
         "prompt_contains": _governed(named.PromptContains, needed={"word": _TEXTS}, when=_CONDITIONS),
     },

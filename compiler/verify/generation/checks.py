@@ -124,6 +124,18 @@ def _images(check: named.Images, fixture: Fixture) -> Iterator[RequestVariant]:
     if check.max_data_urls is not None:
         for count in (check.max_data_urls, check.max_data_urls + 1):
             yield RequestVariant(f"{count} images in data URLs", _showing(fixture, [{"url": f"{_DATA}AA=="}] * count))
+    if check.max_total_bytes is not None:
+        for size in (check.max_total_bytes, check.max_total_bytes + 1):
+            parts = _images_of(size, check)
+            yield RequestVariant(f"{len(parts)} images of {size:,} bytes together", _showing(fixture, parts))
+
+
+def _images_of(size: int, check: named.Images) -> list[Any]:
+    """Return images of some decoded bytes together, none larger than the limits of a single one."""
+    of_url = None if check.max_url_bytes is None else (check.max_url_bytes - len(_DATA)) * 3 // 4
+    most = min(limit for limit in (check.max_bytes, of_url, -(-size // 2)) if limit is not None and limit > 0)
+    sizes = [min(most, size - start) for start in range(0, size, most)]
+    return [{"url": f"{_DATA}{run_of_letters(-(-each * 4 // 3))}"} for each in sizes]
 
 
 def _showing(fixture: Fixture, urls: list[Any]) -> ChatRequest:

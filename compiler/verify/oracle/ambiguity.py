@@ -55,12 +55,8 @@ def _is_as_stated(rule: FieldRule, name: str, value: object) -> bool:
     if rule.path != name:
         return isinstance(value, dict) or name in rule.field.sources
     field = rule.field
-    if any(bound is not None for bound in (field.min, field.above, field.max, field.below, field.multiple_of)):
+    if any(bound is not None for bound in (field.min, field.above, field.max, field.below)):
         return _is_number(value)
-    if field.min_length is not None or field.max_length is not None:
-        return isinstance(value, str)
-    if field.items is not None:
-        return isinstance(value, list)
     return bool(field.type) or (field.allowed is not None and not isinstance(value, list | dict))
 
 

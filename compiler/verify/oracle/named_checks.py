@@ -177,7 +177,7 @@ def _response_format(check: named.ResponseFormat, fields: Fields) -> Found:
 
 
 def _images(check: named.Images, fields: Fields) -> Found:
-    data_urls = 0
+    data_urls = total = 0
     for url in _urls(fields):
         source = _source_of(url, check.file_prefix)
         if source not in check.sources:
@@ -189,10 +189,13 @@ def _images(check: named.Images, fields: Fields) -> Found:
         if check.max_url_bytes is not None and size_of(url) > check.max_url_bytes:
             return "max_url_bytes", {"count": size_of(url), "max": check.max_url_bytes}
         size = size_of(url.partition(",")[2].rstrip("=")) * 3 // 4
+        total += size
         if check.max_bytes is not None and size > check.max_bytes:
             return "max_bytes", {"count": size, "max": check.max_bytes}
     if check.max_data_urls is not None and data_urls > check.max_data_urls:
         return "max_data_urls", {"count": data_urls, "max": check.max_data_urls}
+    if check.max_total_bytes is not None and total > check.max_total_bytes:
+        return "max_total_bytes", {"count": total, "max": check.max_total_bytes}
     return None
 
 

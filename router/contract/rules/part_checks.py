@@ -87,9 +87,10 @@ _SAID: Final = {"data": "a data: URL", "http": "an http(s) URL", "file": "the id
 def _images(check: named.Images) -> PartsCheck:
     words = listed(check.sources)
     expected = listed(tuple(_SAID.get(source, source) for source in check.sources))
+    is_measured = check.max_bytes is not None or check.max_total_bytes is not None
 
     def find(parts: ContentPartIndex) -> Violation | None:
-        data_urls = 0
+        data_urls = total = 0
         for url in _urls(parts):
             source = _source_of(url, check.file_prefix)
             if source not in check.sources:
@@ -98,12 +99,17 @@ def _images(check: named.Images) -> PartsCheck:
             if source != "data":
                 continue
             data_urls += 1
-            wrong = _too_large(url, check)
+            size = _decoded_size(url) if is_measured else 0
+            total += size
+            wrong = _too_large(url, size, check)
             if wrong is not None:
                 return wrong
         if check.max_data_urls is not None and data_urls > check.max_data_urls:
             said = f"There are {data_urls} images in data URLs: at most {check.max_data_urls} are allowed"
             return Violation("max_data_urls", said, {"count": data_urls, "max": check.max_data_urls})
+        if check.max_total_bytes is not None and total > check.max_total_bytes:
+            said = f"The images in data URLs have {total} bytes together: at most {check.max_total_bytes} are allowed"
+            return Violation("max_total_bytes", said, {"count": total, "max": check.max_total_bytes})
         return None
 
     return find
@@ -112,18 +118,19 @@ def _images(check: named.Images) -> PartsCheck:
 _SHOWN_URL: Final = 60
 
 
-def _too_large(url: str, check: named.Images) -> Violation | None:
+def _too_large(url: str, size: int, check: named.Images) -> Violation | None:
     if check.max_url_bytes is not None and len(url) > check.max_url_bytes:
         said = f"An image's data URL has {len(url)} bytes: at most {check.max_url_bytes} are allowed"
         return Violation("max_url_bytes", said, {"count": len(url), "max": check.max_url_bytes})
-    if check.max_bytes is None:
-        return None
-    encoded = url.partition(",")[2].rstrip("=")
-    size = len(encoded) * _BASE64_BYTES // _BASE64_CHARACTERS
-    if size > check.max_bytes:
+    if check.max_bytes is not None and size > check.max_bytes:
         said = f"An image has {size} bytes: at most {check.max_bytes} are allowed"
         return Violation("max_bytes", said, {"count": size, "max": check.max_bytes})
     return None
+
+
+def _decoded_size(url: str) -> int:
+    encoded = url.partition(",")[2].rstrip("=")
+    return len(encoded) * _BASE64_BYTES // _BASE64_CHARACTERS
 
 
 def _source_of(url: str, file_prefix: str | None) -> str | None:

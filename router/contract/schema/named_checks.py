@@ -137,8 +137,9 @@ class ResponseFormat(RuleBase, frozen=True, kw_only=True, tag_field="check", tag
 class Images(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="images"):
     """What image parts refer to: `data` URLs, `http` (and https) URLs, or `file` ids that begin with a prefix.
 
-    Parts: sources, max_bytes, max_url_bytes, max_data_urls. `max_bytes` is of the decoded image, `max_url_bytes` of the
-    data URL as it is sent. `wrap_bare_url`: an `image_url` that is a string reaches the engine as an object with `url`.
+    Parts: sources, max_bytes, max_url_bytes, max_data_urls, max_total_bytes. `max_bytes` is of the decoded image,
+    `max_url_bytes` of the data URL as it is sent, `max_total_bytes` of all decoded images of data URLs together.
+    `wrap_bare_url`: an `image_url` that is a string reaches the engine as an object with `url`.
     """
 
     sources: tuple[str, ...] = ("data", "http", "file")
@@ -146,6 +147,7 @@ class Images(RuleBase, frozen=True, kw_only=True, tag_field="check", tag="images
     max_bytes: Positive | None = None
     max_url_bytes: Positive | None = None
     max_data_urls: Count | None = None
+    max_total_bytes: Positive | None = None
     wrap_bare_url: bool = False
 
 

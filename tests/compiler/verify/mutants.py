@@ -45,7 +45,7 @@ def contract_of(preset: str) -> Contract:
     for sections in (plain, *(case["sections"] for case in plain["cases"])):
         sections["limits"]["max_body_bytes"] = SMALL_BODY
         images = sections["checks"].get("images", {})
-        images |= {name: SMALL_IMAGE for name in ("max_bytes", "max_url_bytes") if images.get(name)}
+        images |= {name: SMALL_IMAGE for name in ("max_bytes", "max_url_bytes", "max_total_bytes") if images.get(name)}
     return msgspec.convert(plain, Contract)
 
 

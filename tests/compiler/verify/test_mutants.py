@@ -126,6 +126,8 @@ unknown_fields:
     a.b: {policy: drop, known: [c]}
 fields:
   thinking.budget_tokens: {max: 9}
+checks:
+  images: {max_bytes: 400, max_total_bytes: 1000, wrap_bare_url: true}
 """
 """What no preset says."""
 

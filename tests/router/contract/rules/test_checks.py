@@ -32,7 +32,9 @@ EVERY_CHECK = Contract(
             allowed=("auto", "named"), requires_tools=("named",), known=True, drop_without_tools=True
         ),
         "response_format": named.ResponseFormat(types=("text", "json_schema"), named_schema=True),
-        "images": named.Images(sources=("data",), max_bytes=9, max_url_bytes=99, max_data_urls=1, wrap_bare_url=True),
+        "images": named.Images(
+            sources=("data",), max_bytes=9, max_url_bytes=99, max_data_urls=1, max_total_bytes=9, wrap_bare_url=True
+        ),
         "prompt_contains": named.PromptContains(word="json", when={"x": ()}),
     }
 )
