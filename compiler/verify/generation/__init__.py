@@ -39,7 +39,7 @@ from compiler.verify.generation.requests import (
 from compiler.verify.oracle.ambiguity import doubt_of
 from compiler.verify.oracle.error_text import ErrorRenderer
 from compiler.verify.oracle.fields import BUDGETS, Fault, names_of
-from compiler.verify.oracle.oracle import MODELS, REQUEST, ForwardedOutcome, Oracle, RejectedOutcome
+from compiler.verify.oracle.oracle import MODELS, REQUEST, CaseMatch, ForwardedOutcome, Oracle, RejectedOutcome
 from router.contract.errors import STATUS_OF
 from router.contract.schema.fields import BOUND_TO_BUDGET
 from router.contract.schema.model import Contract
@@ -205,10 +205,23 @@ class _SuiteBuilder:
     def _of_mode(self, fixture: Fixture, homes: Homes) -> None:
         """Test the mode of a request, by a rule that holds only in that mode."""
         self._add("cases", fixture, RequestVariant("nothing but what is needed", fixture.request()))
-        for description, request in distinguishing(fixture, homes, list(self._checks.values())):
+        others = homes | self._parts_of(fixture, homes)
+        for description, request in distinguishing(fixture, others, list(self._checks.values())):
             self._add(
                 MODE if self._oracle.contract.mode.match else "cases", fixture, RequestVariant(description, request)
             )
+
+    def _parts_of(self, fixture: Fixture, homes: Homes) -> Homes:
+        """Return a situation with fewer of its cases, for each choice of them that no request meets alone."""
+        case = fixture.case_match.case
+        parts = () if case is None else case.parts
+        fewer = (each for each in self._oracle.contract.cases if {*(each.parts or (each.name,))} < {*parts})
+        unmet = [CaseMatch(fixture.case_match.mode, each) for each in fewer if each.name not in homes]
+        return {
+            match.case.name: fixture._replace(case_match=match, rules=self._oracle.sections_of(match)[1])
+            for match in unmet
+            if match.case is not None
+        }
 
     def _of_aliases(self, by_case: Homes) -> None:
         for name, alias in self._oracle.contract.models.aliases.items():

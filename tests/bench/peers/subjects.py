@@ -60,7 +60,7 @@ def largest_preset() -> str:
 
 def most_rules(of: artifact_format.Artifact) -> int:
     """Return how many rules an artifact holds a request to at most."""
-    return max(map(len, (of.rules, *of.case_rules.values())))
+    return max(map(len, (of.contract.rules, *of.contract.case_rules.values())))
 
 
 def _ours(preset: str, _cache: Cache) -> Installed:

@@ -11,6 +11,7 @@ from compiler.pipeline import compile_profile
 from compiler.resolve.selection import Selection
 from compiler.verify.assertion import evaluate
 from compiler.verify.check import Check
+from router.artifact.cases import restored, stored
 from router.contract.rules.compiled import compiled_contract_of
 from router.contract.schema.model import Contract
 from tests.compiler.verify.endpoint import Endpoint
@@ -58,8 +59,10 @@ def mutants_of(contract: Contract, *, of_words: bool = False) -> Iterator[Mutant
     for path, description, value in _changes(plain, ()):
         if not of_words and (WORDS & {*path} or _is_inherited(plain, path)):
             continue
+        if path[:1] == ("cases",) and plain["cases"][path[1]].get("parts"):
+            continue  # An artifact has the cases alone: what changes in one changes in its combinations.
         try:
-            mutant = msgspec.convert(_with(plain, path, value), Contract)
+            mutant = _combined(msgspec.convert(_with(plain, path, value), Contract))
             compiled_contract_of(mutant)
         except (msgspec.ValidationError, LookupError, re.error):
             continue  # no compiler would let it pass
@@ -79,6 +82,14 @@ def is_caught(mutant: Mutant, contract: Contract, checks: tuple[Check, ...], ser
     return any(
         evaluate(check, endpoint.response(check.request)).result == "fail" for check in sorted(checks, key=distance)
     )
+
+
+def _combined(contract: Contract) -> Contract:
+    """Return a contract whose combinations of cases are made of its cases, as a router makes them from an artifact."""
+    if not contract.case_groups:
+        return contract
+    stated = msgspec.structs.replace(contract, cases=tuple(case for case in contract.cases if not case.parts))
+    return msgspec.convert(restored(stored(stated)), Contract)
 
 
 def _is_inherited(plain: Any, path: Path) -> bool:

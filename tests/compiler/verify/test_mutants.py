@@ -27,7 +27,7 @@ ALIKE = (
     ("openai-reasoning", r"^cases\.1\.sections\.fields\.stop\.(type|min_items|max_items)", "it is rejected anyway"),
     ("mistral", r"^cases\.0\.sections\.fields\.top_p\.(above|max)", "only one value is allowed, which lies within"),
     ("xiaomi-mimo", r"^fields\.thinking\.type\.allowed\.1: removed", "this value leads into another case"),
-    ("xiaomi-mimo", r"^cases\.2\.when\.mode", "the other mode has a case before it"),
+    ("xiaomi-mimo", r"^cases\.[02]\.when\.mode", "the other mode has a case before it"),
     ("zai-glm|qwen|deepseek-v4", r"^cases\.\d+\.when\.mode(\.0)?: removed", "no other mode gets there"),
     (
         "",
