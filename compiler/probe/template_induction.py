@@ -55,13 +55,15 @@ def template_of(examples: Sequence[Example]) -> tuple[str, int]:
 
 
 def _without_quotes(template: str, given: int, examples: Sequence[Example]) -> tuple[str, int]:
-    """Return a template without the quotes around its value if the other examples have none.
+    """Return a template without the quotes around its value if values of more types are shown without them.
 
     Endpoints that show values as JSON have quotes around strings alone, which no placeholder does.
     """
     plain = template.replace('"{value}"', "{value}")
-    count = sum(example.is_given_by(plain) for example in examples)
-    return (plain, count) if plain != template and count else (template, given)
+    unquoted = [example for example in examples if example.is_given_by(plain)]
+    if plain == template or len({type(each.details.get("value")) for each in unquoted}) <= 1:
+        return template, given
+    return plain, len(unquoted)
 
 
 def _repeats(template: str, given: Sequence[Example]) -> bool:
