@@ -68,7 +68,7 @@ def test_an_artifact_that_no_router_would_read_is_not_written(profile, monkeypat
 def test_a_stem_too_long_for_a_name_is_told(tmp_path):
     """A profile without a name needs a file name that can serve as one."""
     path = tmp_path / f"{'x' * 220}.yaml"
-    path.write_text("")
+    path.write_text("limits: {max_images: 1}\n")
     with pytest.raises(ProfileError, match="too long to be the profile's name"):
         compiled(path)
     path.write_text("name: short\n")
