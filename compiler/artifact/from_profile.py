@@ -71,10 +71,8 @@ def combined_names(profile: Values) -> Iterator[tuple[str, ...]]:
 def _combinations(profile: Values) -> Iterator[tuple[tuple[str, ...], When]]:
     cases: Values = profile.get("cases", {})
     whens = {name: when_of(merged_values({}, case["when"])) for name, case in cases.items()}
-    of_group: dict[str, list[str]] = {"": [], **{group: [] for group in profile.get("case_groups", ())}}
-    for name, case in cases.items():
-        of_group[case.get("group", "")].append(name)
-    return combinations(whens, tuple(of_group.values()))
+    group_of = {name: case.get("group", "") for name, case in cases.items()}
+    return combinations(whens, group_of, profile.get("case_groups", ()))
 
 
 def when_of(section: Values) -> When:

@@ -33,8 +33,8 @@ class Origin:
             return f"artifact {self.artifact_name}"
         keys = keys_of(rule)
         # Of a combination of cases the last one that sets a value holds.
-        parts = [] if case is None else case.split(SEPARATOR)[::-1]
-        for path in [*(("cases", part, *keys) for part in ([case, *parts] if case else ())), keys]:
+        names = [] if case is None else [case, *reversed(case.split(SEPARATOR))]
+        for path in [*(("cases", name, *keys) for name in names), keys]:
             if node_at(self.profile, path) is not None:
                 return str(key_location(self.profile, path))
         return "default"

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
@@ -159,12 +160,10 @@ def _merged_below(profile: Mapping, cases: Mapping) -> Callable[[Mapping], Mappi
     """Return the function that gives all values that a case is merged into: the base and cases of earlier groups."""
     listed = profile.get("case_groups")
     items = listed.value.items if listed is not None and isinstance(listed.value, Sequence) else ()
+    trees = [entry.value for entry in cases.entries if isinstance(entry.value, Mapping)]
     groups: dict[object, Mapping] = {None: profile}
-    below = profile
-    for group in (None, *(item.value for item in items if isinstance(item, Scalar))):
-        groups[group] = below
-        of_group = (entry.value for entry in cases.entries if isinstance(entry.value, Mapping))
-        below = reduce(_united, (case for case in of_group if _group_of(case) == group), below)
+    for earlier, group in pairwise((None, *(item.value for item in items if isinstance(item, Scalar)))):
+        groups[group] = reduce(_united, (case for case in trees if _group_of(case) == earlier), groups[earlier])
     return lambda case: groups.get(_group_of(case), profile)
 
 

@@ -49,8 +49,9 @@ def warnings_of_chain(chain: tuple[Layer, ...]) -> Iterator[Diagnostic]:
         yield from _idle_nulls(parent, child, ())
         yield from _repeated_values(parent, child, ())
         yield from _stale_evidence(parent, child, ())
-        yield from _joined_items(child, ())
-        yield from _words_for_booleans(child, ())
+        for place, text in _unquoted_texts(child, ()):
+            yield from _joined_items(text, place)
+            yield from _word_for_boolean(text, place)
         yield from _misspelled_fields(parent, child)
         yield from warnings_of_child(parent, child)
 
@@ -158,18 +159,24 @@ def _changes(parent: Mapping, child: Mapping, path: Path) -> Iterator[tuple[Path
             yield place, entry
 
 
-def _joined_items(node: Node, path: Path) -> Iterator[Diagnostic]:
-    """Yield a warning for each text that is two list items in fact, because the second is indented too far."""
+def _unquoted_texts(node: Node, path: Path) -> Iterator[tuple[Path, Scalar]]:
+    """Yield each string that is not in quotes, with its path."""
     if isinstance(node, Mapping):
         for entry in node.entries:
-            yield from _joined_items(entry.value, (*path, entry.key))
+            yield from _unquoted_texts(entry.value, (*path, entry.key))
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
-            yield from _joined_items(item, (*path, index))
-    elif isinstance(node.value, str) and not node.quoted and _looks_like_items(node.at):
-        message = f"{path_text(path)} is one text over several lines: {quoted(node.value)}"
+            yield from _unquoted_texts(item, (*path, index))
+    elif isinstance(node.value, str) and not node.quoted:
+        yield path, node
+
+
+def _joined_items(text: Scalar, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for a text that is two list items in fact, because the second is indented too far."""
+    if _looks_like_items(text.at):
+        message = f"{path_text(path)} is one text over several lines: {quoted(str(text.value))}"
         hint = "items of a list start in the same column; put the text in quotes if it is one text"
-        yield warning("joined-items", message, node.at, hint)
+        yield warning("joined-items", message, text.at, hint)
 
 
 def _is_blank(text: str) -> bool:
@@ -177,18 +184,13 @@ def _is_blank(text: str) -> bool:
     return all(line.strip() in {"", "---", "..."} or line.lstrip().startswith("#") for line in text.splitlines())
 
 
-def _words_for_booleans(node: Node, path: Path) -> Iterator[Diagnostic]:
-    """Yield a warning for each string that is a boolean in YAML 1.1, unless it is in quotes."""
-    if isinstance(node, Mapping):
-        for entry in node.entries:
-            yield from _words_for_booleans(entry.value, (*path, entry.key))
-    elif isinstance(node, Sequence):
-        for index, item in enumerate(node.items):
-            yield from _words_for_booleans(item, (*path, index))
-    elif isinstance(node.value, str) and not node.quoted and node.value.lower() in _BOOLEANS and _takes_any(path):
-        literal = "true" if node.value.lower() in {"yes", "on"} else "false"
-        message = f"{path_text(path)} is the string {node.value}: YAML 1.2 has only true and false"
-        yield warning("word-for-boolean", message, node.at, f'write {literal}, or "{node.value}" for the string')
+def _word_for_boolean(text: Scalar, path: Path) -> Iterator[Diagnostic]:
+    """Yield a warning for a string that is a boolean in YAML 1.1."""
+    word = str(text.value).lower()
+    if word in _BOOLEANS and _takes_any(path):
+        literal = "true" if word in {"yes", "on"} else "false"
+        message = f"{path_text(path)} is the string {text.value}: YAML 1.2 has only true and false"
+        yield warning("word-for-boolean", message, text.at, f'write {literal}, or "{text.value}" for the string')
 
 
 def _takes_any(path: Path) -> bool:

@@ -56,13 +56,15 @@ def _problems_of_combinations(profile: Mapping) -> Iterator[Diagnostic]:
             hint = "put cases into one group where a request is for one of them alone"
             yield Diagnostic("too-many-combinations", message, key_location(profile, ("case_groups",)), hint=hint)
             return
+        if len(names) == 1:
+            continue
         name = SEPARATOR.join(names)
-        if len(names) > 1 and name in cases:
+        if name in cases:
             message = f"{quoted(name)} is the name of a case and of the combination of {' and '.join(names)}"
             yield Diagnostic("ambiguous-case", message, cases[name][0].key_at, hint="rename the case")
         trees = [cases[each][1] for each in names]
         found = _problems_of(merged_case(profile, *trees), _WITHOUT_CASES, ("cases", name), (), profile)
-        for diagnostic in found if len(names) > 1 else ():
+        for diagnostic in found:
             if (diagnostic.code, diagnostic.at) not in reported:
                 reported.add((diagnostic.code, diagnostic.at))
                 yield diagnostic

@@ -1,6 +1,5 @@
 """Cases in an artifact: each as its difference from the base, so that a change of one value is a change of one line."""
 
-from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any, Final
 
@@ -70,13 +69,14 @@ def restored(values: Values) -> Values:
     Raises msgspec.ValidationError for cases that are not as an artifact has them.
     """
     found = msgspec.convert({key: values[key] for key in StoredCases.__struct_fields__ if key in values}, StoredCases)
+    _check_conditions_and_groups(found)
     base = _base_of(values)
     changes = {case.name: case.changes for case in found.cases}
     whens = {case.name: case.when for case in found.cases}
     group_of = {case.name: case.group for case in found.cases}
     differing = {each.cases: each.changes for each in found.combinations}
     cases: list[Values] = []
-    for names, when in combinations(whens, _names_by_group(found)):
+    for names, when in combinations(whens, group_of, found.case_groups):
         if len(cases) == MAX_COMBINATIONS:
             raise msgspec.ValidationError(f"more than {MAX_COMBINATIONS} cases and combinations of them")
         sections = reduce(_merged, (changes[name] for name in names), base)
@@ -100,12 +100,9 @@ def _complete(sections: Values) -> Values:
     return completed
 
 
-def _names_by_group(found: StoredCases) -> Sequence[Sequence[str]]:
-    of_group: dict[str, list[str]] = {group: [] for group in ("", *found.case_groups)}
+def _check_conditions_and_groups(found: StoredCases) -> None:
     for case in found.cases:
         if case.when.also:
             raise msgspec.ValidationError("`also` in the condition of a case, which only combinations have")
-        if case.group not in of_group:
+        if case.group not in {"", *found.case_groups}:
             raise msgspec.ValidationError(f"the group {case.group!r} of a case is not among `case_groups`")
-        of_group[case.group].append(case.name)
-    return tuple(of_group.values())

@@ -9,6 +9,9 @@ LINE_LENGTH: Final = 120
 BODY: Final = "body"
 """The key of the template of an error's body, whose members have the vendor's order."""
 
+_OF_NAMES: Final = frozenset({"aliases", "codes", "fields", "parts", "within"})
+"""Keys of objects whose own keys are names, of which one may be `body`: of a field, an alias, an object."""
+
 _SHORT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -20,10 +23,14 @@ def laid_out(value: object) -> str:
     return f"{_spread(in_order(value), 0, 0)}\n"
 
 
-def in_order(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a value with sorted keys, but for bodies of errors: what clients get has the order of the template."""
+def in_order(value: Any, above: str = "") -> Any:  # noqa: ANN401 - JSON
+    """Return a value with sorted keys, but for bodies of errors: what clients get has the order of the template.
+
+    above: the key of the value.
+    """
     if isinstance(value, dict):
-        return {key: value[key] if key == BODY else in_order(value[key]) for key in sorted(value)}
+        kept = None if above in _OF_NAMES else BODY
+        return {key: value[key] if key == kept else in_order(value[key], key) for key in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -9,6 +9,7 @@ from router.contract.errors import ApiError, overloaded, request_too_large
 from router.runtime import event_loop
 from router.runtime.byte_budget import ByteBudget
 from router.server.body_framing import BodyFraming
+from router.server.limits import DRAIN_BYTES
 from router.server.request_parser import CHUNKED, ParsedHeaders, RequestError
 from router.server.sockets import BoundedSocket
 
@@ -16,8 +17,6 @@ PIECE_BYTES: Final = 64 * 1024
 """Most bytes that are received in one call."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
 """How much is received before the other tasks of the event loop run, however fast the client sends."""
-DRAIN_BYTES: Final = 64 * 1024 * 1024
-"""How much of a rejected body is read, so that the client can read the response before the connection closes."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -12,6 +12,8 @@ FEWEST_CONNECTIONS: Final = 16
 
 CUT_SECONDS: Final = 1.0
 """How long requests that are cut at the end of a drain may take to send their error."""
+DRAIN_BYTES: Final = 64 * 1024 * 1024
+"""How much of a rejected body is read, so that the client can read the response before the connection closes."""
 
 
 def most_connections(max_in_flight: int, descriptors: int) -> int:

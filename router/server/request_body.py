@@ -10,10 +10,9 @@ from typing import Final, Protocol
 from gunicorn.http.errors import ParseException
 
 from router.contract.errors import ApiError, request_too_large
+from router.server.limits import DRAIN_BYTES
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
-DRAIN_BYTES: Final = 64 * 1024 * 1024
-"""How much of a rejected body is read, so that the client can read the response before the connection closes."""
 
 
 class BodySource(Protocol):

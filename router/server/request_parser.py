@@ -102,10 +102,6 @@ class RequestReader:
         self._line_start = 0
         self._lines = 0
 
-    def is_empty(self) -> bool:
-        """Return whether nothing of a request was received."""
-        return not self._data
-
     def target(self) -> str | None:
         """Return the target of a request whose headers are not complete; None if it was not received."""
         words = bytes(self._data[: self.limits.line_bytes]).split(b" ", 2)

@@ -24,10 +24,9 @@ from router.request.routes import protocol_of
 from router.runtime.byte_budget import ByteBudget
 from router.runtime.event_loop import EventLoop, poll_fds
 from router.server import draining, parse_errors, sockets, tls
-from router.server.body_reader import DRAIN_BYTES
 from router.server.connection import BUFFERED_BYTES, RECEIVE_BYTES, Connection, Stage
 from router.server.handler import handle
-from router.server.limits import ACCEPT_BACKOFF_SECONDS, CUT_SECONDS
+from router.server.limits import ACCEPT_BACKOFF_SECONDS, CUT_SECONDS, DRAIN_BYTES
 from router.server.request_parser import HeaderLimits, RequestError
 from router.server.timeout_queue import TimeoutQueue, longest_idle
 from router.server.worker_process import BaseWorker

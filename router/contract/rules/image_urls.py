@@ -6,7 +6,7 @@ from typing import Any
 from router.contract.jsonbytes.members import find_members, item_spans
 from router.contract.jsonbytes.parsing import ParsedRequest
 from router.contract.jsonbytes.splice import JsonEdit
-from router.contract.rules.evaluation import EvaluationContext
+from router.contract.rules.evaluation import PARTS, EvaluationContext
 from router.contract.rules.transforms import Transform
 from router.contract.schema.named_checks import Images
 from router.contract.schema.rule_list import CheckRule
@@ -22,7 +22,8 @@ def transforms_of(rule: CheckRule) -> Iterator[Transform]:
         return
 
     def wrap_bare_urls(context: EvaluationContext) -> None:
-        spans = [*_bare_urls(context.request)]
+        # Nearly all conversations are of texts alone.
+        spans = [*_bare_urls(context.request)] if PARTS in context.features() else []
         if spans:
             written = _wrapped(context.request, spans)
             context.edits.append(JsonEdit(rule.rule, "set", (_MESSAGES,), written))

@@ -1,6 +1,6 @@
 """Combinations of cases of several groups: of each group one case or none, with a condition that is all of theirs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 from router.contract.schema.conditions import is_one_of
@@ -11,14 +11,19 @@ SEPARATOR = " + "
 """What stands between the names of the cases in the name of their combination."""
 
 
-def combinations(whens: Mapping[str, When], groups: Sequence[Sequence[str]]) -> Iterator[tuple[tuple[str, ...], When]]:
+def combinations(
+    whens: Mapping[str, When], group_of: Mapping[str, str], groups: Iterable[str]
+) -> Iterator[tuple[tuple[str, ...], When]]:
     """Yield the names of the cases of each combination, single cases included, with its condition.
 
-    whens: the condition of each case by its name. groups: the names of the cases of each group, in order. The first
-    combination whose condition holds has the first case of each group whose condition holds. Combinations that no
-    request can match are left out, as far as modes and values of fields show it.
+    whens, group_of: the condition and the group of each case by its name. groups: those behind the first one, which has
+    no name, in order. The first combination whose condition holds has the first case of each group whose condition
+    holds. Combinations that no request can match are left out, as far as modes and values of fields show it.
     """
-    for chosen in product(*([*group, None] for group in groups)):
+    of_group: dict[str, list[str]] = {group: [] for group in ("", *groups)}
+    for name in whens:
+        of_group[group_of[name]].append(name)
+    for chosen in product(*([*names, None] for names in of_group.values())):
         names = tuple(name for name in chosen if name is not None)
         when: When | None = When()
         for name in names:

@@ -375,3 +375,13 @@ def test_a_contract_that_contradicts_itself_is_refused(contract, said):
     """What cannot be enforced together is refused although the digest fits it."""
     with pytest.raises(ArtifactError, match=said):
         load(serialise(freeze("made-up", contract, SOURCES)), "made-up.json")
+
+
+def test_names_like_the_key_of_a_body_are_names():
+    """Keys are in any order where a field or an alias is named `body`: only bodies of errors have an order."""
+    contract = Contract(
+        fields={"body": Field(type=("integer",), min=0, max=2, default=1)},
+        models=Models(aliases={"body": Alias("m", source="docs")}),
+    )
+    written = serialise(freeze("named", contract, ()))
+    assert load(json.dumps(json.loads(written), sort_keys=True).encode(), "named.json").contract == contract
