@@ -39,6 +39,7 @@ def test_case_comes_out_as_its_golden_file_says(case, tmp_path, capsysbinary, py
         assert actual == case.expected
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_error_stands_rendered_in_a_golden_file(tmp_path, capsysbinary, monkeypatch):
     """Each diagnostic code appears in a golden file, or in a test that is named here."""
     rendered = set(SHOWN_ELSEWHERE)

@@ -3,6 +3,7 @@ import random
 from contextlib import suppress
 
 import msgspec
+import pytest
 
 from compiler.cli import main
 from compiler.diagnostics import ProfileError
@@ -53,6 +54,7 @@ def test_what_no_comparison_knows_is_never_equal(tmp_path, monkeypatch, capsys):
         assert (out, "profilec finds no setting that does" in err) == ("", True)
 
 
+@pytest.mark.exhaustive
 def test_the_order_of_keys_is_no_change(tmp_path, monkeypatch):
     """Whatever compiles equals a copy of its artifact with shuffled keys; beside a change, they add no other one."""
     compiled = 0

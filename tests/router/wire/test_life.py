@@ -507,7 +507,10 @@ def test_stalled_uploads_that_are_refused_free_their_threads_in_time(tmp_path: P
             assert client.get("/healthz").status == 200
 
 
-@pytest.mark.parametrize("arguments", [CONF, (*CONF, "--preload")], ids=["forked", "preloaded"])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(CONF, id="forked"), pytest.param((*CONF, "--preload"), id="preloaded", marks=pytest.mark.exhaustive)],
+)
 def test_a_stream_of_an_old_worker_holds_up_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """While it runs a next reload is taken up, a worker that dies is replaced, and TERM still lets it finish."""
     artifact = artifact_file(tmp_path, PINNED)
